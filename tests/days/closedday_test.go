@@ -183,19 +183,12 @@ func TestHold(t *testing.T) {
 				t.Errorf("%s of no day: %v", what, err)
 			}
 		}
-		if err := v.Hold(t.Context(), workflow.Time(young.ID)); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("Hold of today: %v", err)
-		}
+		vaulttest.Fails(t, v.Hold(t.Context(), workflow.Time(young.ID)), storage.ErrInvalid)
 		vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{Name: "yesterday", ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))}))
-		if err := v.Hold(t.Context(), time.Now().Add(-24*time.Hour)); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("Hold of yesterday: %v", err)
-		}
+		vaulttest.Fails(t, v.Hold(t.Context(), time.Now().Add(-24*time.Hour)), storage.ErrInvalid)
 		missing := time.Now().Add(-nineDays)
-		for what, err := range map[string]error{"Hold": v.Hold(t.Context(), missing), "Release": v.Release(t.Context(), missing)} {
-			if !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("%s of a day that is not there: %v", what, err)
-			}
-		}
+		vaulttest.Fails(t, v.Hold(t.Context(), missing), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Release(t.Context(), missing), storage.ErrNotFound)
 	})
 }
 
@@ -241,13 +234,9 @@ func TestDeleteMeetsAHold(t *testing.T) {
 		first := vaulttest.With(t, server, func(r emulator.Request) bool {
 			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
 		}, func() {
-			if err := second.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
-				t.Errorf("the second Delete: %v", err)
-			}
+			vaulttest.Fails(t, second.Delete(t.Context(), plan.ID), storage.ErrHeld)
 		})
-		if err := first.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
-			t.Errorf("the first Delete: %v", err)
-		}
+		vaulttest.Fails(t, first.Delete(t.Context(), plan.ID), storage.ErrHeld)
 		vaulttest.Must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
 		if got := vaulttest.Reread(t, v, plan); got.State.Status != workflow.Completed {
 			t.Errorf("the plan is %s", got.State.Status)
@@ -258,11 +247,9 @@ func TestDeleteMeetsAHold(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
 		transport := meetsAHold(t, server, v, plan)
-		transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(vaulttest.Denied))
 		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
-		if !errors.Is(err, storage.ErrHeld) || !errors.Is(err, storage.ErrDenied) {
-			t.Errorf("got %v, want ErrHeld and ErrDenied", err)
-		}
+		vaulttest.Fails(t, err, storage.ErrHeld, storage.ErrDenied)
 		vaulttest.Settled(t, v)
 	})
 }
@@ -279,9 +266,7 @@ func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *wo
 	}, func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Hold beside Deletes: %v", err)
-		}
+		vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
 	}))
 	return transport
 }
@@ -338,7 +323,7 @@ func TestRestoredEntryInAClosedDay(t *testing.T) {
 		spoil(plan)
 		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 		time.Sleep(vaulttest.PastGrace)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := v.Recover(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -538,9 +523,7 @@ func TestUpdatesOfFinalPlansBesideEachOther(t *testing.T) {
 				t.Errorf("%d change markers are there before the first update commits", left)
 			}
 		})
-		if err := first.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("the first update: %v", err)
-		}
+		vaulttest.Fails(t, first.UpdatePlan(t.Context(), plan), storage.ErrConflict)
 		vaulttest.Sound(t, v)
 	})
 }
@@ -582,9 +565,7 @@ func TestCreateInADayMadeAnew(t *testing.T) {
 					server.Put(oldContainer(), marker, nil, map[string]string{"writeid": "rival", "grace": "10m0s"})
 				}
 			})
-			if err := late.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
-				t.Errorf("the late Create: %v", err)
-			}
+			vaulttest.Fails(t, late.Create(t.Context(), plan), storage.ErrConflict)
 			for b := range server.Blobs(oldContainer()) {
 				if strings.Contains(b.Name, plan.ID.String()) && !(rival && b.Name == marker) {
 					t.Errorf("%s is left", b.Name)

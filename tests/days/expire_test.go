@@ -275,7 +275,7 @@ func TestExpireWithoutRights(t *testing.T) {
 			for n := range 20 {
 				vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 			}
-			v := vaulttest.Faulty(t, server, emulator.On(op).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+			v := vaulttest.Faulty(t, server, emulator.On(op).Do(vaulttest.Denied))
 			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
 			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
 				t.Errorf("%+v, %v", report, err)
@@ -310,9 +310,7 @@ func TestLeftExpiry(t *testing.T) {
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs), func(v *azblob.Vault) {
 				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour})
 			})
-			if err := v.Create(t.Context(), vaulttest.PlanOf(day)); !errors.Is(err, storage.ErrConflict) {
-				t.Errorf("Create beside an Expire: %v", err)
-			}
+			vaulttest.Fails(t, v.Create(t.Context(), vaulttest.PlanOf(day)), storage.ErrConflict)
 			// The lease is looked at again before the mark is removed, because the first response may be false.
 			lie := emulator.On(emulator.GetContainerProperties).Nth(1).Do(emulator.Answer(404, "ContainerNotFound"))
 			if err := vaulttest.Faulty(t, server, lie).Create(t.Context(), vaulttest.PlanOf(day)); !errors.Is(err, storage.ErrConflict) || lie.Fired() != 1 {
@@ -341,7 +339,7 @@ func TestLeftExpiry(t *testing.T) {
 			case "Recovery":
 				vaulttest.Must(t, v.Recovery(t.Context()))
 			case "thorough Recovery":
-				_, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+				_, err := v.Recover(t.Context(), vaulttest.Thorough)
 				vaulttest.Must(t, err)
 			default:
 				vaulttest.Must(t, v.Hold(t.Context(), day))
@@ -364,9 +362,7 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		if held, err := v.Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
-		if err := open().Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrHeld) {
-			t.Errorf("Delete: %v", err)
-		}
+		vaulttest.Fails(t, open().Delete(t.Context(), plan.ID), storage.ErrHeld)
 		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("%+v", report)
 		}

@@ -111,9 +111,7 @@ func TestCostOfLongNames(t *testing.T) {
 			var found int
 			if c.count {
 				counted, err := v.Count(t.Context(), f)
-				if err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, err)
 				found = int(counted)
 			} else {
 				found = len(vaulttest.Collect(t, v, f))
@@ -225,9 +223,7 @@ func TestLimitBesideUnreadablePlans(t *testing.T) {
 		server.ResetRequests()
 		server.Inject(emulator.On().Nth(50).Do(emulator.Answer(403, "AuthorizationFailure"))) // ends an endless listing
 		found, err := v.Search(t.Context(), storage.Filters{After: now.Add(-30 * time.Minute), Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		errs := 0
 		for r := range found {
 			if errs++; !errors.Is(r.Err, storage.ErrCorrupt) {

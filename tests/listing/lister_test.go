@@ -55,9 +55,7 @@ func comeBack(t *testing.T, v *azblob.Vault, texts []string) {
 		}
 		if i%2 == 0 {
 			plan.State.Status = workflow.Running // the entry is written anew
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		}
 	}
 	ids := make([]uuid.UUID, 0, len(plans))
@@ -93,9 +91,7 @@ func TestListPages(t *testing.T) {
 					var want []uuid.UUID
 					for i := range 12 {
 						p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * time.Second))}
-						if err := v.Create(t.Context(), p); err != nil {
-							t.Fatal(err)
-						}
+						vaulttest.Must(t, v.Create(t.Context(), p))
 						want = append(want, p.ID)
 					}
 					rule := emulator.On(emulator.ListBlobs).Nth(n).Do(effect)
@@ -123,9 +119,7 @@ func TestListingsBelieveNoFalse404(t *testing.T) {
 		var ids []uuid.UUID
 		for i := range 5 {
 			p := &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * 20 * time.Hour)), Name: strings.Repeat("long ", 4000)}
-			if err := v.Create(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), p))
 			ids = append(ids, p.ID)
 		}
 		for name, c := range map[string]struct {
@@ -147,7 +141,7 @@ func TestListingsBelieveNoFalse404(t *testing.T) {
 					transport.Inject(rule)
 					opts := []azblob.Option{azblob.WithTransport(transport)}
 					if c.probing {
-						transport.Inject(emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+						transport.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
 						opts = append(opts, azblob.WithDayProbing(10))
 					}
 					found, err := storage.Collect(vaulttest.OnEmulator(t, server, opts...).Search(t.Context(), c.filters))
@@ -183,9 +177,7 @@ func TestPageInTheFirstMinuteOfADay(t *testing.T) {
 func TestListingEnds(t *testing.T) {
 	fill := func(t *testing.T, v *azblob.Vault, n int) {
 		for i := range n {
-			if err := v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * 20 * time.Hour))}); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * 20 * time.Hour))}))
 		}
 	}
 	vaulttest.InBubble(t, "the service fails: the last element is an Err", func(t *testing.T, server *emulator.Server) {
@@ -193,9 +185,7 @@ func TestListingEnds(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs, emulator.ListContainers).Nth(n).Do(emulator.Answer(403, "AuthorizationFailure")))
 			list, err := v.List(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			all := slices.Collect(list)
 			if len(all) == 0 || !errors.Is(all[len(all)-1].Err, storage.ErrDenied) {
 				t.Errorf("at %d: %v", n, all)
@@ -208,9 +198,7 @@ func TestListingEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		list, err := v.List(ctx, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		var last storage.Stream[storage.ListResult]
 		n := 0
 		for last = range list {
@@ -232,9 +220,7 @@ func TestListingEnds(t *testing.T) {
 			}
 		}
 		list, err := v.List(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		bad := 0
 		for r := range list {
 			if r.Err == nil {
@@ -254,18 +240,14 @@ func TestListingEnds(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		fill(t, v, 5)
 		list, err := v.List(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		for range list {
 			break
 		}
 		if n := len(slices.Collect(list)); n != 5 {
 			t.Errorf("%d plans at the second time", n)
 		}
-		if err := v.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Close(t.Context()))
 		if all := slices.Collect(list); len(all) != 1 || !errors.Is(all[0].Err, storage.ErrClosed) {
 			t.Errorf("after Close: %v", all)
 		}
@@ -276,7 +258,7 @@ func TestListingEnds(t *testing.T) {
 func TestDayProbing(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	deny := func() *emulator.Rule {
-		return emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		return emulator.On(emulator.ListContainers).Do(vaulttest.Denied)
 	}
 	probing := func(t *testing.T, server *emulator.Server, days int, rules ...*emulator.Rule) *azblob.Vault {
 		transport := server.Transport()
@@ -289,9 +271,7 @@ func TestDayProbing(t *testing.T) {
 		var ids []uuid.UUID // of tomorrow, today, and so on
 		for i := range 6 {
 			p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(20*time.Hour - time.Duration(i)*24*time.Hour))}
-			if err := v.Create(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), p))
 			ids = append(ids, p.ID)
 		}
 		for _, days := range []int{1, 3} {
@@ -320,9 +300,7 @@ func TestDayProbing(t *testing.T) {
 		ended := func(v *azblob.Vault, want error, text string) {
 			t.Helper()
 			list, err := v.List(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			all := slices.Collect(list)
 			if len(all) != 1 || !errors.Is(all[0].Err, want) || !strings.Contains(all[0].Err.Error(), text) {
 				t.Errorf("got %v, want %v, %q", all, want, text)
@@ -358,9 +336,7 @@ func TestListingsBesideWrites(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			create := func() *workflow.Plan {
 				p := &workflow.Plan{GroupID: uuid.Max, ID: vaulttest.IDAt(time.Now().Add(-time.Duration(rand.Int64N(int64(30 * time.Hour)))))}
-				if err := v.Create(t.Context(), p); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, v.Create(t.Context(), p))
 				return p
 			}
 			there := map[uuid.UUID]*workflow.Plan{}
@@ -374,16 +350,12 @@ func TestListingsBesideWrites(t *testing.T) {
 			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
 				create()
 				if len(doomed) > 0 {
-					if err := v.Delete(t.Context(), doomed[0].ID); err != nil {
-						t.Error(err)
-					}
+					vaulttest.Should(t, v.Delete(t.Context(), doomed[0].ID))
 					doomed = doomed[1:]
 				}
 				for _, p := range there {
 					p.State.Status = workflow.Running
-					if err := v.UpdatePlan(t.Context(), p); err != nil {
-						t.Error(err)
-					}
+					vaulttest.Should(t, v.UpdatePlan(t.Context(), p))
 					break
 				}
 			}))
@@ -480,9 +452,7 @@ func TestOpenPlans(t *testing.T) {
 		}
 		v = vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Path(ids[1].String()+"-object").Do(emulator.Answer(403, "AuthorizationFailure")))
 		found, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		all := slices.Collect(found)
 		var e *storage.Error
 		if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || all[2].Result.ID != ids[0] {
@@ -504,9 +474,7 @@ func TestCutTextsThatCantBeRead(t *testing.T) {
 		for _, f := range []storage.Filters{{Limit: 10}, {ByIDs: ids}, {ByStatus: []workflow.Status{workflow.NotStarted}}} {
 			v := vaulttest.Faulty(t, server, emulator.On(emulator.GetBlob).Path("-entry").Do(emulator.Answer(403, "AuthorizationFailure")))
 			found, err := v.Search(t.Context(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			all := slices.Collect(found)
 			var e *storage.Error
 			if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || !errors.Is(e, storage.ErrDenied) || all[2].Result.ID != ids[0] {
@@ -580,9 +548,7 @@ func put(t *testing.T, server *emulator.Server, times []time.Time) {
 	v := vaulttest.OnEmulator(t, mould)
 	plan := vaulttest.Created(t, v, &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max})
 	plan.State.Status = workflow.Completed
-	if err := v.UpdatePlan(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 	metadata := map[string]map[string]string{}
 	for c := range mould.Containers() {
 		for _, tail := range []string{"-entry.json", "-object.json"} {

@@ -100,9 +100,7 @@ func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status 
 		p := vaulttest.Created(t, v, plantest.Small())
 		if i%2 == 0 {
 			p.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 		}
 		open[p.ID] = p.State.Status
 	}

@@ -59,15 +59,11 @@ func TestPoll(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		vaulttest.Created(t, other, plantest.Small())
 		fresh := vaulttest.Created(t, other, plantest.Small())
-		if err := other.Delete(t.Context(), fresh.ID); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, other.Delete(t.Context(), fresh.ID))
 		final, running := vaulttest.Created(t, other, plantest.Small()), vaulttest.Created(t, other, plantest.Small())
 		for plan, status := range map[*workflow.Plan]workflow.Status{final: workflow.Completed, running: workflow.Running} {
 			plan.State.Status = status
-			if err := other.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, other.UpdatePlan(t.Context(), plan))
 		}
 		all := vaulttest.Collect(t, other, newPlans())
 		two := []uuid.UUID{all[0].ID, all[1].ID}
@@ -75,13 +71,9 @@ func TestPoll(t *testing.T) {
 		expect("again", two, map[emulator.Op]int{emulator.ListBlobs: 2, emulator.HeadBlob: 2 * 2})
 		for _, id := range two {
 			p, err := other.Read(t.Context(), id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			p.State.Status = workflow.Running
-			if err := other.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, other.UpdatePlan(t.Context(), p))
 		}
 		expect("they have started", nil, map[emulator.Op]int{emulator.ListBlobs: 2, emulator.HeadBlob: 2})
 		expect("idle", nil, idle)
@@ -93,9 +85,7 @@ func TestPoll(t *testing.T) {
 		expect("after a search for open plans", nil, idle)
 
 		// The same ID again is another plan, and has another marker.
-		if err := other.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, other.Delete(t.Context(), plan.ID))
 		again := &workflow.Plan{ID: plan.ID, Name: "again"}
 		vaulttest.Created(t, other, again)
 		expect("created again", []uuid.UUID{plan.ID}, map[emulator.Op]int{emulator.ListBlobs: 2, emulator.HeadBlob: 2})
@@ -146,7 +136,7 @@ func TestNearDays(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		deny := func(op emulator.Op) *emulator.Rule {
-			return emulator.On(op).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			return emulator.On(op).Do(vaulttest.Denied)
 		}
 		if ids, _ := poll(t, server, vaulttest.Faulty(t, server, deny(emulator.ListContainers))); len(ids) != 1 || ids[0] != plan.ID {
 			t.Errorf("without the right to list containers: %v", ids)

@@ -86,9 +86,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 				}
 				time.Sleep(vaulttest.PastGrace)
 			}
-			if err := vaulttest.OnEmulator(t, server).Recovery(t.Context()); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
 			vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
 			if ok, err := v.Exists(t.Context(), plan.ID); ok == c.gone || err != nil {
 				t.Errorf("the plan is there: %v, %v", ok, err)
@@ -140,9 +138,7 @@ func TestCreateUntilItSucceeds(t *testing.T) {
 			}
 			vaulttest.Same(t, v, plan)
 			vaulttest.Sound(t, v)
-			if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrExists) {
-				t.Errorf("once more: %v, want ErrExists", err)
-			}
+			vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrExists)
 			vaulttest.Settled(t, v)
 			vaulttest.Same(t, v, plan)
 		})
@@ -180,9 +176,7 @@ func TestCreateSaysWhenToCallAgain(t *testing.T) {
 			t.Fatalf("%q, %v", text[1], parseErr)
 		}
 		time.Sleep(wait - 3*time.Second)
-		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("earlier: %v, want ErrConflict", err)
-		}
+		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrConflict)
 		time.Sleep(3 * time.Second)
 		if err := v.Create(t.Context(), plan); err != nil {
 			t.Errorf("at the time that it said: %v", err)
@@ -199,74 +193,10 @@ func TestCreateLeavesNoMarkerOnAPlanThatIsThere(t *testing.T) {
 		before := vaulttest.Contents(server)
 		again := plantest.Small()
 		again.ID = plan.ID
-		if err := v.Create(t.Context(), again); !errors.Is(err, storage.ErrExists) {
-			t.Errorf("got %v, want ErrExists", err)
-		}
+		vaulttest.Fails(t, v.Create(t.Context(), again), storage.ErrExists)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("something was left or changed")
 		}
-	})
-}
-
-// TestCreateRefusedAtItsObject refuses a Create permanently at its last request. Nothing is left, or the
-// error says so.
-func TestCreateRefusedAtItsObject(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	refused := func() *emulator.Rule {
-		return emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
-	}
-	vaulttest.InBubble(t, "and undone", func(t *testing.T, server *emulator.Server) {
-		err := vaulttest.Faulty(t, server, refused()).Create(t.Context(), plantest.Full())
-		if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrDenied alone", err)
-		}
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
-	vaulttest.InBubble(t, "and the undoing, too", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.Faulty(t, server, refused(), emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		if err := v.Create(t.Context(), plantest.Full()); !errors.Is(err, storage.ErrDenied) || !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrDenied and ErrUnknown", err)
-		}
-		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
-	vaulttest.InBubble(t, "after a try that may have been applied", func(t *testing.T, server *emulator.Server) {
-		late := emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostRequest().Late(1 << 20))
-		plan := plantest.Small()
-		err := vaulttest.Faulty(t, server, late, refused()).Create(t.Context(), plan)
-		if !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnknown", err)
-		}
-		server.DeliverLate()
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-	})
-}
-
-// TestUndoMeetsALaterEntry freezes the undo of a refused Create before it removes its entry. Meanwhile
-// Recovery removes everything and the same plan is created again. The later entry stays.
-func TestUndoMeetsALaterEntry(t *testing.T) {
-	vaulttest.InBubble(t, "of the same ID", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Small()
-		driver.Complete(plan)
-		again := *plan
-		transport := server.Transport()
-		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "-entry.json", func() {
-			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-			if err := vaulttest.OnEmulator(t, server).Create(t.Context(), &again); err != nil {
-				t.Error(err)
-			}
-		}))
-		patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), patient).Create(t.Context(), plan); err == nil {
-			t.Fatal("a Create that was refused returned nil")
-		}
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), &again)
-		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
 	})
 }
 
@@ -284,18 +214,12 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			now := vaulttest.Reread(t, v, plan)
 			now.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), now); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), now))
 		}))
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Frozen(transport, "-object.json", 20*time.Second)), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
-		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnknown", err)
-		}
+		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrUnknown)
 		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Empty(t, server)
 	})
 }
 
@@ -337,9 +261,7 @@ func TestSlowDelete(t *testing.T) {
 					vaulttest.Same(t, vaulttest.OnEmulator(t, server), shown)
 				}}
 				err := vaulttest.OnEmulator(t, server, azblob.WithTransport(late), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute})).Delete(t.Context(), plan.ID)
-				if !errors.Is(err, storage.ErrUnknown) {
-					t.Errorf("got %v, want ErrUnknown: it was too late to learn of the outcome", err)
-				}
+				vaulttest.Fails(t, err, storage.ErrUnknown)
 				v := vaulttest.OnEmulator(t, server)
 				vaulttest.Settled(t, v)
 				if exists, err := v.Exists(t.Context(), plan.ID); err != nil {
@@ -352,9 +274,7 @@ func TestSlowDelete(t *testing.T) {
 				if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
 					t.Errorf("the same call again: %v", err)
 				}
-				if n := vaulttest.Stored(server); n != 0 {
-					t.Errorf("%d blobs are left", n)
-				}
+				vaulttest.Empty(t, server)
 			})
 		}
 	}
@@ -485,7 +405,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
 		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := v.Recover(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -564,7 +484,7 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 			}
 			time.Sleep(vaulttest.PastGrace)
 			middle := "test-" + now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
-			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(vaulttest.Denied)
 			server.ResetRequests()
 			report, err := vaulttest.Faulty(t, server, denied).Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
 			if !errors.Is(err, storage.ErrDenied) || report.Days != 3 || len(report.Plans) != 2 {
@@ -579,9 +499,7 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 				t.Error("what could not be listed was removed")
 			}
 			vaulttest.Settled(t, v)
-			if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
-			}
+			vaulttest.Empty(t, server)
 		})
 	}
 }
@@ -604,7 +522,7 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 			if dropped {
 				recoverer = vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
 			}
-			report, err := recoverer.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			report, err := recoverer.Recover(t.Context(), vaulttest.Thorough)
 			if len(report.Plans) != 2 || dropped != (err == nil) || !dropped && !errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -626,7 +544,7 @@ func TestRecoveryThatMayNotConfirm(t *testing.T) {
 		plan, after := vaulttest.Running(t, w.Vault(t), plantest.Small())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), after) })
 		time.Sleep(vaulttest.PastGrace)
-		v := vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Path("open/").Do(vaulttest.Absences[0]), emulator.On(emulator.HeadBlob).Path("open/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Path("open/").Do(vaulttest.Absences[0]), emulator.On(emulator.HeadBlob).Path("open/").Do(vaulttest.Denied))
 		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
 		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
 			t.Errorf("%+v, %v", report, err)
@@ -651,9 +569,7 @@ func TestCheckBesideADroppedDay(t *testing.T) {
 			}
 		})
 		report, err := v.Check(t.Context(), azblob.CheckOptions{})
-		if err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, err)
 		if !at.Came() && len(report.Problems) != 1 {
 			t.Errorf("nobody dropped it: %+v", report)
 		}
@@ -718,15 +634,11 @@ func TestCreateBesideALatePart(t *testing.T) {
 func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
 	vaulttest.InBubble(t, "whose object alone is left", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		d := vaulttest.Damaged{Server: server, Plan: vaulttest.Created(t, v, plantest.Small())}
-		for d.Container = range server.Containers() {
-		}
+		d := vaulttest.DamagedOf(server, vaulttest.Created(t, v, plantest.Small()))
 		d.Lose(d.Marker(), d.Name("entry"))
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		if err := v.Create(t.Context(), d.Plan); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrConflict", err)
-		}
+		vaulttest.Fails(t, v.Create(t.Context(), d.Plan), storage.ErrConflict)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("it changed something")
 		}
@@ -734,9 +646,7 @@ func TestCreateRemovesNoPartsOfAPlan(t *testing.T) {
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), d.Plan)
 		before = vaulttest.Contents(server)
 		lies := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(404, "BlobNotFound"))
-		if err := vaulttest.Faulty(t, server, lies).Create(t.Context(), d.Plan); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("beside a false 404: got %v, want ErrConflict", err)
-		}
+		vaulttest.Fails(t, vaulttest.Faulty(t, server, lies).Create(t.Context(), d.Plan), storage.ErrConflict)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("beside a false 404 it changed something")
 		}
@@ -749,11 +659,9 @@ func TestCreateThatCantLookTakesNoMarker(t *testing.T) {
 	vaulttest.InBubble(t, "of a plan that is there", func(t *testing.T, server *emulator.Server) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		before := vaulttest.Contents(server)
-		refused := emulator.On(emulator.HeadBlob).Path("plans/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		refused := emulator.On(emulator.HeadBlob).Path("plans/").Do(vaulttest.Denied)
 		server.ResetRequests()
-		if err := vaulttest.Faulty(t, server, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
-			t.Errorf("got %v, want ErrDenied", err)
-		}
+		vaulttest.Fails(t, vaulttest.Faulty(t, server, refused).Create(t.Context(), plan), storage.ErrDenied)
 		puts := 0
 		for _, r := range server.Requests() {
 			if r.Op == emulator.PutBlob {

@@ -71,7 +71,7 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 		before = vaulttest.Contents(server)
-		report, err = v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err = v.Recover(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 || report.Open != 3 || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("once more: %+v, %v", report, err)
 		}
@@ -82,9 +82,7 @@ func TestRecovery(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if err := vaulttest.OnEmulator(t, server).Recovery(t.Context()); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
 			})
 		}
 		wg.Wait()
@@ -201,7 +199,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 				t.Fatalf("a plan that can't be mended kept Recovery from another: %s is left", b)
 			}
 		}
-		if report, err = v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil || len(report.Plans) != 1 {
+		if report, err = v.Recover(t.Context(), vaulttest.Thorough); err != nil || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
 		vaulttest.Same(t, v, plan)
@@ -209,9 +207,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 		plan.State.Status = workflow.Running
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for o := range workflow.Walk(vaulttest.Reread(t, v, plan)) { // the versions are those of the rewritten sub-objects
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, storage.Update(t.Context(), v, o))
 		}
 	})
 }
@@ -258,16 +254,12 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		slow := server.Transport()
 		slow.SetGate(vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
-			if err := vaulttest.OnEmulator(t, server).Create(t.Context(), plan); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Create(t.Context(), plan))
 			time.Sleep(vaulttest.PastGrace)
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*vaulttest.PastGrace)
 		defer cancel()
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(slow), azblob.WithConcurrency(1)).Recovery(ctx); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(slow), azblob.WithConcurrency(1)).Recovery(ctx))
 		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
 		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
 	})
@@ -277,9 +269,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		again.ID = plan.ID
 		transport := server.Transport()
 		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "blocks/", func() {
-			if err := errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)))
 		}))
 		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
 		if err != nil || len(report.Plans) > 0 {
@@ -302,18 +292,12 @@ func TestRecoveryBesideAnUpdate(t *testing.T) {
 		transport := server.Transport()
 		transport.SetGate(vaulttest.Before(emulator.BatchDelete, "", func() {
 			action.Descr = "written late"
-			if err := v.UpdateAction(t.Context(), action); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.UpdateAction(t.Context(), action))
 		}))
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recovery(t.Context()); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recovery(t.Context()))
 		vaulttest.Sound(t, v)
 		vaulttest.Settled(t, v)
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Empty(t, server)
 	})
 }
 
@@ -339,7 +323,7 @@ func TestEntrySetBack(t *testing.T) {
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("Recovery changed something")
 		}
-		if report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+		if report, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
 			t.Errorf("thorough: %+v, %v", report, err)
 		}
 		vaulttest.Same(t, v, plan)
@@ -358,11 +342,9 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 		mine := *plan
 		mine.State.ETag, mine.Descr = "", "stored again"
 		recovering := at.Vault(t, server, func() {
-			if err := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates()).UpdatePlan(t.Context(), &mine); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates()).UpdatePlan(t.Context(), &mine))
 		})
-		_, err := recovering.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		_, err := recovering.Recover(t.Context(), vaulttest.Thorough)
 		vaulttest.Must(t, err)
 		if !at.Came() {
 			return
@@ -394,9 +376,7 @@ func TestRecoveryBesideACompletion(t *testing.T) {
 				} else {
 					err = v.UpdatePlan(t.Context(), plan)
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, err)
 			})
 			vaulttest.Must(t, recovering.Recovery(t.Context()))
 			vaulttest.Settled(t, v)
@@ -417,9 +397,7 @@ func TestRecoveryConfirmsNothingWithoutAnAnswer(t *testing.T) {
 			emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/") }).Do(emulator.Answer(503, "ServerBusy")),
 		)
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
-		if err := v.Recovery(t.Context()); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
+		vaulttest.Fails(t, v.Recovery(t.Context()), storage.ErrUnavailable)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("a healthy plan was touched")
 		}
@@ -450,10 +428,8 @@ func TestRecoveryConfirmsNothingThatIsRefused(t *testing.T) {
 		vaulttest.CreateBroken("plans/*-object.json", 1)(t, vaulttest.WorldOf(server), plantest.Small())
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		rule := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
-		if err := vaulttest.Faulty(t, server, rule).Recovery(t.Context()); !errors.Is(err, storage.ErrDenied) {
-			t.Errorf("got %v, want ErrDenied", err)
-		}
+		rule := emulator.On(emulator.HeadBlob).Path("-object.json").Nth(2).Do(vaulttest.Denied)
+		vaulttest.Fails(t, vaulttest.Faulty(t, server, rule).Recovery(t.Context()), storage.ErrDenied)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("something was removed")
 		}

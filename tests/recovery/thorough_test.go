@@ -98,10 +98,8 @@ func TestThoroughRecovery(t *testing.T) {
 		}, "removed them", true, true, shownAs(workflow.Running)},
 	} {
 		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
-			d := vaulttest.Damaged{Server: server}
-			d.Plan, _ = c.in(t, vaulttest.WorldOf(server), vaulttest.EachKind())
-			for d.Container = range server.Containers() {
-			}
+			plan, _ := c.in(t, vaulttest.WorldOf(server), vaulttest.EachKind())
+			d := vaulttest.DamagedOf(server, plan)
 			c.damage(d)
 			v := vaulttest.OnEmulator(t, server)
 			untouched := func(o azblob.RecoverOptions, found bool) {
@@ -123,7 +121,7 @@ func TestThoroughRecovery(t *testing.T) {
 			untouched(azblob.RecoverOptions{}, !c.blind)
 			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, true)
 
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			report, err := v.Recover(t.Context(), vaulttest.Thorough)
 			said := func(p azblob.RecoveredPlan) bool { return strings.Contains(p.Did, c.did) }
 			if err != nil || !slices.ContainsFunc(report.Plans, said) {
 				t.Errorf("it did not say %q: %+v, %v", c.did, report, err)
@@ -143,11 +141,9 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork} {
 		vaulttest.InBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
-			d := vaulttest.Damaged{Server: server}
 			var shown *workflow.Plan
-			d.Plan, shown = in(t, vaulttest.WorldOf(server), plantest.Full())
-			for d.Container = range server.Containers() {
-			}
+			plan, shown := in(t, vaulttest.WorldOf(server), plantest.Full())
+			d := vaulttest.DamagedOf(server, plan)
 			d.Lose(d.Name("entry"))
 			time.Sleep(vaulttest.PastGrace)
 			v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
@@ -161,7 +157,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 			if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) || !maps.Equal(before, vaulttest.Contents(server)) {
 				t.Errorf("a Create of the ID: %v", err)
 			}
-			if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+			if _, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
 				t.Error(err)
 			}
 			vaulttest.Sound(t, v)
@@ -170,24 +166,20 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		})
 	}
 	vaulttest.InBubble(t, "entry, where nothing may be written", func(t *testing.T, server *emulator.Server) {
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Name("entry"))
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied))
+		report, err := v.Recover(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
 	})
 	vaulttest.InBubble(t, "object", func(t *testing.T, server *emulator.Server) {
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		d := vaulttest.DamagedOf(server, plan)
 		backup, _ := d.Blob(d.Container, d.Name("object"))
 		d.Lose(d.Name("object"))
 		time.Sleep(vaulttest.PastGrace)
@@ -198,9 +190,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 				t.Errorf("%+v, %v", report, err)
 			}
 		}
-		if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("a Create of the ID: %v", err)
-		}
+		vaulttest.Fails(t, v.Create(t.Context(), vaulttest.CopyOf(d.Plan)), storage.ErrConflict)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("something was touched")
 		}
@@ -209,14 +199,12 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		vaulttest.Same(t, v, d.Plan)
 	})
 	vaulttest.InBubble(t, "an object alone", func(t *testing.T, server *emulator.Server) { // a late copy of a Create's last request leaves it
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Full())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Full())
+		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(append(d.Parts(), d.Marker(), d.Name("entry"))...)
 		time.Sleep(vaulttest.PastGrace)
 		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := v.Recover(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Delete removes what is there") || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -225,16 +213,14 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		}
 	})
 	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
+		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Parts()[0])
 		v := vaulttest.OnEmulator(t, server)
 		if _, err := v.Read(t.Context(), d.Plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
 			t.Errorf("Read: %v", err)
 		}
-		if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+		if _, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
 			t.Error(err)
 		}
 		vaulttest.Reread(t, v, d.Plan)
@@ -245,10 +231,8 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 // says Running. Recovery reports it, and touches neither the object nor the marker.
 func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.CompletionBroken(emulator.PutBlob, "-object.json")(t, vaulttest.WorldOf(server), plantest.Small())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.CompletionBroken(emulator.PutBlob, "-object.json")(t, vaulttest.WorldOf(server), plantest.Small())
+		d := vaulttest.DamagedOf(server, plan)
 		backup, _ := d.Blob(d.Container, d.Name("entry"))
 		vaulttest.RewriteStatus(server, d.Container, d.Plan, "entry", "Running")
 		b, _ := d.Blob(d.Container, d.Name("entry"))
@@ -271,10 +255,8 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 // TestRecoveryLeavesANewerObjectAlone puts an old delete marker on a plan that newer code wrote.
 func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 	vaulttest.InBubble(t, "with a delete marker", func(t *testing.T, server *emulator.Server) {
-		d := vaulttest.Damaged{Server: server}
-		d.Plan, _ = vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Small())
-		for d.Container = range server.Containers() {
-		}
+		plan, _ := vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Small())
+		d := vaulttest.DamagedOf(server, plan)
 		b, _ := d.Blob(d.Container, d.Name("object"))
 		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":2`, 1)), b.Metadata)
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
@@ -298,7 +280,7 @@ func TestThoroughRecoveryNamesStrays(t *testing.T) {
 		}
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := v.Recover(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -314,11 +296,9 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 		_, ending := vaulttest.Running(t, v, plantest.Small())
 		doomed := vaulttest.Created(t, v, plantest.Small())
 		recovering := at.Vault(t, server, func() {
-			if err := errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())))
 		})
-		report, err := recovering.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := recovering.Recover(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -335,22 +315,18 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, do := range map[string]func(t *testing.T, server *emulator.Server, ending *workflow.Plan){
 		"a Delete": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
-			if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), ending.ID); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), ending.ID))
 		},
 		"a Delete that dies": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
 			vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), ending.ID) })
 		},
 	} {
 		vaulttest.BeforeEach(t, name, func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
-			d := vaulttest.Damaged{Server: server}
-			_, d.Plan = vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
-			for d.Container = range server.Containers() {
-			}
+			_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
+			d := vaulttest.DamagedOf(server, plan)
 			d.Lose(d.Name("entry"))
 			time.Sleep(vaulttest.PastGrace)
-			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Recover(t.Context(), vaulttest.Thorough)
 			if err != nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -375,12 +351,10 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 			emulator.On(emulator.PutBlob).Where(over).Nth(1).Do(emulator.LostAnswer()),
 			emulator.On(emulator.PutBlob).Where(over).Nth(2).Do(emulator.Answer(412, "ConditionNotMet")),
 			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(emulator.Answer(404, "BlobNotFound")),
-			emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+			emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied))
 		first := server.Transport()
 		first.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
-			if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other); !errors.Is(err, storage.ErrDenied) {
-				t.Errorf("the second: %v", err)
-			}
+			vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other), storage.ErrDenied)
 		}))
 		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(first)).Create(t.Context(), plan))
 		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
@@ -440,9 +414,7 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 	} {
 		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
-			d := vaulttest.Damaged{Server: server, Plan: vaulttest.Created(t, v, vaulttest.EachKind())}
-			for d.Container = range server.Containers() {
-			}
+			d := vaulttest.DamagedOf(server, vaulttest.Created(t, v, vaulttest.EachKind()))
 			d.Lose(d.Parts()[1:]...)
 			time.Sleep(vaulttest.PastGrace)
 			first(t, server)

@@ -25,7 +25,7 @@ type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
 
 func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
-	_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+	_, err := v.Recover(ctx, vaulttest.Thorough)
 	return err
 }
 
@@ -45,9 +45,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		prepared = store{Server: server, plan: vaulttest.Created(t, v, plantest.Full())}
 		_, prepared.done = vaulttest.Running(t, v, plantest.Full())
-		if err := v.UpdatePlan(t.Context(), prepared.done); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), prepared.done))
 		for prepared.container = range server.Containers() {
 		}
 		at = time.Now().Round(0)
@@ -129,9 +127,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 				}
 				time.Sleep(vaulttest.PastGrace)
 				report, err := v.Check(t.Context(), azblob.CheckOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, err)
 				if c.want == "" {
 					if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Blobs != vaulttest.Stored(server) || report.Bytes == 0 {
 						t.Errorf("%+v; %d blobs are stored", report, vaulttest.Stored(server))
@@ -167,12 +163,8 @@ func TestCheckBesideWork(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			for range 5 {
 				_, plan := vaulttest.Running(t, v, plantest.Small())
-				if err := v.UpdatePlan(t.Context(), plan); err != nil {
-					t.Error(err)
-				}
-				if err := v.Delete(t.Context(), plan.ID); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, v.UpdatePlan(t.Context(), plan))
+				vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
 			}
 		})
 		v := vaulttest.OnEmulator(t, server)
@@ -196,9 +188,7 @@ func TestCheckChoosesDays(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		now := time.Now().UTC()
 		for i := range 5 {
-			if err := v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(now.AddDate(0, 0, -i))}); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(now.AddDate(0, 0, -i))}))
 		}
 		for want, o := range map[int]azblob.CheckOptions{
 			5: {}, 2: {After: now.AddDate(0, 0, -1)}, 3: {Before: now.AddDate(0, 0, -1)}, 1: {After: now.AddDate(0, 0, -3), Before: now.AddDate(0, 0, -2)},

@@ -23,157 +23,104 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// TestCreateOfATakenID creates a plan whose ID belongs to a plan, or to remains of one.
-func TestCreateOfATakenID(t *testing.T) {
-	again := func(plan *workflow.Plan) *workflow.Plan {
-		other := plantest.Small()
-		other.ID = plan.ID
-		return other
-	}
-	vaulttest.InBubble(t, "a plan", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := plantest.Full()
-		if err := v.Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		if err := v.Create(t.Context(), again(plan)); !errors.Is(err, storage.ErrExists) {
-			t.Errorf("got %v, want ErrExists", err)
-		}
-		vaulttest.Same(t, v, plan)
-		vaulttest.Settled(t, v)
-		vaulttest.Same(t, v, plan)
-	})
-	vaulttest.InBubble(t, "remains", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Full()
-		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-		v := vaulttest.OnEmulator(t, server)
-		before := vaulttest.Stored(server)
-		if err := v.Create(t.Context(), again(plan)); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrConflict", err)
-		}
-		if vaulttest.Stored(server) != before {
-			t.Errorf("%d blobs became %d", before, vaulttest.Stored(server))
-		}
-		vaulttest.Settled(t, v)
-		if err := v.Create(t.Context(), plan); err != nil {
-			t.Errorf("after Recovery: %v", err)
-		}
-		vaulttest.Same(t, v, plan)
-	})
-}
-
-// TestCreateUndoesItself makes Create fail for certain before it sends the object. Nothing is left.
+// TestCreateUndoesItself refuses a request of a Create. Nothing is left, unless the Create may not remove what it has written,
+// or a copy of a write may still arrive. Its error says which.
 func TestCreateUndoesItself(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, path := range []string{"blocks/", "sequences/", "actions/"} {
-		vaulttest.InBubble(t, path, func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Path(path).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-			err := v.Create(t.Context(), plantest.Full())
-			if !errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrUnknown) {
-				t.Errorf("got %v, want ErrDenied", err)
+	refused := func(path string) *emulator.Rule { return emulator.On(emulator.PutBlob).Path(path).Do(vaulttest.Denied) }
+	late := func(path string) *emulator.Rule {
+		return emulator.On(emulator.PutBlob).Path(path).Nth(1).Do(emulator.LostRequest().Late(1 << 20))
+	}
+	type rules = []*emulator.Rule
+	for name, c := range map[string]struct {
+		rules    rules
+		unknown  bool
+		succeeds bool // when the late copy arrives
+	}{
+		"a block":    {rules: rules{refused("blocks/")}},
+		"a sequence": {rules: rules{refused("sequences/")}},
+		"an action":  {rules: rules{refused("actions/")}},
+		"the object": {rules: rules{refused("-object.json")}},
+		"the object, and its removals": {
+			rules: rules{refused("-object.json"), emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Do(vaulttest.Denied)}, unknown: true,
+		},
+		"a block that may still arrive":   {rules: rules{late("blocks/"), refused("blocks/")}, unknown: true},
+		"an object that may still arrive": {rules: rules{late("-object.json"), refused("-object.json")}, unknown: true, succeeds: true},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan := plantest.Small()
+			err := vaulttest.Faulty(t, server, c.rules...).Create(t.Context(), plan)
+			if !c.unknown {
+				vaulttest.Fails(t, err, storage.ErrDenied)
+				vaulttest.Empty(t, server)
+				return
 			}
-			if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
+			vaulttest.Fails(t, err, storage.ErrDenied, storage.ErrUnknown)
+			v := vaulttest.OnEmulator(t, server)
+			if report := vaulttest.Sound(t, v); report.InProgress != 1 {
+				t.Errorf("%d plans are in progress, want what is left to Recovery", report.InProgress)
+			}
+			server.DeliverLate()
+			vaulttest.Settled(t, v)
+			if c.succeeds {
+				vaulttest.Same(t, v, plan)
+			} else {
+				vaulttest.Empty(t, server)
 			}
 		})
 	}
-	vaulttest.InBubble(t, "not while an outcome is unknown", func(t *testing.T, server *emulator.Server) {
-		// The answer to the first block is lost for good, the second is refused.
-		v := vaulttest.Faulty(t, server,
-			emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.Silence().Late(40)),
-			emulator.On(emulator.PutBlob).Path("blocks/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		if err := v.Create(ctx, plantest.Full()); !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnknown", err)
-		}
-		v = vaulttest.OnEmulator(t, server)
-		if report := vaulttest.Sound(t, v); report.InProgress != 1 {
-			t.Errorf("%d plans are in progress, want what is left to Recovery", report.InProgress)
-		}
-		server.DeliverLate()
-		vaulttest.Settled(t, v)
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
 }
 
 // TestUndoBesideACreate undoes a refused Create beside a successful one with the same ID. The blobs of the
 // successful one stay.
 func TestUndoBesideACreate(t *testing.T) {
-	refused := func() *emulator.Rule {
-		return emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
-	}
+	refused := func() *emulator.Rule { return emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied) }
 	// Both write the marker, the second undoes itself up to the marker, and then the first continues.
 	vaulttest.InBubble(t, "the marker of both", func(t *testing.T, server *emulator.Server) {
-		plan, other := plantest.Small(), plantest.Small()
+		plan := plantest.Small()
 		driver.Complete(plan)
-		other.ID = plan.ID
 		undone, created := make(chan struct{}), make(chan struct{})
-		second := server.Transport()
-		second.Inject(refused())
 		signal := sync.OnceFunc(func() { close(undone) })
-		second.SetGate(vaulttest.Before(emulator.DeleteBlob, "open/", func() { signal(); <-created }))
-		first := server.Transport()
+		second := vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "open/", func() { signal(); <-created }, refused())
 		var loser error
 		var both sync.WaitGroup
-		first.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
+		first := vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
 			both.Go(func() {
-				loser = vaulttest.OnEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other)
+				loser = second.Create(t.Context(), vaulttest.CopyOf(plan))
 				signal()
 			})
 			<-undone
-		}))
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(first))
-		err := v.Create(t.Context(), plan)
+		})
+		err := first.Create(t.Context(), plan)
 		close(created)
 		both.Wait()
-		if err != nil || !errors.Is(loser, storage.ErrDenied) {
-			t.Fatalf("the first: %v; the second: %v, want ErrDenied", err, loser)
+		vaulttest.Must(t, err)
+		if !errors.Is(loser, storage.ErrDenied) {
+			t.Errorf("the second: %v, want ErrDenied", loser)
 		}
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+		vaulttest.Same(t, first, plan)
+		vaulttest.Sound(t, first)
 	})
 	// The undo comes after Recovery has removed everything and the same plan was created again.
-	vaulttest.InBubble(t, "the sub-objects of a later one", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Small()
-		driver.Complete(plan)
-		again := *plan
-		frozen := server.Transport()
-		frozen.Inject(refused())
-		frozen.SetGate(vaulttest.Before(emulator.BatchDelete, "", func() {
-			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-			if err := vaulttest.OnEmulator(t, server).Create(t.Context(), &again); err != nil {
-				t.Error(err)
+	for name, op := range map[string]emulator.Op{"": emulator.BatchDelete, "-entry.json": emulator.DeleteBlob} {
+		vaulttest.InBubble(t, "a later one, at "+string(op), func(t *testing.T, server *emulator.Server) {
+			plan := plantest.Small()
+			driver.Complete(plan)
+			again := *plan
+			v, transport := vaulttest.OnEmulator(t, server), server.Transport()
+			transport.Inject(refused())
+			transport.SetGate(vaulttest.Before(op, name, func() {
+				vaulttest.Settled(t, v)
+				vaulttest.Should(t, v.Create(t.Context(), &again))
+			}))
+			patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
+			if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), patient).Create(t.Context(), plan); err == nil {
+				t.Fatal("a Create that was refused returned nil")
 			}
-		}))
-		patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(frozen), patient).Create(t.Context(), plan); err == nil {
-			t.Fatal("a Create that was refused returned nil")
-		}
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), &again)
-		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
-	})
-}
-
-// TestCreateLeavesWhatIsUncertain has a write refused after a try with an unknown outcome. The first copy may
-// still arrive, so the Create leaves its remains.
-func TestCreateLeavesWhatIsUncertain(t *testing.T) {
-	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.Faulty(t, server,
-			emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.LostRequest().Late(100)),
-			emulator.On(emulator.PutBlob).Path("blocks/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
-		err := v.Create(t.Context(), plantest.Small())
-		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrDenied) {
-			t.Errorf("got %v, want ErrUnknown and ErrDenied", err)
-		}
-		server.DeliverLate()
-		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
+			vaulttest.Same(t, v, &again)
+			vaulttest.Sound(t, v)
+		})
+	}
 }
 
 // TestCreateBeyondTheGracePeriod makes a Create slower than its grace period. It takes itself back, because
@@ -198,26 +145,15 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 		if took := time.Since(started); took > 10*time.Minute {
 			t.Errorf("it went on for %v", took)
 		}
-		v := vaulttest.OnEmulator(t, server)
-		vaulttest.Settled(t, v)
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+		vaulttest.Empty(t, server)
 	})
 	vaulttest.InBubble(t, "with an answer to the object that comes too late", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
-		plan := plantest.Small()
-		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Frozen(transport, "-object.json", 20*time.Second))).Create(t.Context(), plan)
-		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnavailable: it was taken back", err)
-		}
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-		if vaulttest.WholeOrGone(t, vaulttest.OnEmulator(t, server), plan) != nil {
-			t.Error("the plan is there")
-		}
+		frozen := vaulttest.Frozen(transport, "-object.json", 20*time.Second)
+		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(frozen)).Create(t.Context(), plantest.Small()), storage.ErrUnavailable)
+		vaulttest.Empty(t, server)
 	})
 }
 
@@ -225,75 +161,61 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 // grace period is over. Meanwhile another process runs the plan. Create leaves such a plan, unless some of it
 // is gone.
 func TestLateCreateOfAPlanThatRuns(t *testing.T) {
-	const object, entry = "PUT -object.json", "HEAD -entry.json"
 	claim := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
 		t.Helper()
-		run, err := v.Read(t.Context(), plan.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run := vaulttest.Reread(t, v, plan)
 		run.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), run); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), run))
 		return run
 	}
-	actions := func(plan *workflow.Plan) []*workflow.Action { return plan.Blocks[0].Sequences[0].Actions }
 	finish := func(t *testing.T, v *azblob.Vault, run *workflow.Plan) {
 		t.Helper()
 		for _, o := range append(workflow.Parts(run), run) {
 			if o.Header().State.Status != workflow.Completed {
 				o.Header().State.Status = workflow.Completed
-				if err := storage.Update(t.Context(), v, o); err != nil {
-					t.Fatalf("%s: %v", o.Kind(), err)
-				}
+				vaulttest.Must(t, storage.Update(t.Context(), v, o))
 			}
+		}
+	}
+	denies := func(op emulator.Op, path string) func(*testing.T, *emulator.Server, *azblob.Vault, *workflow.Plan) {
+		return func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			claim(t, v, plan)
+			server.Inject(emulator.On(op).Path(path).Nth(1).Do(vaulttest.Absences[0]))
 		}
 	}
 	var done *workflow.Action // the first action, if it was completed meanwhile
 	for _, tt := range []struct {
-		name string
-		at   string // the request after which the Create freezes
-		run  func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan)
-		kept bool // whether the plan stays
+		name         string
+		method, blob string // the request after which the Create freezes
+		run          func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan)
+		kept         bool // whether the plan stays
 	}{
-		{"an action is completed", object, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
-			done = actions(claim(t, v, plan))[0]
+		{"an action is completed", "PUT", "-object.json", func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			done = vaulttest.ActionsOf(claim(t, v, plan))[0]
 			done.State.Status = workflow.Completed
-			if err := v.UpdateAction(t.Context(), done); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdateAction(t.Context(), done))
 		}, true},
-		{"it is completed", object, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+		{"it is completed", "PUT", "-object.json", func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
 			finish(t, v, claim(t, v, plan))
 		}, true},
-		{"Recovery has removed an action", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
-			a := actions(claim(t, v, plan))[1]
-			for c := range server.Containers() {
-				server.Remove(c, "actions/"+plan.ID.String()+"/"+a.ID.String()+".json")
-			}
+		{"Recovery has removed an action", "PUT", "-object.json", func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+			a := vaulttest.ActionsOf(claim(t, v, plan))[1]
+			vaulttest.DamagedOf(server, plan).Lose("actions/" + plan.ID.String() + "/" + a.ID.String() + ".json")
 		}, false},
-		{"claimed after the look", entry, func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
+		{"claimed after the look", "HEAD", "-entry.json", func(t *testing.T, _ *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
 			claim(t, v, plan)
 		}, false},
-		{"the service denies the entry", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
-			claim(t, v, plan)
-			server.Inject(emulator.On(emulator.HeadBlob).Path("-entry.json").Nth(1).Do(emulator.Answer(404, "BlobNotFound")))
-		}, true},
-		{"the service denies a sub-object", object, func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) {
-			claim(t, v, plan)
-			server.Inject(emulator.On(emulator.PutBlob).Path("blocks/").Nth(1).Do(emulator.Answer(404, "BlobNotFound")))
-		}, true},
+		{"the service denies the entry", "PUT", "-object.json", denies(emulator.HeadBlob, "-entry.json"), true},
+		{"the service denies a sub-object", "PUT", "-object.json", denies(emulator.PutBlob, "blocks/"), true},
 	} {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
 			v, plan := vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 2)
 			slow := server.Transport()
 			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
-			method, suffix, _ := strings.Cut(tt.at, " ")
 			ran := false
 			done = nil
 			transport := vaulttest.After(slow, func(req *http.Request) {
-				if !ran && req.Method == method && strings.HasSuffix(req.URL.Path, suffix) {
+				if !ran && req.Method == tt.method && strings.HasSuffix(req.URL.Path, tt.blob) {
 					ran = true
 					tt.run(t, server, v, plan)
 				}
@@ -302,34 +224,20 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 				}
 			})
 			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
-			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) {
-				t.Errorf("Create: %v, want ErrUnknown", err)
+			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Create: %v, want ErrUnknown in one line", err)
 			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q is more than a line", err)
-			}
-			again := plantest.Sized(1, 1, 2)
-			again.ID = plan.ID
-			err = v.Create(t.Context(), again)
+			again := vaulttest.CopyOf(plan)
 			if !tt.kept {
-				if !errors.Is(err, storage.ErrConflict) {
-					t.Errorf("another Create beside the remains: %v, want ErrConflict", err)
-				}
+				vaulttest.Fails(t, v.Create(t.Context(), again), storage.ErrConflict)
 				vaulttest.Settled(t, v)
-				if n := vaulttest.Stored(server); n != 0 {
-					t.Errorf("%d blobs are left", n)
-				}
+				vaulttest.Empty(t, server)
 				return
 			}
-			if !errors.Is(err, storage.ErrExists) {
-				t.Errorf("another Create: %v, want ErrExists", err)
-			}
-			run, err := v.Read(t.Context(), plan.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Fails(t, v.Create(t.Context(), again), storage.ErrExists)
+			run := vaulttest.Reread(t, v, plan)
 			if done != nil {
-				if a := actions(run)[0]; a.State.ETag != done.State.ETag {
+				if a := vaulttest.ActionsOf(run)[0]; a.State.ETag != done.State.ETag {
 					t.Errorf("the version of the completed action is %q, want %q", a.State.ETag, done.State.ETag)
 				}
 				for i, o := range workflow.Parts(run) {
@@ -345,23 +253,6 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 	}
 }
 
-func TestCreateInADayThatWasDropped(t *testing.T) {
-	vaulttest.InBubble(t, "container gone", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		first, second := plantest.Small(), plantest.Small()
-		if err := v.Create(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
-		for c := range server.Containers() {
-			server.RemoveContainer(c)
-		}
-		if err := v.Create(t.Context(), second); err != nil {
-			t.Fatal(err)
-		}
-		vaulttest.Same(t, v, second)
-	})
-}
-
 func TestCreateOnlyTouchesItsPrefix(t *testing.T) {
 	server := emulator.New()
 	vaulttest.Strict(t, server)
@@ -370,33 +261,20 @@ func TestCreateOnlyTouchesItsPrefix(t *testing.T) {
 	server.PutContainer("test-2000-1-1", nil)
 	v := vaulttest.OnEmulator(t, server)
 	plan := plantest.Small()
-	if err := v.Create(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Recovery(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, v.Create(t.Context(), plan))
+	vaulttest.Must(t, v.Recovery(t.Context()))
 	vaulttest.Same(t, v, plan)
 	if r := vaulttest.Sound(t, v); r.Days != 1 {
 		t.Errorf("%d days were checked", r.Days)
 	}
-	if err := v.Delete(t.Context(), plan.ID); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 }
 
 // TestContainersAreCreatedOnce creates many plans at once, and then more in a vault that knows its
 // containers.
 func TestContainersAreCreatedOnce(t *testing.T) {
 	vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
-		asked := func() (n int) {
-			for _, r := range server.Requests() {
-				if r.Op == emulator.CreateContainer {
-					n++
-				}
-			}
-			return n
-		}
+		asked := func() int { return vaulttest.Sent(server, emulator.CreateContainer, "") }
 		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(403, "AccountIsDisabled")) // the first of them fails, and another goes on
 		v := vaulttest.Faulty(t, server, rule)
 		var wg sync.WaitGroup
@@ -442,9 +320,7 @@ func TestCreateBesideADayBeingDeleted(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			old := &workflow.Plan{ID: vaulttest.IDAt(time.Now().AddDate(0, 0, -2)), Name: "two days ago"}
-			if err := v.Create(t.Context(), old); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.Create(t.Context(), old))
 		})
 		time.Sleep(time.Second)
 		started := time.Now()
@@ -462,9 +338,36 @@ func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {
 	vaulttest.InBubble(t, "", func(t *testing.T, server *emulator.Server) {
 		plan := plantest.Small()
 		vaulttest.CreateBroken("plans/*-entry.json", 1)(t, vaulttest.WorldOf(server), plan)
-		rule := emulator.On(emulator.PutBlob).Path("open/").Nth(2).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+		rule := emulator.On(emulator.PutBlob).Path("open/").Nth(2).Do(vaulttest.Denied)
 		if err := vaulttest.Faulty(t, server, rule).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) || rule.Fired() != 1 {
 			t.Errorf("got %v, want ErrDenied", err)
+		}
+	})
+}
+
+// TestFailuresEndWhatIsParallel counts the requests that a call still sends after one of its requests has
+// failed.
+func TestFailuresEndWhatIsParallel(t *testing.T) {
+	const atOnce, elapsed = 4, time.Minute
+	open := func(t *testing.T, server *emulator.Server, rule *emulator.Rule) *azblob.Vault {
+		transport := server.Transport()
+		transport.Inject(rule)
+		return vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(atOnce), azblob.WithRetry(azblob.Retry{MaxElapsed: elapsed}))
+	}
+	vaulttest.InBubble(t, "a Create that is refused sends no more sub-objects", func(t *testing.T, server *emulator.Server) {
+		v := open(t, server, emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied))
+		vaulttest.Fails(t, v.Create(t.Context(), plantest.Sized(1, 1, 200)), storage.ErrDenied)
+		if n := vaulttest.Sent(server, emulator.PutBlob, "actions/"); n == 0 || n > atOnce {
+			t.Errorf("%d actions were sent, want at most %d", n, atOnce)
+		}
+	})
+	vaulttest.InBubble(t, "a Read in an outage ends when the first of its requests gives up", func(t *testing.T, server *emulator.Server) {
+		_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 20))
+		v := open(t, server, emulator.On(emulator.GetBlob).Path("actions/").Do(emulator.Answer(503, "ServerBusy")))
+		started := time.Now()
+		_, err := v.Read(t.Context(), plan.ID)
+		if took := time.Since(started); !errors.Is(err, storage.ErrUnavailable) || took > 2*elapsed {
+			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }

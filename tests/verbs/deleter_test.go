@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,102 +20,49 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// TestDeleteOrder checks the order of the writes of a Delete.
+// TestDeleteOrder checks the order of the requests of a Delete, and that a batch has as many sub-objects as the service accepts.
 func TestDeleteOrder(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "600 sub-objects", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Sized(1, 1, 598))
-		other := vaulttest.Created(t, v, plantest.Small())
-		server.ResetRequests()
-		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-		var got []string
-		for _, r := range server.Requests() {
-			line := fmt.Sprintf("%s %s", r.Op, strings.NewReplacer(plan.ID.String(), "ID", r.Container, "").Replace(r.Path()))
-			if len(r.Items) > 2 {
-				line += " of sub-objects"
+	for parts, batches := range map[int]int{256: 1, 257: 2, 600: 3} {
+		vaulttest.InBubble(t, fmt.Sprint(parts), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.Created(t, v, plantest.Sized(1, 1, parts-2)) // a block, a sequence, and actions
+			server.ResetRequests()
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+			var got []string
+			for _, r := range server.Requests() {
+				got = append(got, fmt.Sprint(r.Op, strings.NewReplacer(plan.ID.String(), "ID", r.Container, "").Replace(r.Path())))
 			}
-			got = append(got, line)
-		}
-		want := []string{
-			"GetBlob /plans/ID-object.json", "PutBlob /open/ID-delete", "DeleteBlob /plans/ID-object.json",
-			"BatchDelete  of sub-objects", "BatchDelete  of sub-objects", "BatchDelete  of sub-objects",
-			"DeleteBlob /plans/ID-entry.json", "BatchDelete ",
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-		vaulttest.Same(t, v, other)
-		vaulttest.Sound(t, v)
-		if n := vaulttest.Stored(server); n != 6 {
-			t.Errorf("%d blobs are left, want the 6 of the other plan", n)
-		}
-	})
-}
-
-func TestDeleteWhatIsNotThere(t *testing.T) {
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		absent := func(what string, id *workflow.Plan) {
-			t.Helper()
-			before := vaulttest.Stored(server)
-			if err := v.Delete(t.Context(), id.ID); !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("%s: %v, want ErrNotFound", what, err)
+			want := slices.Concat([]string{"GetBlob/plans/ID-object.json", "PutBlob/open/ID-delete", "DeleteBlob/plans/ID-object.json"},
+				slices.Repeat([]string{"BatchDelete"}, batches), []string{"DeleteBlob/plans/ID-entry.json", "BatchDelete"})
+			if !slices.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
-			if vaulttest.Stored(server) != before {
-				t.Errorf("%s: something was written or removed", what)
-			}
-		}
-		absent("no container", &workflow.Plan{ID: workflow.NewV7()})
-		plan := vaulttest.Created(t, v, plantest.Small())
-		absent("no plan", &workflow.Plan{ID: workflow.NewV7()})
-		half := plantest.Small()
-		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
-		absent("a plan that is being created", half) // deleting its entry could make debris of what is still under way
-		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-		absent("deleted", plan)
-	})
-}
-
-// TestDeleteBesideOthers runs two Deletes at once, and a Delete beside a completion.
-func TestDeleteBesideOthers(t *testing.T) {
-	vaulttest.InBubble(t, "an object that is rewritten meanwhile", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		_, plan := vaulttest.Running(t, v, plantest.Full())
-		transport := server.Transport()
-		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "", func() {
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Error(err)
-			}
-		}))
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID))
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	})
+			vaulttest.Empty(t, server)
+		})
+	}
 }
 
 // TestDeleteDamaged deletes a plan whose object is unreadable. A plan with a newer schema stays untouched.
 func TestDeleteDamaged(t *testing.T) {
-	for name, damage := range map[string]func(s string) string{"corrupt": func(s string) string { return s[1:] }, "newer": func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":2`, 1) }} {
+	for name, damage := range map[string]func(s string) string{
+		"corrupt": func(s string) string { return s[1:] },
+		"newer":   func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":2`, 1) },
+	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
-			plan := vaulttest.Created(t, v, plantest.Full())
-			for c := range server.Containers() {
-				b, _ := server.Blob(c, "plans/"+plan.ID.String()+"-object.json")
-				server.Put(c, b.Name, []byte(damage(string(b.Body))), b.Metadata)
-			}
-			before := vaulttest.Stored(server)
-			err := v.Delete(t.Context(), plan.ID)
+			d := vaulttest.DamagedOf(server, vaulttest.Created(t, v, plantest.Full()))
+			b, _ := d.Blob(d.Container, d.Name("object"))
+			d.Put(d.Container, b.Name, []byte(damage(string(b.Body))), b.Metadata)
+			untouched := vaulttest.Untouched(t, server)
+			err := v.Delete(t.Context(), d.Plan.ID)
 			if name == "newer" {
-				if !errors.Is(err, storage.ErrSchema) || vaulttest.Stored(server) != before {
-					t.Errorf("got %v, and %d blobs of %d", err, vaulttest.Stored(server), before)
-				}
+				vaulttest.Fails(t, err, storage.ErrSchema)
+				untouched()
 				return
 			}
-			if err != nil || vaulttest.Stored(server) != 0 {
-				t.Errorf("got %v, and %d blobs are left", err, vaulttest.Stored(server))
-			}
+			vaulttest.Should(t, err)
+			vaulttest.Empty(t, server)
 		})
 	}
 }
@@ -125,96 +71,73 @@ func TestDeleteDamaged(t *testing.T) {
 // retry's 404. The plan may be gone, so Delete returns ErrUnknown.
 func TestDeleteCantConfirm(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	lost := func() *emulator.Rule {
-		return emulator.On(emulator.DeleteBlob).Path("-object.json").Nth(1).Do(emulator.LostAnswer())
-	}
-	unknown := func(t *testing.T, server *emulator.Server, plan *workflow.Plan, err, cause error) {
-		t.Helper()
-		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, cause) {
-			t.Errorf("the plan is gone, and Delete says %v, want ErrUnknown of %v", err, cause)
-		}
-		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil {
-			t.Errorf("the same call again: %v", err)
-		}
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
-	}
-	for name, fails := range map[string]struct {
-		rule  *emulator.Rule
+	for name, c := range map[string]struct {
+		op    emulator.Op
+		fault emulator.Effect
 		cause error
 	}{
-		"listing not served":  {emulator.On(emulator.ListBlobs).Do(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable},
-		"listing refused":     {emulator.On(emulator.ListBlobs).Do(emulator.Answer(400, "InvalidUri")), storage.ErrDenied},
-		"HEAD not served":     {emulator.On(emulator.HeadBlob).Do(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable},
-		"HEAD without rights": {emulator.On(emulator.HeadBlob).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")), storage.ErrDenied},
+		"listing not served":  {emulator.ListBlobs, emulator.Answer(503, "ServerBusy"), storage.ErrUnavailable},
+		"listing refused":     {emulator.ListBlobs, emulator.Answer(400, "InvalidUri"), storage.ErrDenied},
+		"HEAD not served":     {emulator.HeadBlob, emulator.Answer(503, "ServerBusy"), storage.ErrUnavailable},
+		"HEAD without rights": {emulator.HeadBlob, vaulttest.Denied, storage.ErrDenied},
+		"cancelled":           {emulator.ListBlobs, emulator.Silence(), context.DeadlineExceeded},
 	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-			err := vaulttest.Faulty(t, server, fails.rule, lost()).Delete(t.Context(), plan.ID)
-			unknown(t, server, plan, err, fails.cause)
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.Created(t, v, plantest.Small())
+			lost := emulator.On(emulator.DeleteBlob).Path("-object.json").Nth(1).Do(emulator.LostAnswer())
+			ctx := t.Context()
+			if c.cause == context.DeadlineExceeded {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			vaulttest.Fails(t, vaulttest.Faulty(t, server, emulator.On(c.op).Do(c.fault), lost).Delete(ctx, plan.ID), storage.ErrUnknown, c.cause)
+			vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
+			vaulttest.Empty(t, server)
 		})
 	}
-	vaulttest.InBubble(t, "cancelled", func(t *testing.T, server *emulator.Server) {
-		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-		transport := server.Transport()
-		transport.Inject(lost())
-		ctx, cancel := context.WithCancel(t.Context())
-		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-			if r.Op == emulator.ListBlobs {
-				cancel()
-			}
-		}))
-		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(ctx, plan.ID)
-		unknown(t, server, plan, err, context.Canceled)
-	})
 }
 
 // TestDeleteWithoutListing deletes with an identity that may not list blobs, and loses each answer in turn.
 func TestDeleteWithoutListing(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	denied := func() *emulator.Rule {
-		return emulator.On(emulator.ListBlobs).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))
+	open := func(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azblob.Vault {
+		return vaulttest.Faulty(t, server, append(rules, emulator.On(emulator.ListBlobs).Do(vaulttest.Denied))...)
 	}
 	for n := 1; n <= 6; n++ {
 		vaulttest.InBubble(t, fmt.Sprintf("lost at %d", n), func(t *testing.T, server *emulator.Server) {
 			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), vaulttest.EachKind())
 			rule := emulator.On().Nth(n).Do(emulator.LostAnswer())
-			if err := vaulttest.Faulty(t, server, denied(), rule).Delete(t.Context(), plan.ID); err != nil || rule.Fired() != 1 {
+			if err := open(t, server, rule).Delete(t.Context(), plan.ID); err != nil || rule.Fired() != 1 {
 				t.Errorf("got %v; %d answers were lost", err, rule.Fired())
 			}
-			if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
-			}
+			vaulttest.Empty(t, server)
 		})
 	}
 	vaulttest.InBubble(t, "what is left of another", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.DeleteBroken(emulator.BatchDelete, "")(t, vaulttest.WorldOf(server), vaulttest.EachKind())
-		if err := vaulttest.Faulty(t, server, denied()).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrDenied) {
-			t.Errorf("the plan is gone, and Delete says %v", err)
-		}
-		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
-			t.Errorf("%v, and %d blobs are left", err, vaulttest.Stored(server))
-		}
+		vaulttest.Fails(t, open(t, server).Delete(t.Context(), plan.ID), storage.ErrUnknown, storage.ErrDenied)
+		vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID))
+		vaulttest.Empty(t, server)
 	})
-	for name, lie := range map[string]func() *emulator.Rule{
-		"object": func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
-		"look": func() *emulator.Rule {
-			return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Nth(1)
-		},
-		"entry":      func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-entry.json") },
-		"sub-object": func() *emulator.Rule { return emulator.On(emulator.BatchItem).Path("actions/") },
+	for name, rule := range map[string]*emulator.Rule{
+		"object":     emulator.On(emulator.DeleteBlob).Path("-object.json"),
+		"look":       emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Nth(1),
+		"entry":      emulator.On(emulator.DeleteBlob).Path("-entry.json"),
+		"sub-object": emulator.On(emulator.BatchItem).Path("actions/"),
 	} {
 		vaulttest.InBubble(t, "a false 404: "+name, func(t *testing.T, server *emulator.Server) {
-			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), vaulttest.EachKind())
-			rule := lie().Do(vaulttest.Absences[0])
-			err := vaulttest.Faulty(t, server, denied(), rule).Delete(t.Context(), plan.ID)
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.Created(t, v, vaulttest.EachKind())
+			err := open(t, server, rule.Do(vaulttest.Absences[0])).Delete(t.Context(), plan.ID)
 			if rule.Fired() == 0 || vaulttest.Stored(server) > 0 && (err == nil || errors.Is(err, storage.ErrNotFound)) {
 				t.Errorf("got %v, and %d blobs are left; %d lies", err, vaulttest.Stored(server), rule.Fired())
 			}
-			if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) || vaulttest.Stored(server) != 0 {
-				t.Errorf("again: %v, and %d blobs are left", err, vaulttest.Stored(server))
+			if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("again: %v", err)
 			}
+			vaulttest.Empty(t, server)
 		})
 	}
 }
@@ -225,9 +148,8 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	loses := func(t *testing.T, server *emulator.Server, in vaulttest.State) *workflow.Plan {
 		plan, _ := in(t, vaulttest.WorldOf(server), vaulttest.EachKind())
-		for c := range server.Containers() {
-			server.Remove(c, "plans/"+plan.ID.String()+"-object.json")
-		}
+		d := vaulttest.DamagedOf(server, plan)
+		d.Lose(d.Name("object"))
 		return plan
 	}
 	for name, in := range map[string]vaulttest.State{"running": vaulttest.AtWork, "final": vaulttest.Final} {
@@ -235,56 +157,44 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			plan := loses(t, server, in)
 			time.Sleep(vaulttest.PastGrace)
 			v := vaulttest.OnEmulator(t, server)
-			before := vaulttest.Stored(server)
-			if _, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
+			if _, err := v.Recover(t.Context(), vaulttest.Thorough); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
 				t.Errorf("Recover: %v, want the remedy", err)
 			}
-			if err := v.Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
-				t.Errorf("%v, and %d blobs are left of %d", err, vaulttest.Stored(server), before)
-			}
-			if err := v.Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("again: %v", err)
-			}
+			vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
+			vaulttest.Empty(t, server)
+			vaulttest.Fails(t, v.Delete(t.Context(), plan.ID), storage.ErrNotFound)
 			vaulttest.Created(t, v, vaulttest.CopyOf(plan))
 			vaulttest.Sound(t, v)
 		})
 	}
-	requests := 1
-	for n := 1; n <= requests; n++ {
+	for n, died := 1, true; died; n++ {
 		vaulttest.InBubble(t, fmt.Sprintf("dies at %d", n), func(t *testing.T, server *emulator.Server) {
 			plan := loses(t, server, vaulttest.AtWork)
 			time.Sleep(vaulttest.PastGrace)
-			w := vaulttest.WorldOf(server).Clone()
-			w.Server.ResetRequests()
-			vaulttest.Must(t, w.Vault(t).Delete(t.Context(), plan.ID))
-			requests = len(w.Server.Requests())
-			vaulttest.Dies(t, server, emulator.On().Nth(n).Do(emulator.Crash()), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
-			if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && (n < requests || !errors.Is(err, storage.ErrNotFound)) {
+			died = vaulttest.WorldOf(server).MayDie(t, emulator.On().Nth(n), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+			if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
 				t.Errorf("again: %v", err)
 			}
-			if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
-			}
+			vaulttest.Empty(t, server)
 		})
 	}
 	vaulttest.InBubble(t, "recent", func(t *testing.T, server *emulator.Server) {
 		plan := loses(t, server, vaulttest.AtWork)
-		before := vaulttest.Stored(server)
-		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "call again in") || vaulttest.Stored(server) != before {
-			t.Errorf("got %v, and %d blobs are left of %d", err, vaulttest.Stored(server), before)
+		untouched := vaulttest.Untouched(t, server)
+		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "call again in") {
+			t.Errorf("got %v", err)
 		}
+		untouched()
 	})
 	vaulttest.InBubble(t, "an object that only seems to be lost", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), vaulttest.EachKind())
 		time.Sleep(vaulttest.PastGrace)
-		before := vaulttest.Contents(server)
-		lies := []*emulator.Rule{
+		untouched := vaulttest.Untouched(t, server)
+		vaulttest.Fails(t, vaulttest.Faulty(t, server,
 			emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json").Do(vaulttest.Absences[0]),
 			emulator.On(emulator.HeadBlob).Path("-delete").Do(vaulttest.Absences[0]),
-		}
-		if err := vaulttest.Faulty(t, server, lies...).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) || !maps.Equal(before, vaulttest.Contents(server)) {
-			t.Errorf("got %v", err)
-		}
+		).Delete(t.Context(), plan.ID), storage.ErrUnavailable)
+		untouched()
 	})
 }
 

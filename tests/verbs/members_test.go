@@ -34,9 +34,7 @@ func joined(t *testing.T, v *azblob.Vault) storage.Member {
 func roster(t *testing.T, v *azblob.Vault) storage.Roster {
 	t.Helper()
 	r, err := v.Roster(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, err)
 	return r
 }
 
@@ -68,9 +66,7 @@ func recordCalls() []recordCall {
 		}},
 		{"RemoveStop", func(t *testing.T, v *azblob.Vault) storage.Member {
 			m := storage.Member{ID: workflow.NewV7()}
-			if err := v.RequestStop(t.Context(), m.ID); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.RequestStop(t.Context(), m.ID))
 			m.Version = roster(t, v).Stops[0].Version
 			return m
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
@@ -121,9 +117,7 @@ func TestMembersOfOthers(t *testing.T) {
 		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostRequest()))
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport))
 		theirs, err := other.RenewMember(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
 			t.Errorf("got %v, want ErrUnknown and ErrConflict", err)
 		}
@@ -166,12 +160,10 @@ func TestControlContainer(t *testing.T) {
 			t.Errorf("a renewal in a container that was removed: %v, want ErrNotFound", err)
 		}
 		requests("PutBlob 404")
-		if err := v.RequestStop(t.Context(), m.ID); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, v.RequestStop(t.Context(), m.ID))
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
 
-		denied := vaulttest.Faulty(t, server, emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")))
+		denied := vaulttest.Faulty(t, server, emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
 		joined(t, denied)
 		if r := roster(t, denied); len(r.Members) != 1 || len(r.Stops) != 1 {
 			t.Errorf("without the right to list containers, the roster is %+v", r)
@@ -225,18 +217,14 @@ func TestStrangeRecords(t *testing.T) {
 			if i := slices.Index(ids, m.ID); i < 0 || m.Name != "" || (m.TTL == time.Hour) != (i == 0) || m.Renewed.IsZero() {
 				t.Errorf("the roster has %+v", m)
 			}
-			if err := v.RemoveMember(t.Context(), m.ID, m.Version+"0"); !errors.Is(err, storage.ErrConflict) {
-				t.Errorf("another version of %s is removed: %v", m.ID, err)
-			}
+			vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version+"0"), storage.ErrConflict)
 		}
 		if len(r.Members) != 1+len(ids) || len(r.Stops) != 1 || r.Stops[0].Plan != plan {
 			t.Errorf("the roster is %+v", r)
 		}
 
 		report, err := v.Check(t.Context(), azblob.CheckOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		reported := map[string]bool{}
 		for _, p := range report.Problems {
 			if want[p.Blob] != p.Kind || (p.Plan == plan) != (p.Kind == azblob.Unreadable && strings.Contains(p.Blob, "signals/")) {
@@ -248,9 +236,7 @@ func TestStrangeRecords(t *testing.T) {
 			t.Errorf("Check reports %+v, want %v", report, want)
 		}
 		for _, m := range r.Members {
-			if err := v.RemoveMember(t.Context(), m.ID, m.Version); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.RemoveMember(t.Context(), m.ID, m.Version))
 		}
 	})
 }

@@ -55,9 +55,7 @@ func TestReadsNeverWrite(t *testing.T) {
 		got := map[string]bool{}
 		for _, f := range []storage.Filters{{Limit: 9}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Completed}}} {
 			found, err := v.Search(t.Context(), f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			for r := range found {
 				got[r.Result.ID.String()] = true
 			}
@@ -85,15 +83,11 @@ func TestReadOfMany(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, vaulttest.Many())
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for i, a := range vaulttest.ActionsOf(plan) {
 			if i%7 == 0 {
 				a.State.Status = workflow.Running
-				if err := v.UpdateAction(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, v.UpdateAction(t.Context(), a))
 			}
 			if i%efforttest.Pick(10, 3, 1) != 0 {
 				continue
@@ -118,9 +112,7 @@ func TestReadOfMany(t *testing.T) {
 		for n := 1; ; n++ {
 			plan := vaulttest.Created(t, v, vaulttest.Many())
 			plan.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			before := map[string]workflow.State{}
 			for _, a := range vaulttest.ActionsOf(plan) {
 				before[a.ID.String()] = a.State
@@ -132,9 +124,7 @@ func TestReadOfMany(t *testing.T) {
 				}
 				for i, a := range vaulttest.ActionsOf(plan) {
 					if a.State.Status = workflow.Running; i%9 == 0 {
-						if err := v.UpdateAction(t.Context(), a); err != nil {
-							t.Error(err)
-						}
+						vaulttest.Should(t, v.UpdateAction(t.Context(), a))
 					}
 				}
 			}))
@@ -160,14 +150,10 @@ func TestReadOfMany(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, vaulttest.Many())
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		late := vaulttest.ActionsOf(plan)[3]
 		late.State.Status = workflow.Running
-		if err := v.UpdateAction(t.Context(), late); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdateAction(t.Context(), late))
 		forgetful := vaulttest.OnEmulator(t, server, azblob.WithTransport(forgetful{server.Transport(), late.ID.String()}))
 		if d := plantest.Diff(plan, vaulttest.Reread(t, forgetful, plan)); d != "" {
 			t.Error(d)
@@ -177,9 +163,7 @@ func TestReadOfMany(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, vaulttest.Many())
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		name := fmt.Sprintf("actions/%s/%s.json", plan.ID, vaulttest.ActionsOf(plan)[5].ID)
 		for c := range server.Containers() {
 			server.Remove(c, name)
@@ -190,15 +174,11 @@ func TestReadOfMany(t *testing.T) {
 		for n := 3; n <= 5; n++ { // at each listing
 			plan := vaulttest.Created(t, v, vaulttest.Many())
 			plan.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			transport, asked := server.Transport(), 0
 			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
 				if asked++; asked == n {
-					if err := v.Delete(t.Context(), plan.ID); err != nil {
-						t.Error(err)
-					}
+					vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
 				}
 			}))
 			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
@@ -237,9 +217,7 @@ func TestReadBesideACompletion(t *testing.T) {
 			asked := 0
 			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
 				if asked++; asked == n+1 {
-					if err := v.UpdatePlan(t.Context(), after); err != nil {
-						t.Error(err)
-					}
+					vaulttest.Should(t, v.UpdatePlan(t.Context(), after))
 				}
 			}))
 			got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), after)
@@ -248,9 +226,7 @@ func TestReadBesideACompletion(t *testing.T) {
 					t.Error(d)
 				}
 			}
-			if err := v.UpdatePlan(t.Context(), vaulttest.Reread(t, v, after)); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), vaulttest.Reread(t, v, after)))
 		})
 	}
 }
@@ -344,9 +320,7 @@ func TestReadTypes(t *testing.T) {
 		_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Full())
 		open := func(reg *registry.Register) *azblob.Vault {
 			v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, err)
 			return v
 		}
 		raw := vaulttest.Reread(t, open(nil), plan)

@@ -32,15 +32,11 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 		vaulttest.Moved(theirs, workflow.Running)
 		theirs.Name = "theirs"
 		for o := range workflow.Walk(theirs) {
-			if err := storage.Update(t.Context(), other, o); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, storage.Update(t.Context(), other, o))
 		}
 		for o := range workflow.Walk(mine) {
 			before := o.Header().State.ETag
-			if err := storage.Update(t.Context(), v, o); !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
-				t.Errorf("update of %s: %v, want ErrConflict", o.Kind(), err)
-			}
+			vaulttest.Fails(t, storage.Update(t.Context(), v, o), storage.ErrConflict)
 			if o.Header().State.ETag != before {
 				t.Errorf("a lost update of %s changed the version that its caller knows", o.Kind())
 			}
@@ -54,9 +50,7 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 		for o := range workflow.Walk(plan) {
 			o.Header().State.ETag = ""
 			server.ResetRequests()
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, storage.Update(t.Context(), v, o))
 			want, condition := 1, "If-Match:*"
 			if o.Kind() == workflow.KindPlan {
 				want, condition = 3, "If-Match:etag" // may it become Running?
@@ -70,18 +64,14 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 	vaulttest.InBubble(t, "what was deleted is not found", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
 		plan := vaulttest.Created(t, v, plantest.Full())
-		if err := v.Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 		vaulttest.Moved(plan, workflow.Running)
 		for _, versions := range []bool{true, false} {
 			for o := range workflow.Walk(plan) {
 				if !versions {
 					o.Header().State.ETag = ""
 				}
-				if err := storage.Update(t.Context(), v, o); !errors.Is(err, storage.ErrNotFound) {
-					t.Errorf("update of %s: %v, want ErrNotFound", o.Kind(), err)
-				}
+				vaulttest.Fails(t, storage.Update(t.Context(), v, o), storage.ErrNotFound)
 			}
 		}
 		if n := vaulttest.Stored(server); n != 0 {
@@ -90,9 +80,7 @@ func TestUpdateKnowsItsVersion(t *testing.T) {
 		for c := range server.Containers() {
 			server.RemoveContainer(c)
 		}
-		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("without a container: %v, want ErrNotFound", err)
-		}
+		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrNotFound)
 	})
 }
 
@@ -149,9 +137,7 @@ func TestUpdateUnknown(t *testing.T) {
 		if err := v.UpdatePlan(t.Context(), plan); err != nil {
 			t.Fatalf("the same call again: %v", err)
 		}
-		if err := v.UpdatePlan(t.Context(), &twin); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("the twin's update: %v, want ErrConflict: one of the two has won", err)
-		}
+		vaulttest.Fails(t, v.UpdatePlan(t.Context(), &twin), storage.ErrConflict)
 	})
 	vaulttest.InBubble(t, "a conflict after a lost answer may have been ours before", func(t *testing.T, server *emulator.Server) {
 		v, other := vaulttest.OnEmulator(t, server), vaulttest.OnEmulator(t, server)
@@ -162,14 +148,10 @@ func TestUpdateUnknown(t *testing.T) {
 		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "", func() {
 			theirs := vaulttest.Reread(t, other, plan)
 			theirs.Name = "theirs"
-			if err := other.UpdatePlan(t.Context(), theirs); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, other.UpdatePlan(t.Context(), theirs))
 		}))
 		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).UpdatePlan(t.Context(), plan)
-		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrUnknown and ErrConflict: the update took effect and was overwritten", err)
-		}
+		vaulttest.Fails(t, err, storage.ErrUnknown, storage.ErrConflict)
 	})
 }
 
@@ -182,16 +164,12 @@ func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
 		before := vaulttest.Contents(server)
 		plan.State = workflow.State{Status: workflow.Running}
 		v := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
-		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("got %v, want ErrNotFound", err)
-		}
+		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrNotFound)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("it changed something")
 		}
 		list, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, err)
 		for r := range list {
 			t.Errorf("a search shows %+v", r)
 		}
@@ -210,9 +188,7 @@ func TestUpdateBesideItsParts(t *testing.T) {
 				s := o.Header().State
 				for _, s.Status = range []workflow.Status{workflow.Running, workflow.Running} {
 					s.Start = time.Now()
-					if err := storage.Update(t.Context(), v, o); err != nil {
-						t.Error(err)
-					}
+					vaulttest.Should(t, storage.Update(t.Context(), v, o))
 				}
 			})
 		}
@@ -250,9 +226,7 @@ func TestCompletion(t *testing.T) {
 			_, plan := vaulttest.Running(t, v, plantest.Full())
 			plan.State.Status, plan.Reason = status, workflow.BlockFailed
 			server.ResetRequests()
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			var got []string
 			for _, r := range server.Requests() {
 				got = append(got, fmt.Sprint(r.Op, strings.NewReplacer(plan.ID.String(), "", r.Container, "").Replace(r.Path())))
@@ -284,9 +258,7 @@ func TestCompletionAgain(t *testing.T) {
 							healthy := vaulttest.OnEmulator(t, server)
 							_, plan := vaulttest.Running(t, healthy, vaulttest.EachKind())
 							if final {
-								if err := healthy.UpdatePlan(t.Context(), plan); err != nil {
-									t.Fatal(err)
-								}
+								vaulttest.Must(t, healthy.UpdatePlan(t.Context(), plan))
 								plan.Descr, plan.Blocks[0].State.End = "filed", time.Now()
 							}
 							etag := plan.State.ETag
@@ -305,9 +277,7 @@ func TestCompletionAgain(t *testing.T) {
 							}
 							if recovered {
 								time.Sleep(vaulttest.PastGrace)
-								if err := healthy.Recovery(t.Context()); err != nil {
-									t.Fatal(err)
-								}
+								vaulttest.Must(t, healthy.Recovery(t.Context()))
 							}
 							for range 2 { // the version that it sets is good
 								if err := v.UpdatePlan(t.Context(), plan); err != nil {
@@ -346,17 +316,13 @@ func TestTwoCompletions(t *testing.T) {
 		err := complete(t, server, plan, func() {
 			theirs = vaulttest.Reread(t, v, plan)
 			theirs.Descr, theirs.Blocks[0].State.End, theirs.Blocks[0].Sequences[0].Actions[0].Attempts = "theirs", time.Now(), nil
-			if err := v.UpdatePlan(t.Context(), theirs); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), theirs))
 		})
 		if err != nil {
 			t.Errorf("the first completion took effect before the second one: %v", err)
 		}
 		vaulttest.Same(t, v, theirs)
-		if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("an update of the first one's version: %v, want ErrConflict", err)
-		}
+		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrConflict)
 		if err := v.UpdatePlan(t.Context(), theirs); err != nil {
 			t.Errorf("an update of the second one's version: %v", err)
 		}
@@ -371,13 +337,9 @@ func TestTwoCompletions(t *testing.T) {
 			theirs.Descr, theirs.Blocks[0].State.End = "theirs", time.Now()
 			mine := *plan // the first completion's object is written between the entry and the object of the second
 			body := objectBlob(t, server, &mine)
-			if err := complete(t, server, theirs, func() { rewrite(t, server, plan, body) }); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, complete(t, server, theirs, func() { rewrite(t, server, plan, body) }))
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, err)
 		vaulttest.Same(t, v, theirs)
 		vaulttest.Sound(t, v)
 	})
@@ -397,9 +359,7 @@ func TestTwoCompletions(t *testing.T) {
 			t.Errorf("the first completion took effect before the second one: %v", err)
 		}
 		time.Sleep(vaulttest.PastGrace)
-		if err := v.Recovery(t.Context()); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, v.Recovery(t.Context()))
 		vaulttest.Same(t, v, theirs)
 		vaulttest.Sound(t, v)
 	})
@@ -417,9 +377,7 @@ func TestTwoCompletions(t *testing.T) {
 			rewrite(t, server, plan, body)
 			rewrite(t, server, plan, entry)
 		})
-		if !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrUnknown of ErrConflict", err)
-		}
+		vaulttest.Fails(t, err, storage.ErrUnknown, storage.ErrConflict)
 		if now := vaulttest.Reread(t, v, plan); now.State.Status != workflow.Running {
 			t.Errorf("the plan is %s", now.State.Status)
 		}
@@ -443,9 +401,7 @@ func TestTwoCompletions(t *testing.T) {
 				t.Errorf("got %v, want ErrUnknown", err)
 			}
 			server.ClearFaults()
-			if err := v.UpdatePlan(t.Context(), plan); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), plan))
 			vaulttest.Same(t, v, plan)
 			vaulttest.Sound(t, v)
 		})
@@ -455,9 +411,7 @@ func TestTwoCompletions(t *testing.T) {
 		_, plan := vaulttest.Running(t, v, plantest.Full())
 		plan.Blocks[0].State.End = time.Now() // which the block's own blob does not have
 		if err := complete(t, server, plan, func() {
-			if err := v.Recovery(t.Context()); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.Recovery(t.Context()))
 		}); err != nil {
 			t.Error(err)
 		}
@@ -479,9 +433,7 @@ func TestTwoCompletions(t *testing.T) {
 			}
 		}))
 		w := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport))
-		if err := w.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("got %v, want ErrUnknown of ErrConflict", err)
-		}
+		vaulttest.Fails(t, w.UpdatePlan(t.Context(), plan), storage.ErrUnknown, storage.ErrConflict)
 		if n := len(server.Requests()); n > 20 {
 			t.Errorf("%d requests were sent", n)
 		}
@@ -496,16 +448,10 @@ func TestTwoCompletions(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		_, plan := vaulttest.Running(t, v, plantest.Full())
 		err := complete(t, server, plan, func() {
-			if err := v.Delete(t.Context(), plan.ID); err != nil {
-				t.Error(err)
-			}
+			vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
 		})
-		if !errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrNotFound", err)
-		}
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Fails(t, err, storage.ErrNotFound)
+		vaulttest.Empty(t, server)
 	})
 }
 
@@ -529,17 +475,11 @@ func TestUpdateBesideADelete(t *testing.T) {
 				}
 			}
 		}))
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID))
 		for o := range workflow.Walk(plan) {
-			if err := storage.Update(t.Context(), v, o); !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("update of %s after the Delete: %v", o.Kind(), err)
-			}
+			vaulttest.Fails(t, storage.Update(t.Context(), v, o), storage.ErrNotFound)
 		}
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Empty(t, server)
 	})
 }
 
@@ -612,9 +552,7 @@ func TestStorm(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		plan.State.Status = workflow.Running
-		if err := v.UpdatePlan(ctx, plan); err != nil {
-			t.Fatal(err)
-		}
+		vaulttest.Must(t, v.UpdatePlan(ctx, plan))
 		if late := time.Since(end); late > time.Minute {
 			t.Errorf("it took %v after the storm", late)
 		}
@@ -627,9 +565,7 @@ func TestStorm(t *testing.T) {
 		server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
 		started := time.Now()
 		_, err := v.Read(context.WithoutCancel(t.Context()), workflow.NewV7())
-		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
+		vaulttest.Fails(t, err, storage.ErrUnavailable)
 		if took := time.Since(started); took > 15*time.Minute || took < 10*time.Minute {
 			t.Errorf("it took %v", took)
 		}
