@@ -1,18 +1,10 @@
 package verbs_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
@@ -25,65 +17,12 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// TestReadsNeverWrite calls every reading method on a store with all possible remains.
-func TestReadsNeverWrite(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "all reads", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		whole := vaulttest.Created(t, v, plantest.Full())
-		half := plantest.Full()
-		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
-		_, final := vaulttest.Running(t, v, plantest.Full())
-		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), final) })
-		gone := vaulttest.Created(t, v, plantest.Full())
-		vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), gone.ID) })
-		time.Sleep(vaulttest.PastGrace)
-
-		server.Forbid(func(r emulator.Request) error {
-			if r.Method != "GET" && r.Method != "HEAD" {
-				return fmt.Errorf("a read writes: %v", r)
-			}
-			return nil
-		})
-		for _, id := range []*workflow.Plan{whole, half, final, gone, {ID: workflow.NewV7()}} {
-			_, err := v.Read(t.Context(), id.ID)
-			there, existsErr := v.Exists(t.Context(), id.ID)
-			if existsErr != nil || there != (id == whole || id == final) || there != (err == nil) || !there && !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("Exists: %v, %v; Read: %v", there, existsErr, err)
-			}
-		}
-		got := map[string]bool{}
-		for _, f := range []storage.Filters{{Limit: 9}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Completed}}} {
-			found, err := v.Search(t.Context(), f)
-			vaulttest.Must(t, err)
-			for r := range found {
-				got[r.Result.ID.String()] = true
-			}
-		}
-		if len(got) != 2 || !got[whole.ID.String()] || !got[final.ID.String()] {
-			t.Errorf("listings show %v", got)
-		}
-		if _, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil {
-			t.Error(err)
-		}
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
-		if err != nil || len(report.Plans) != 3 {
-			t.Errorf("a dry run: %+v, %v", report, err)
-		}
-		for _, err := range server.Violations() {
-			t.Error(err)
-		}
-	})
-}
-
 // TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	vaulttest.InBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, vaulttest.Many())
-		plan.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
 		for i, a := range vaulttest.ActionsOf(plan) {
 			if i%7 == 0 {
 				a.State.Status = workflow.Running
@@ -107,128 +46,61 @@ func TestReadOfMany(t *testing.T) {
 			}
 		}
 	})
-	vaulttest.InBubble(t, "beside updates", func(t *testing.T, server *emulator.Server) {
+	vaulttest.BeforeEach(t, "beside updates", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 		v := vaulttest.OnEmulator(t, server)
-		for n := 1; ; n++ {
-			plan := vaulttest.Created(t, v, vaulttest.Many())
-			plan.State.Status = workflow.Running
-			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-			before := map[string]workflow.State{}
-			for _, a := range vaulttest.ActionsOf(plan) {
-				before[a.ID.String()] = a.State
+		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
+		actions := vaulttest.ActionsOf(plan)
+		var before []workflow.State
+		for _, a := range actions {
+			before = append(before, a.State)
+		}
+		got := vaulttest.Reread(t, at.Vault(t, server, func() {
+			for i := 0; i < len(actions); i += 9 {
+				actions[i].State.Status = workflow.Running
+				vaulttest.Should(t, v.UpdateAction(t.Context(), actions[i]))
 			}
-			transport, asked := server.Transport(), 0
-			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
-				if asked++; asked != n {
-					return
-				}
-				for i, a := range vaulttest.ActionsOf(plan) {
-					if a.State.Status = workflow.Running; i%9 == 0 {
-						vaulttest.Should(t, v.UpdateAction(t.Context(), a))
-					}
-				}
-			}))
-			got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), plan)
-			shown := 0
-			for i, a := range vaulttest.ActionsOf(got) {
-				now := vaulttest.ActionsOf(plan)[i].State
-				if i%9 == 0 && a.State == now {
-					shown++
-				} else if a.State != before[a.ID.String()] {
-					t.Fatalf("at %d: %v is neither before nor after", n, a.State)
-				}
+		}), plan)
+		shown := 0
+		for i, a := range vaulttest.ActionsOf(got) {
+			if i%9 == 0 && a.State == actions[i].State {
+				shown++
+			} else if a.State != before[i] {
+				t.Fatalf("%v is neither before nor after", a.State)
 			}
-			if all := len(vaulttest.ActionsOf(plan))/9 + 1; n <= 2 && shown != all { // before the listing
-				t.Errorf("at %d: %d of %d updates are shown", n, shown, all)
-			}
-			if asked < n {
-				break
-			}
+		}
+		if all := len(actions)/9 + 1; at.N <= 2 && shown != all { // before the listing
+			t.Errorf("%d of %d updates are shown", shown, all)
 		}
 	})
 	vaulttest.InBubble(t, "a listing that misses some", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, vaulttest.Many())
-		plan.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
 		late := vaulttest.ActionsOf(plan)[3]
 		late.State.Status = workflow.Running
 		vaulttest.Must(t, v.UpdateAction(t.Context(), late))
-		forgetful := vaulttest.OnEmulator(t, server, azblob.WithTransport(forgetful{server.Transport(), late.ID.String()}))
-		if d := plantest.Diff(plan, vaulttest.Reread(t, forgetful, plan)); d != "" {
-			t.Error(d)
+		short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "[^<]*" + late.ID.String(), Times: 1}
+		vaulttest.Same(t, v, plan)
+		if d := plantest.Diff(plan, vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)), plan)); d != "" || short.Times > 0 {
+			t.Errorf("%q; %d listings were not short", d, short.Times)
 		}
 	})
-	vaulttest.InBubble(t, "lost from outside, and deleted", func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubble(t, "lost from outside", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, vaulttest.Many())
-		plan.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-		name := fmt.Sprintf("actions/%s/%s.json", plan.ID, vaulttest.ActionsOf(plan)[5].ID)
-		for c := range server.Containers() {
-			server.Remove(c, name)
-		}
-		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), name) {
+		d := vaulttest.DamagedOf(server, vaulttest.CreatedRunning(t, v, vaulttest.Many()))
+		name := fmt.Sprintf("actions/%s/%s.json", d.Plan.ID, vaulttest.ActionsOf(d.Plan)[5].ID)
+		d.Lose(name)
+		if _, err := v.Read(t.Context(), d.Plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want ErrCorrupt with %s", err, name)
 		}
-		for n := 3; n <= 5; n++ { // at each listing
-			plan := vaulttest.Created(t, v, vaulttest.Many())
-			plan.State.Status = workflow.Running
-			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-			transport, asked := server.Transport(), 0
-			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
-				if asked++; asked == n {
-					vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
-				}
-			}))
-			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("deleted at %d: %v, want ErrNotFound", n, err)
-			}
+	})
+	vaulttest.BeforeEach(t, "deleted", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
+		_, err := at.Vault(t, server, func() { vaulttest.Should(t, v.Delete(t.Context(), plan.ID)) }).Read(t.Context(), plan.ID)
+		if at.Came() {
+			vaulttest.Fails(t, err, storage.ErrNotFound)
 		}
 	})
-}
-
-// forgetful is a transport whose listings omit the blobs with an ID in their names.
-type forgetful struct {
-	policy.Transporter
-	id string
-}
-
-func (f forgetful) Do(req *http.Request) (*http.Response, error) {
-	resp, err := f.Transporter.Do(req)
-	if err != nil || req.URL.Query().Get("comp") != "list" {
-		return resp, err
-	}
-	body, err := io.ReadAll(resp.Body)
-	body = regexp.MustCompile(`<Blob><Name>[^<]*`+f.id+`\.json</Name>.*?</Blob>`).ReplaceAll(body, nil)
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	resp.ContentLength = -1
-	resp.Header.Del("Content-Length")
-	return resp, err
-}
-
-// TestReadBesideACompletion reads a plan while it is completed, between any two requests of the Read.
-func TestReadBesideACompletion(t *testing.T) {
-	for n := 1; n <= 2; n++ {
-		vaulttest.InBubble(t, fmt.Sprintf("between request %d and %d of Read", n, n+1), func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			_, after := vaulttest.Running(t, v, plantest.Small())
-			transport := server.Transport()
-			asked := 0
-			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
-				if asked++; asked == n+1 {
-					vaulttest.Should(t, v.UpdatePlan(t.Context(), after))
-				}
-			}))
-			got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), after)
-			if got.State.Status.Final() {
-				if d := plantest.Diff(after, got); d != "" {
-					t.Error(d)
-				}
-			}
-			vaulttest.Should(t, v.UpdatePlan(t.Context(), vaulttest.Reread(t, v, after)))
-		})
-	}
 }
 
 // TestReadDamage damages each blob of a plan in each way. Read never panics and never returns a wrong plan.
@@ -294,25 +166,6 @@ func TestReadDamage(t *testing.T) {
 	}
 }
 
-// TestReadRidesOutBadAnswers shortens and flips bodies in transit. Read requests them again.
-func TestReadRidesOutBadAnswers(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range []emulator.Effect{emulator.CutBody(0), emulator.CutBody(1), emulator.CutBody(100), emulator.FlipBit(0), emulator.FlipBit(999), emulator.Reset()} {
-		for n := 1; n <= 5; n++ {
-			vaulttest.InBubble(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, server *emulator.Server) {
-				before, _ := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
-				rule := emulator.On(emulator.GetBlob).Nth(n).Do(effect)
-				if d := plantest.Diff(before, vaulttest.Reread(t, vaulttest.Faulty(t, server, rule), before)); d != "" {
-					t.Error(d)
-				}
-				if rule.Fired() != 1 {
-					t.Errorf("the fault came %d times", rule.Fired())
-				}
-			})
-		}
-	}
-}
-
 // TestReadTypes reads with other registries than the one the plan was written with.
 func TestReadTypes(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
@@ -323,31 +176,19 @@ func TestReadTypes(t *testing.T) {
 			vaulttest.Must(t, err)
 			return v
 		}
-		raw := vaulttest.Reread(t, open(nil), plan)
-		for o := range workflow.Walk(raw) {
-			if a, ok := o.(*workflow.Action); ok {
-				if _, ok := a.Req.(json.RawMessage); !ok {
-					t.Fatalf("a request is %T", a.Req)
-				}
-				if _, ok := a.Attempts[1].Resp.(json.RawMessage); !ok {
-					t.Fatalf("a response is %T", a.Attempts[1].Resp)
+		types := func(v *azblob.Vault, want string) *workflow.Plan {
+			t.Helper()
+			got := vaulttest.Reread(t, v, plan)
+			for _, a := range vaulttest.ActionsOf(got) {
+				if types := fmt.Sprintf("%T, %T", a.Req, a.Attempts[1].Resp); types != want {
+					t.Fatalf("a request and a response are %s, want %s", types, want)
 				}
 			}
+			return got
 		}
-		if err := open(nil).UpdatePlan(t.Context(), raw); err != nil { // a tool may write it back
-			t.Fatal(err)
-		}
-		typed := vaulttest.Reread(t, vaulttest.OnEmulator(t, server), plan)
-		for o := range workflow.Walk(typed) {
-			if a, ok := o.(*workflow.Action); ok {
-				if _, ok := a.Req.(plantest.Request); !ok {
-					t.Fatalf("a request is %T", a.Req)
-				}
-				if _, ok := a.Attempts[1].Resp.(*plantest.Response); !ok {
-					t.Fatalf("a response is %T", a.Attempts[1].Resp)
-				}
-			}
-		}
+		raw := types(open(nil), "json.RawMessage, json.RawMessage")
+		vaulttest.Must(t, open(nil).UpdatePlan(t.Context(), raw)) // a tool may write it back
+		types(vaulttest.OnEmulator(t, server), "plantest.Request, *plantest.Response")
 		if _, err := open(registry.New()).Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), plantest.PluginName) {
 			t.Errorf("without the plugin: %v, want ErrSchema that names it", err)
 		}
