@@ -14,7 +14,6 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
@@ -111,11 +110,7 @@ func nothing(*testing.T, *azblob.Vault, *workflow.Plan) {}
 // finished prepares a plan with a status that another store has.
 func finished(status workflow.Status) func(*testing.T, *azblob.Vault, *workflow.Plan) {
 	return func(_ *testing.T, _ *azblob.Vault, p *workflow.Plan) {
-		driver.Complete(p)
-		plantest.Finish(p)
-		if p.State.Status = status; !status.Final() {
-			p.State.End = time.Time{}
-		}
+		vaulttest.Copied(p, status)
 	}
 }
 

@@ -49,13 +49,10 @@ func closedDays() []scenario {
 		p2.State.End = p2.State.End.Add(time.Second)
 		return &p2
 	}
-	catalogue := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{})
-		return err
-	}
-	verify := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		_, err := v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true})
-		return err
+	catalogue := func(verify bool) do {
+		return func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
+			return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{Verify: verify}))
+		}
 	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
 		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
@@ -65,8 +62,8 @@ func closedDays() []scenario {
 		return err
 	}
 	return []scenario{
-		of("Catalogue", nothing, same, same, nil, catalogue),
-		of("Catalogue with Verify", catalogued, same, same, nil, verify),
+		of("Catalogue", nothing, same, same, nil, catalogue(false)),
+		of("Catalogue with Verify", catalogued, same, same, nil, catalogue(true)),
 		of("Restore", emptied, gone, same, storage.ErrExists, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.Restore(ctx, p)
 		}),
@@ -101,56 +98,4 @@ func TestCrashOnAClosedDay(t *testing.T) {
 	})
 }
 
-// TestCrashAgainOnAClosedDay calls each call again after it died, without a Recovery and after one.
-func TestCrashAgainOnAClosedDay(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	everywhere(t, plainWorld, closedDays(), smallOnly, func(t *testing.T, st stage) int {
-		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, first error) {
-			v := w.Vault(t)
-			err := c.do(t.Context(), t, v)
-			vaulttest.EqualListings(t, w.Server)
-			if err != nil && errors.Is(err, c.blocked) {
-				vaulttest.Settled(t, v)
-				err = c.do(t.Context(), t, v)
-			}
-			if err != nil && !errors.Is(err, c.done) {
-				t.Errorf("again: %v; the first one: %v", err, first)
-			}
-			if c.find(t, v) != c.after {
-				t.Error("the call again had no effect")
-			}
-			vaulttest.Settled(t, v)
-			vaulttest.Build(t, v)
-			vaulttest.EqualListings(t, w.Server)
-		})
-	})
-}
-
-// TestCrashInThoroughRecoveryOfAClosedDay crashes a Recovery that restores a lost entry of a day whose catalogue lacks
-// the plan.
-func TestCrashInThoroughRecoveryOfAClosedDay(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
-		return err
-	}
-	headless := scenario{"thorough Recovery", func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
-		plan, _ := vaulttest.Final(t, w, shape())
-		time.Sleep(vaulttest.UntilClosed)
-		vaulttest.Behead(w.Server, plan)
-		vaulttest.Build(t, w.Vault(t))
-		return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
-	}}
-	everywhere(t, plainWorld, []scenario{headless}, smallOnly, func(t *testing.T, st stage) int {
-		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, _ error) {
-			vaulttest.EqualListings(t, w.Server)
-			v := w.Vault(t)
-			time.Sleep(vaulttest.PastGrace)
-			vaulttest.Must(t, recovery(t.Context(), t, v))
-			vaulttest.EqualListings(t, w.Server)
-			c.judge(t, w, nil)
-			vaulttest.Build(t, v)
-			vaulttest.EqualListings(t, w.Server)
-		})
-	})
-}
+func TestCrashAgainOnAClosedDay(t *testing.T) { callAgain(t, closedDays(), smallOnly) }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,16 +67,8 @@ type call struct {
 
 // The scenarios are all calls of a vault on stores in all states that matter to them.
 var (
-	creations = []scenario{{"Create", func(_ *testing.T, _ vaulttest.World, shape vaulttest.Shape) func() *call {
-		return func() *call {
-			plan := shape()
-			return &call{
-				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Create(ctx, plan) },
-				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
-			}
-		}
-	}}}
-	updates = []scenario{
+	creations = []scenario{making("Create", func(shape vaulttest.Shape) *workflow.Plan { return shape() }, (*azblob.Vault).Create)}
+	updates   = []scenario{
 		updateOf("UpdatePlan", (*azblob.Vault).UpdatePlan),
 		updateOf("UpdateChecks", (*azblob.Vault).UpdateChecks),
 		updateOf("UpdateBlock", (*azblob.Vault).UpdateBlock),
@@ -188,15 +179,24 @@ func starts(of string, in vaulttest.State, versioned bool, want error) scenario 
 	}}
 }
 
+// making makes a plan that is not there.
+func making(name string, plan func(vaulttest.Shape) *workflow.Plan, do func(*azblob.Vault, context.Context, *workflow.Plan) error) scenario {
+	return scenario{name, func(_ *testing.T, _ vaulttest.World, shape vaulttest.Shape) func() *call {
+		return func() *call {
+			plan := plan(shape)
+			return &call{
+				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return do(v, ctx, plan) },
+				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
+			}
+		}
+	}}
+}
+
 func deletion(of string, in vaulttest.State) scenario {
 	return scenario{"Delete of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
-		return func() *call {
-			return &call{
-				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Delete(ctx, plan.ID) },
-				plan: plan, before: shown, done: storage.ErrNotFound,
-			}
-		}
+		do := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Delete(ctx, plan.ID) }
+		return func() *call { return &call{do: do, plan: plan, before: shown, done: storage.ErrNotFound} }
 	}}
 }
 
@@ -204,69 +204,42 @@ func recovery(of string, in vaulttest.State) scenario {
 	return scenario{"Recovery of " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
 		time.Sleep(vaulttest.PastGrace)
-		return func() *call {
-			return &call{
-				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) },
-				plan: plan, before: shown, after: shown,
-			}
-		}
+		return func() *call { return &call{do: recoverAll, plan: plan, before: shown, after: shown} }
 	}}
 }
+
+func recoverAll(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }
 
 // reading calls every method that reads.
 func reading(of string, in vaulttest.State) scenario {
 	return scenario{"reads of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
 		before := vaulttest.Contents(w.Server)
-		return func() *call {
-			return &call{
-				do:   func(ctx context.Context, t *testing.T, v *azblob.Vault) error { return readAll(ctx, t, v, shown) },
-				plan: plan, before: shown, after: shown, untouched: before,
-			}
-		}
+		do := func(ctx context.Context, t *testing.T, v *azblob.Vault) error { return readAll(ctx, t, v, shown) }
+		return func() *call { return &call{do: do, plan: plan, before: shown, after: shown, untouched: before} }
 	}}
 }
 
-// readAll reads a store of one plan in every way and checks the results. It stops at the first error.
+// readAll reads a store of one plan in every way and checks the results.
 func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan) error {
 	t.Helper()
-	got, err := v.Read(ctx, plan.ID)
-	if err != nil {
+	got, readErr := v.Read(ctx, plan.ID)
+	exists, existsErr := v.Exists(ctx, plan.ID)
+	all, listErr := storage.Collect(v.List(ctx, 0))
+	byID, idErr := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{plan.ID}}))
+	byStatus, statusErr := storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{plan.State.Status}}))
+	report, checkErr := v.Check(ctx, azblob.CheckOptions{})
+	_, dryErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+	if err := errors.Join(readErr, existsErr, listErr, idErr, statusErr, checkErr, dryErr); err != nil {
 		return err
 	}
 	if d := plantest.Diff(plan, got); d != "" {
 		t.Error(d)
 	}
-	if ok, err := v.Exists(ctx, plan.ID); err != nil {
-		return err
-	} else if !ok {
-		t.Error("Exists does not find the plan")
+	if !exists || len(all) != 1 || len(byID) != 1 || len(byStatus) != 1 || len(report.Problems) > 0 || report.Plans != 1 {
+		t.Errorf("Exists: %t; List, Search by ID and by status: %v, %v, %v; Check: %+v", exists, all, byID, byStatus, report)
 	}
-	for _, f := range []storage.Filters{{}, {ByIDs: []uuid.UUID{plan.ID}}, {ByStatus: []workflow.Status{plan.State.Status}}} {
-		list, err := v.List(ctx, 0)
-		if f.ByIDs != nil || f.ByStatus != nil {
-			list, err = v.Search(ctx, f)
-		}
-		if err != nil {
-			return err
-		}
-		n := 0
-		for r := range list {
-			if r.Err != nil {
-				return r.Err
-			}
-			n++
-		}
-		if n != 1 {
-			t.Errorf("a listing with %+v has %d plans, want 1", f, n)
-		}
-	}
-	report, err := v.Check(ctx, azblob.CheckOptions{})
-	if err == nil && (len(report.Problems) > 0 || report.Plans != 1) {
-		t.Errorf("Check: %+v", report)
-	}
-	_, dryErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
-	return errors.Join(err, dryErr)
+	return nil
 }
 
 // find returns the plan that readers find. It must be the plan before or after the call.
@@ -474,47 +447,80 @@ func TestCrashInRecovery(t *testing.T) {
 	crashInSome(t, 3, recoveries)
 }
 
-// TestDeleteAgain calls a Delete that died again, without a Recovery in between.
-func TestDeleteAgain(t *testing.T) {
+// callAgain makes each call again after it died: at once, after the grace period, and after a Recovery, as long as its
+// own remains are in its way.
+func callAgain(t *testing.T, scenarios []scenario, shapes map[string]vaulttest.Shape) {
+	t.Helper()
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	everywhere(t, plainWorld, deletions, efforttest.Pick(smallOnly, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, vaulttest.Shapes), func(t *testing.T, st stage) int {
+	everywhere(t, plainWorld, scenarios, shapes, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, first error) {
 			v := w.Vault(t)
-			if err := c.do(t.Context(), t, v); err != nil && !errors.Is(err, storage.ErrNotFound) {
-				t.Fatalf("Delete again after %v: %v", first, err)
+			err := c.do(t.Context(), t, v)
+			vaulttest.EqualListings(t, w.Server)
+			for _, wait := range []func(){
+				func() { time.Sleep(vaulttest.PastGrace) },
+				func() { vaulttest.Settled(t, v) },
+			} {
+				if err != nil && c.blocked != nil && errors.Is(err, c.blocked) {
+					wait()
+					err = c.do(t.Context(), t, v)
+				}
 			}
-			if report := vaulttest.Sound(t, v); report.Blobs != 0 {
-				t.Errorf("%d blobs are left", report.Blobs)
+			if err != nil && (c.done == nil || !errors.Is(err, c.done)) {
+				t.Errorf("again: %v; the first one: %v", err, first)
 			}
+			if c.find(t, v) != c.after {
+				t.Error("the call again had no effect")
+			}
+			if c.blocked == nil && c.after == nil && vaulttest.Stored(w.Server) > 0 {
+				t.Errorf("%d blobs are left", vaulttest.Stored(w.Server))
+			}
+			vaulttest.Settled(t, v)
+			vaulttest.Build(t, v)
+			vaulttest.EqualListings(t, w.Server)
 		})
 	})
 }
 
-// TestCrashInThoroughRecovery crashes a Recovery that rewrites lost blobs. The next Recovery finishes the
-// work.
+func TestDeleteAgain(t *testing.T) {
+	callAgain(t, deletions, efforttest.Pick(smallOnly, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, vaulttest.Shapes))
+}
+
+// TestCrashInThoroughRecovery crashes a Recovery that rewrites lost blobs: all sub-objects of a plan, or the entry of a
+// plan in a closed day whose catalogue lacks it. The next Recovery finishes the work.
 func TestCrashInThoroughRecovery(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
-		return err
+		return vaulttest.ErrOf(v.Recover(ctx, azblob.RecoverOptions{Thorough: true}))
 	}
-	robbed := scenario{"thorough Recovery", func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
-		plan, _ := vaulttest.NotStarted(t, w, shape())
-		for c := range w.Server.Containers() {
-			for b := range w.Server.Blobs(c) {
-				if !strings.HasPrefix(b.Name, "open/") && !strings.HasPrefix(b.Name, "plans/") {
-					w.Server.Remove(c, b.Name)
-				}
-			}
-		}
-		return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
-	}}
-	everywhere(t, plainWorld, []scenario{robbed}, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, func(t *testing.T, st stage) int {
+	lost := func(name string, in vaulttest.State, lose func(t *testing.T, w vaulttest.World, plan *workflow.Plan)) scenario {
+		return scenario{"thorough Recovery of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+			plan, _ := in(t, w, shape())
+			lose(t, w, plan)
+			return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }
+		}}
+	}
+	scenarios := []scenario{
+		lost("sub-objects", vaulttest.NotStarted, func(_ *testing.T, w vaulttest.World, plan *workflow.Plan) {
+			d := vaulttest.Damaged{Server: w.Server, Container: vaulttest.ContainerOf(workflow.Time(plan.ID).UTC()), Plan: plan}
+			d.Lose(d.Parts()...)
+		}),
+		lost("an entry in a closed day", vaulttest.Final, func(t *testing.T, w vaulttest.World, plan *workflow.Plan) {
+			time.Sleep(vaulttest.UntilClosed)
+			vaulttest.Behead(w.Server, plan)
+			vaulttest.Build(t, w.Vault(t))
+		}),
+	}
+	everywhere(t, plainWorld, scenarios, map[string]vaulttest.Shape{"small": plantest.Small, "kinds": vaulttest.EachKind}, func(t *testing.T, st stage) int {
 		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, _ error) {
+			vaulttest.EqualListings(t, w.Server)
 			v := w.Vault(t)
-			c.find(t, v)
+			time.Sleep(vaulttest.PastGrace)
 			vaulttest.Must(t, recovery(t.Context(), t, v))
+			vaulttest.EqualListings(t, w.Server)
 			c.judge(t, w, nil)
+			vaulttest.Build(t, v)
+			vaulttest.EqualListings(t, w.Server)
 		})
 	})
 }
@@ -528,7 +534,6 @@ func TestCrashTwice(t *testing.T) {
 	if efforttest.Long() {
 		scenarios, few = slices.Concat(creations, updates, completions, deletions), vaulttest.Shapes
 	}
-	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Recovery(ctx) }
 	everywhere(t, plainWorld, scenarios, few, func(t *testing.T, st stage) (runs int) {
 		crashAt(t, st, func(t *testing.T, first vaulttest.World, c *call, _ error) {
 			early := c.find(t, first.Vault(t))
@@ -539,7 +544,7 @@ func TestCrashTwice(t *testing.T) {
 						continue
 					}
 					second := first.Clone()
-					died, err := second.Dying(t, n, crash, recovery)
+					died, err := second.Dying(t, n, crash, recoverAll)
 					if !died {
 						break
 					}

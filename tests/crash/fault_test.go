@@ -162,36 +162,32 @@ func TestLateDuplicates(t *testing.T) {
 			return 0 // a second copy of a read is nothing
 		}
 		for _, n := range boundaries(st.requests) {
-			for k := range st.requests - n + 3 {
-				if !vaulttest.Sampled(14, n+st.number, k) {
-					continue
-				}
+			deliver := func(what string, k int, settled bool) {
 				runs++
-				st.run(t, fmt.Sprintf("of %d after %d", n, k), func(t *testing.T, w vaulttest.World, c *call) {
+				st.run(t, fmt.Sprintf("of %d %s", n, what), func(t *testing.T, w vaulttest.World, c *call) {
 					transport := w.Server.Transport()
 					transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(k)))
 					err := c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport)))
 					if err != nil {
 						t.Errorf("the duplicate was noticed: %v", err)
 					}
-					w.Server.DeliverLate() // what waits for more requests than there were
+					if settled {
+						vaulttest.Settled(t, w.Vault(t))
+					}
+					if w.Server.DeliverLate() != 1 && settled { // what waits for more requests than there were
+						t.Error("no duplicate was delivered")
+					}
 					c.judge(t, w, err)
 				})
 			}
-			if !vaulttest.Sampled(2, n, st.number) {
-				continue
-			}
-			runs++
-			st.run(t, fmt.Sprintf("of %d when all is settled", n), func(t *testing.T, w vaulttest.World, c *call) {
-				transport := w.Server.Transport()
-				transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(1 << 20)))
-				err := c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport)))
-				vaulttest.Settled(t, w.Vault(t))
-				if w.Server.DeliverLate() != 1 {
-					t.Error("no duplicate was delivered")
+			for k := range st.requests - n + 3 {
+				if vaulttest.Sampled(14, n+st.number, k) {
+					deliver(fmt.Sprint("after ", k), k, false)
 				}
-				c.judge(t, w, err)
-			})
+			}
+			if vaulttest.Sampled(2, n, st.number) {
+				deliver("when all is settled", 1<<20, true)
+			}
 		}
 		return runs
 	})
@@ -259,25 +255,6 @@ func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	if all, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(all) > 0 {
 		t.Errorf("List shows %+v, %v", all, err)
 	}
-}
-
-// TestLateObjectIsNoPlan delivers the one late copy that a reader could take for a plan. Exists does so,
-// because it sends one request.
-func TestLateObjectIsNoPlan(t *testing.T) {
-	vaulttest.InBubble(t, "Read and List", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.Duplicate(1<<20)))
-		plan := vaulttest.Created(t, v, plantest.Small())
-		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-		server.DeliverLate()
-		if n := vaulttest.Stored(server); n != 1 {
-			t.Fatalf("%d blobs are stored, want the late object", n)
-		}
-		unread(t, v, plan)
-		time.Sleep(vaulttest.PastGrace)
-		if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(report.Problems) != 1 {
-			t.Errorf("Check: %+v, %v, want the object", report, err)
-		}
-	})
 }
 
 // TestLateObjectIsNotRestored delivers a copy of a Create's last request after the plan was deleted. A

@@ -1,7 +1,6 @@
 package crash_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -19,27 +18,10 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// copied gives a plan a status, as a Read of another store would return it.
-func copied(plan *workflow.Plan, status workflow.Status) *workflow.Plan {
-	driver.Complete(plan)
-	plantest.Finish(plan)
-	plan.State.Status = status
-	if !status.Final() {
-		plan.State.End = time.Time{}
-	}
-	return plan
-}
-
+// restoration restores a plan with a status.
 func restoration(status workflow.Status) scenario {
-	return scenario{"Restore of a plan that is " + status.String(), func(_ *testing.T, _ vaulttest.World, shape vaulttest.Shape) func() *call {
-		return func() *call {
-			plan := copied(shape(), status)
-			return &call{
-				do:   func(ctx context.Context, _ *testing.T, v *azblob.Vault) error { return v.Restore(ctx, plan) },
-				plan: plan, after: plan, done: storage.ErrExists, blocked: storage.ErrConflict,
-			}
-		}
-	}}
+	copied := func(shape vaulttest.Shape) *workflow.Plan { return vaulttest.Copied(shape(), status) }
+	return making("Restore of a plan that is "+status.String(), copied, (*azblob.Vault).Restore)
 }
 
 // restorations are Restores of plans whose entries look like those of plans in use, or are final.
@@ -52,42 +34,17 @@ func TestCrashInRestore(t *testing.T) {
 	crashEverywhere(t, plainWorld, restorations, vaulttest.Shapes)
 }
 
-// TestRestoreAgain calls a Restore that died again, at once and after the grace period.
-func TestRestoreAgain(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	everywhere(t, plainWorld, restorations, smallOnly, func(t *testing.T, st stage) int {
-		return crashAt(t, st, func(t *testing.T, w vaulttest.World, c *call, first error) {
-			v := w.Vault(t)
-			there := c.find(t, v) != nil
-			switch err := c.do(t.Context(), t, v); {
-			case there && !errors.Is(err, storage.ErrExists), !there && err != nil && !errors.Is(err, storage.ErrConflict):
-				t.Fatalf("Restore again after %v: %v", first, err)
-			case errors.Is(err, storage.ErrConflict):
-				time.Sleep(vaulttest.PastGrace)
-				if err := c.do(t.Context(), t, v); err != nil {
-					t.Fatalf("Restore after the grace period: %v", err)
-				}
-			}
-			vaulttest.Settled(t, v)
-			if c.find(t, v) == nil {
-				t.Error("the plan is gone")
-			}
-		})
-	})
-}
+func TestRestoreAgain(t *testing.T) { callAgain(t, restorations, smallOnly) }
 
 // TestHalfRestoredPlan looks at a Running plan whose Restore died before the commit, in every way.
 func TestHalfRestoredPlan(t *testing.T) {
 	vaulttest.InBubble(t, "died before the object", func(t *testing.T, server *emulator.Server) {
-		ctx, v, plan := t.Context(), vaulttest.OnEmulator(t, server), copied(plantest.Small(), workflow.Running)
+		ctx, v, plan := t.Context(), vaulttest.OnEmulator(t, server), vaulttest.Copied(plantest.Small(), workflow.Running)
 		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Restore(ctx, plan) })
-		for _, status := range []workflow.Status{workflow.NotStarted, workflow.Running} {
-			if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{status}}); len(found) > 0 {
-				t.Errorf("a search for %s finds %v", status, found)
+		for _, of := range [][]workflow.Status{{workflow.NotStarted}, {workflow.Running}, {workflow.NotStarted, workflow.Running}} {
+			if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: of}); len(found) > 0 {
+				t.Errorf("a search for %v finds %v", of, found)
 			}
-		}
-		if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}); len(found) > 0 {
-			t.Errorf("a search for open plans finds %v", found)
 		}
 		for name, err := range map[string]error{
 			"Read": vaulttest.ErrOf(v.Read(ctx, plan.ID)), "Delete": v.Delete(ctx, plan.ID), "UpdatePlan": v.UpdatePlan(ctx, listed(plan)),
@@ -129,7 +86,7 @@ func TestRestoredPlanThatLostItsObject(t *testing.T) {
 		{"final", workflow.Completed, false, true},
 	} {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
-			v, plan := vaulttest.OnEmulator(t, server), copied(plantest.Small(), tt.status)
+			v, plan := vaulttest.OnEmulator(t, server), vaulttest.Copied(plantest.Small(), tt.status)
 			vaulttest.Must(t, v.Restore(t.Context(), plan))
 			if tt.update {
 				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
@@ -162,7 +119,7 @@ func TestLateRestore(t *testing.T) {
 		{"without its entry", "-entry.json", false},
 	} {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
-			v, plan := vaulttest.OnEmulator(t, server), copied(plantest.Small(), workflow.Running)
+			v, plan := vaulttest.OnEmulator(t, server), vaulttest.Copied(plantest.Small(), workflow.Running)
 			slow := server.Transport()
 			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
 			var before map[string]string
@@ -170,7 +127,7 @@ func TestLateRestore(t *testing.T) {
 				if req.Method != http.MethodPut || !strings.HasSuffix(req.URL.Path, "-object.json") {
 					return
 				}
-				before = etags(server)
+				before = vaulttest.Contents(server)
 				for c := range server.Containers() {
 					for b := range server.Blobs(c) {
 						if tt.gone != "" && strings.Contains(b.Name, tt.gone) {
@@ -185,7 +142,7 @@ func TestLateRestore(t *testing.T) {
 				t.Errorf("Restore: %v", err)
 			}
 			if tt.kept {
-				for name, etag := range etags(server) {
+				for name, etag := range vaulttest.Contents(server) {
 					if old := before[name]; old == etag && !strings.Contains(name, "open/") && !strings.Contains(name, "-object.json") {
 						t.Errorf("a Recovery that has begun can remove %s", name)
 					}
@@ -201,17 +158,6 @@ func TestLateRestore(t *testing.T) {
 	}
 }
 
-// etags returns the version of each stored blob.
-func etags(server *emulator.Server) map[string]string {
-	all := map[string]string{}
-	for c := range server.Containers() {
-		for b := range server.Blobs(c) {
-			all[c+"/"+b.Name] = b.ETag
-		}
-	}
-	return all
-}
-
 // TestCheckOfRestoredPlans checks that Check finds nothing wrong with restored entries, also if their names do
 // not fit into metadata.
 func TestCheckOfRestoredPlans(t *testing.T) {
@@ -219,7 +165,7 @@ func TestCheckOfRestoredPlans(t *testing.T) {
 	vaulttest.InBubble(t, "long names", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		for n := 7600; n < 8192; n += 37 {
-			plan := copied(&workflow.Plan{Name: strings.Repeat("n", n)}, workflow.Completed)
+			plan := vaulttest.Copied(&workflow.Plan{Name: strings.Repeat("n", n)}, workflow.Completed)
 			vaulttest.Must(t, v.Restore(t.Context(), plan))
 		}
 		vaulttest.Sound(t, v)

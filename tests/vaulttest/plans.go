@@ -8,6 +8,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -76,15 +77,6 @@ func IDAt(at time.Time) uuid.UUID {
 		id[i] = byte(ms >> (40 - 8*i))
 	}
 	return id
-}
-
-// InUse gives a plan of the tests of interleavings a status; it is the same in each run.
-func InUse(plan *workflow.Plan, status workflow.Status) *workflow.Plan {
-	for o := range workflow.Walk(plan) {
-		o.Header().State.Status = workflow.Completed
-	}
-	plan.State.Status = status
-	return plan
 }
 
 // ActionsOf lists a plan's actions.
@@ -159,4 +151,14 @@ func FinishParts(t *testing.T, v *azblob.Vault, plan *workflow.Plan) (final work
 		Must(t, storage.Update(t.Context(), v, o))
 	}
 	return final
+}
+
+// Copied gives a plan a status, as a Read of another store would return it.
+func Copied(plan *workflow.Plan, status workflow.Status) *workflow.Plan {
+	driver.Complete(plan)
+	plantest.Finish(plan)
+	if plan.State.Status = status; !status.Final() {
+		plan.State.End = time.Time{}
+	}
+	return plan
 }
