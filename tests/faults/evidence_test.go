@@ -220,8 +220,7 @@ func (l *liars) process(t *testing.T) {
 	rules := l.rules()
 	transport := l.server.Transport()
 	transport.Inject(rules...)
-	v := vaulttest.WithToken(t, l.server, azblob.WithTransport(transport), azblob.WithConcurrency(1+7*l.r.IntN(2)), vaulttest.Impatient)
-	defer v.Close(t.Context())
+	v := vaulttest.OnEmulator(t, l.server, azblob.WithTransport(transport), azblob.WithConcurrency(1+7*l.r.IntN(2)))
 	for range 1 + l.r.IntN(3) {
 		l.operations++
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -31,6 +31,14 @@ import (
 // tenant issues the tokens that the emulator accepts.
 const tenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 
+// opener opens a vault with a login.
+type opener func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error)
+
+const (
+	hostStyle = "https://devstoreaccount1.blob.core.windows.net"
+	pathStyle = "http://127.0.0.1:10000/devstoreaccount1"
+)
+
 // bearer is a credential whose tokens have claims.
 type bearer func() (claims emulator.Claims, expires time.Time)
 
@@ -51,25 +59,25 @@ func holder(role emulator.Role, change func(*emulator.Claims)) bearer {
 	}
 }
 
-func byToken(role emulator.Role, change func(c *emulator.Claims, today string)) vaulttest.Opener {
+func byToken(role emulator.Role, change func(c *emulator.Claims, today string)) opener {
 	return func(ctx context.Context, _ *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
 		cred := holder(role, func(c *emulator.Claims) {
 			if change != nil {
 				change(c, today)
 			}
 		})
-		return azblob.New(ctx, "test", vaulttest.HostStyle, cred, plantest.Register(), opts...)
+		return azblob.New(ctx, "test", hostStyle, cred, plantest.Register(), opts...)
 	}
 }
 
-func byString(text func(server *emulator.Server) string) vaulttest.Opener {
+func byString(text func(server *emulator.Server) string) opener {
 	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
 		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), opts...)
 	}
 }
 
 // byAccountSAS alternates between the two ways to give a signature.
-func byAccountSAS(endpoint string, p func() emulator.Permissions) vaulttest.Opener {
+func byAccountSAS(endpoint string, p func() emulator.Permissions) opener {
 	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
 		signature := server.AccountSAS(p())
 		if p().Types == "" {
@@ -83,14 +91,14 @@ func allowed(p emulator.Permissions) func() emulator.Permissions {
 	return func() emulator.Permissions { return p }
 }
 
-func byContainerSAS(allowed string) vaulttest.Opener {
+func byContainerSAS(allowed string) opener {
 	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromURL(ctx, "test", vaulttest.HostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), opts...)
+		return azblob.NewFromURL(ctx, "test", hostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), opts...)
 	}
 }
 
 // logins are the rows of the table of logins in docs/account.md.
-var logins = map[string]vaulttest.Opener{
+var logins = map[string]opener{
 	"token: Storage Blob Data Contributor on the account":   byToken(emulator.Contributor, nil),
 	"token: Storage Blob Data Contributor on one container": byToken(emulator.Contributor, func(c *emulator.Claims, today string) { c.Container = today }),
 	"token: Storage Blob Data Reader on the account":        byToken(emulator.Reader, nil),
@@ -103,17 +111,17 @@ var logins = map[string]vaulttest.Opener{
 	"account key that is wrong or was changed": byString(func(s *emulator.Server) string {
 		return strings.Replace(s.ConnectionString(), "Eby8vdM0", "AAAAAAAA", 1)
 	}),
-	"account SAS: `srt=sco`, `sp=rwdlc`":  byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc"})),
-	"account SAS: `srt=sco`, `sp=rwlc`":   byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwlc", Types: "sco"})),
-	"account SAS: `srt=sco`, `sp=rwdc`":   byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdc"})),
-	"account SAS: `srt=sco`, `sp=rl`":     byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rl"})),
-	"account SAS: `srt=o`, `sp=rwdlc`":    byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Types: "o"})),
-	"account SAS: `ss=q`":                 byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Services: "q"})),
-	"account SAS: `spr=https`, over http": byAccountSAS(vaulttest.PathStyle, allowed(emulator.Permissions{Allowed: "rwdlc", HTTPS: true})),
-	"account SAS that has expired": byAccountSAS(vaulttest.HostStyle, func() emulator.Permissions {
+	"account SAS: `srt=sco`, `sp=rwdlc`":  byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdlc"})),
+	"account SAS: `srt=sco`, `sp=rwlc`":   byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwlc", Types: "sco"})),
+	"account SAS: `srt=sco`, `sp=rwdc`":   byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdc"})),
+	"account SAS: `srt=sco`, `sp=rl`":     byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rl"})),
+	"account SAS: `srt=o`, `sp=rwdlc`":    byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Types: "o"})),
+	"account SAS: `ss=q`":                 byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdlc", Services: "q"})),
+	"account SAS: `spr=https`, over http": byAccountSAS(pathStyle, allowed(emulator.Permissions{Allowed: "rwdlc", HTTPS: true})),
+	"account SAS that has expired": byAccountSAS(hostStyle, func() emulator.Permissions {
 		return emulator.Permissions{Allowed: "rwdlc", Expiry: time.Now().Add(-time.Second)}
 	}),
-	"account SAS that starts later": byAccountSAS(vaulttest.HostStyle, func() emulator.Permissions {
+	"account SAS that starts later": byAccountSAS(hostStyle, func() emulator.Permissions {
 		return emulator.Permissions{Allowed: "rwdlc", Start: time.Now().Add(time.Minute)}
 	}),
 	"container SAS: `sp=rwdlc`": byContainerSAS("rwdlc"),
@@ -185,7 +193,7 @@ func TestLogins(t *testing.T) {
 }
 
 // tryLogin returns the cells of a login's row, and the errors of those that are "no".
-func tryLogin(t *testing.T, open vaulttest.Opener) (cells []string, errs []error) {
+func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 	server := emulator.New(emulator.WithTokens(tenant))
 	owner := vaulttest.Signing(t, server)
 	plan, other := vaulttest.Created(t, owner, plantest.Small()), vaulttest.Created(t, owner, plantest.Small())
@@ -242,12 +250,12 @@ func TestLoginExpires(t *testing.T) {
 		// The credential does not know that its token will expire, or that it was revoked.
 		stuck := bearer(func() (emulator.Claims, time.Time) { return fixed, time.Now().Add(24 * time.Hour) })
 		vault := func(cred azcore.TokenCredential) *azblob.Vault {
-			v, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
 			vaulttest.Must(t, err)
 			return v
 		}
 		signed := func() *azblob.Vault {
-			v, err := azblob.NewFromURL(t.Context(), "test", vaulttest.HostStyle+"?"+server.AccountSAS(emulator.Permissions{Allowed: "rwdlc"}), plantest.Register(),
+			v, err := azblob.NewFromURL(t.Context(), "test", hostStyle+"?"+server.AccountSAS(emulator.Permissions{Allowed: "rwdlc"}), plantest.Register(),
 				azblob.WithTransport(server.Transport()))
 			vaulttest.Must(t, err)
 			return v

@@ -121,7 +121,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 // TestPingThroughAProxyThatRemovesConditions must not report that all is well: every promise rests on them.
 func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 	server := emulator.New()
-	v, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, vaulttest.Token{}, plantest.Register(), azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+	v, err := azblob.New(t.Context(), "test", hostStyle, vaulttest.Token{}, plantest.Register(), azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 		req.Header.Del("If-Match")
 		return server.Transport().Do(req)
 	})))

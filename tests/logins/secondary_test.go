@@ -284,7 +284,7 @@ func TestListFailsOver(t *testing.T) {
 func TestSecondaryWithLogins(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for name, test := range map[string]struct {
-		open      vaulttest.Opener
+		open      opener
 		secondary string
 		host      string
 		synced    bool
@@ -295,8 +295,8 @@ func TestSecondaryWithLogins(t *testing.T) {
 		}), "", "second.invalid", true},
 		"token":              {byToken(emulator.Reader, nil), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
 		"token, by endpoint": {byToken(emulator.Reader, nil), "https://devstoreaccount1-secondary.privatelink.example/", "devstoreaccount1-secondary.privatelink.example", false},
-		"account SAS":        {byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "rl"})), "", "devstoreaccount1-secondary.blob.core.windows.net", true},
-		"SAS of objects":     {byAccountSAS(vaulttest.HostStyle, allowed(emulator.Permissions{Allowed: "r", Types: "o"})), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
+		"account SAS":        {byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rl"})), "", "devstoreaccount1-secondary.blob.core.windows.net", true},
+		"SAS of objects":     {byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "r", Types: "o"})), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
 		"container SAS":      {byContainerSAS("r"), "", "devstoreaccount1-secondary.blob.core.windows.net", false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestSecondaryWithLogins(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	if _, err := azblob.New(t.Context(), "test", vaulttest.HostStyle, vaulttest.Token{}, nil, azblob.WithSecondary("http://a.example")); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := azblob.New(t.Context(), "test", hostStyle, vaulttest.Token{}, nil, azblob.WithSecondary("http://a.example")); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("a token would be sent in clear: %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 		dial := func() policy.Transporter {
 			return &unsteady{Transporter: server.Transport(), rand: rand.New(rand.NewPCG(seeds.Add(1), 0))}
 		}
-		e := onConnections(server, vaulttest.ByMadeUpToken, dial)
+		e := onConnections(dial)
 		e.Faulty = func(t storagetest.T, seed uint64) policy.Transporter {
 			transport, faults := dial(), passingFaults(seed)
 			transport.(*unsteady).Transporter.(*emulator.Transport).Inject(faults)

@@ -1,19 +1,14 @@
 package suite_test
 
 import (
-	"bytes"
 	"context"
 	"hash/fnv"
-	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
@@ -67,7 +62,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("emulator", func(t *testing.T) {
 		storagetest.Run(t, storagetest.Harness{
-			New:      func(t storagetest.T) storagetest.Store { return emulated(t, refusing(t)) },
+			New:      func(t storagetest.T) storagetest.Store { return emulated(t) },
 			Around:   synctest.Test,
 			Parallel: true,
 			Skip: leaveOut(func(c storagetest.Case) bool {
@@ -77,11 +72,9 @@ func TestConformance(t *testing.T) {
 	})
 	t.Run("hierarchical namespace", func(t *testing.T) {
 		efforttest.NotShort(t, "the race detector sees the same cases on an ordinary account")
-		var logged suiteLog
-		t.Cleanup(logged.wasWritten(t))
 		storagetest.Run(t, storagetest.Harness{
 			New: func(t storagetest.T) storagetest.Store {
-				return emulated(t, logged.bySignature(t), emulator.WithHierarchicalNamespace())
+				return emulated(t, emulator.WithHierarchicalNamespace())
 			},
 			Around:   synctest.Test,
 			Parallel: true,
@@ -99,74 +92,17 @@ func TestConformance(t *testing.T) {
 			}
 		}
 		connectionString := vaulttest.Azurite.Get(t).ConnectionString()
-		var logged suiteLog
-		t.Cleanup(logged.wasWritten(t))
 		storagetest.Run(t, storagetest.Harness{
-			New: func(t storagetest.T) storagetest.Store {
-				return onAzurite(t, connectionString, logged.without(t, accountKey(connectionString)))
-			},
+			New:      func(t storagetest.T) storagetest.Store { return onAzurite(t, connectionString) },
 			Parallel: true, // each case has a prefix of its own
 			Skip:     leaveOut(func(c storagetest.Case) bool { return !slices.ContainsFunc(essential, begins(c)) }),
 		}, metamorphic.Cases()...)
 	})
 }
 
-// suiteLog is what vaults of the suite log of each operation and request.
-type suiteLog struct{ lines atomic.Int64 }
-
-// without returns an option that logs. The log must not quote the secrets.
-func (l *suiteLog) without(t storagetest.T, secrets ...string) azblob.Option {
-	w := lines(func(line []byte) {
-		l.lines.Add(1)
-		for _, secret := range secrets {
-			for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
-				if bytes.Contains(line, []byte(form)) {
-					t.Errorf("a secret is logged: %s", line)
-				}
-			}
-		}
-	})
-	return azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-}
-
-// bySignature opens vaults that log with a shared access signature of the account.
-func (l *suiteLog) bySignature(t storagetest.T) vaulttest.Opener {
-	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
-		signature := server.AccountSAS(emulator.Permissions{Allowed: "rwdlc", Expiry: time.Now().AddDate(1, 0, 0)})
-		values, err := url.ParseQuery(signature)
-		if err != nil {
-			return nil, err
-		}
-		opts = append([]azblob.Option{l.without(t, values.Get("sig"), emulator.DefaultKey)}, opts...)
-		return azblob.NewFromURL(ctx, "test", vaulttest.HostStyle+"/?"+signature, plantest.Register(), opts...)
-	}
-}
-
-func (l *suiteLog) wasWritten(t *testing.T) func() {
-	return func() {
-		if l.lines.Load() == 0 && !t.Skipped() {
-			t.Error("nothing was logged")
-		}
-	}
-}
-
-// lines is a writer that gets a line at a time.
-type lines func(line []byte)
-
-func (f lines) Write(line []byte) (int, error) {
-	f(line)
-	return len(line), nil
-}
-
-func accountKey(connectionString string) string {
-	_, key, _ := strings.Cut(connectionString, "AccountKey=")
-	key, _, _ = strings.Cut(key, ";")
-	return key
-}
-
 // emulated is a store on an emulator in this process that answers as real accounts do, with pages so small that
 // listings have several. Each case has a seed of its own, which is the same in each run.
-func emulated(t storagetest.T, open vaulttest.Opener, opts ...emulator.Option) storagetest.Store {
+func emulated(t storagetest.T, opts ...emulator.Option) storagetest.Store {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(t.Name()))
 	seed := name.Sum64()
@@ -177,35 +113,32 @@ func emulated(t storagetest.T, open vaulttest.Opener, opts ...emulator.Option) s
 	})
 	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
 	vaulttest.Strict(t, server)
-	return onConnections(server, open, func() policy.Transporter { return server.Transport() }).Store()
+	return onConnections(func() policy.Transporter { return server.Transport() }, azblob.WithObserver(refusing(t))).Store()
 }
 
-// refusing opens vaults with a made-up token. It fails the test if an operation with bad input sends a request.
-func refusing(t storagetest.T) vaulttest.Opener {
-	observer := azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+// refusing fails the test if an operation with bad input sends a request.
+func refusing(t storagetest.T) azblob.Observer {
+	return azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 		return ctx, func(e azblob.OperationEnd) {
 			if e.Outcome == azblob.OutcomeInvalid && e.Requests > 0 {
 				t.Errorf("%s with bad input sent %d requests: %v", e.Name, e.Requests, e.Err)
 			}
 		}
 	}}
-	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return vaulttest.ByMadeUpToken(ctx, server, today, append(opts, azblob.WithObserver(observer))...)
-	}
 }
 
-// onConnections is an emulator in this process, and what its vaults reach it by.
-func onConnections(server *emulator.Server, open vaulttest.Opener, dial func() policy.Transporter) conformance.Endpoint {
+// onConnections is an emulator in this process whose vaults each have a connection of their own.
+func onConnections(dial func() policy.Transporter, more ...azblob.Option) conformance.Endpoint {
 	return conformance.Endpoint{
 		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			return open(ctx, server, "", append([]azblob.Option{azblob.WithTransport(dial())}, opts...)...)
+			return vaulttest.Dial(ctx, slices.Concat([]azblob.Option{azblob.WithTransport(dial())}, more, opts)...)
 		},
 		Transport: func(storagetest.T) policy.Transporter { return dial() },
 	}
 }
 
 // onAzurite is a store on Azurite under a prefix of its own.
-func onAzurite(t storagetest.T, connectionString string, more ...azblob.Option) storagetest.Store {
+func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 	prefix := "t" + uuid.NewString()
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
@@ -215,7 +148,7 @@ func onAzurite(t storagetest.T, connectionString string, more ...azblob.Option) 
 	})
 	return conformance.Endpoint{
 		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), slices.Concat(more, opts)...)
+			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
 		},
 		Transport: func(storagetest.T) policy.Transporter {
 			transport := http.DefaultTransport.(*http.Transport).Clone()

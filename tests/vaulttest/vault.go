@@ -46,7 +46,7 @@ func OnServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.O
 // for each request.
 func OnEmulator(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
-	v := WithToken(t, server, append([]azblob.Option{Impatient}, opts...)...)
+	v := WithToken(t, server, append([]azblob.Option{impatient}, opts...)...)
 	closeAtEnd(t, v)
 	return v
 }
@@ -60,14 +60,14 @@ func Signing(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azbl
 // OpenVault opens a vault that signs its requests until the test ends.
 func OpenVault(t *testing.T, prefix, connectionString string, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), append([]azblob.Option{Impatient}, opts...)...)
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), append([]azblob.Option{impatient}, opts...)...)
 	Must(t, err)
 	closeAtEnd(t, v)
 	return v
 }
 
-// Impatient lets a vault try again soon.
-var Impatient = azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond})
+// impatient lets a vault try again soon.
+var impatient = azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond})
 
 func closeAtEnd(t *testing.T, v *azblob.Vault) {
 	t.Cleanup(func() {
@@ -77,17 +77,17 @@ func closeAtEnd(t *testing.T, v *azblob.Vault) {
 	})
 }
 
-// WithToken opens a vault on an emulator in this process with a made-up token.
+// WithToken opens a vault on an emulator in this process with a made-up token, and never closes it.
 func WithToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
-	v, err := ByMadeUpToken(t.Context(), server, "", opts...)
+	v, err := Dial(t.Context(), opts...)
 	Must(t, err)
 	return v
 }
 
-// ByMadeUpToken is the cheapest login: nothing is signed.
-func ByMadeUpToken(ctx context.Context, _ *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+// Dial opens a vault on an emulator in this process with a made-up token, which is the cheapest login: nothing is signed.
+func Dial(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
 	return azblob.New(ctx, "test", "https://blob.emulator.invalid/"+emulator.DefaultAccount, Token{}, plantest.Register(), opts...)
 }
 
@@ -97,14 +97,6 @@ type Token struct{}
 func (Token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	return azcore.AccessToken{Token: "made-up", ExpiresOn: time.Now().Add(24 * time.Hour)}, nil
 }
-
-// Opener opens a vault with a login.
-type Opener func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error)
-
-const (
-	HostStyle = "https://devstoreaccount1.blob.core.windows.net"
-	PathStyle = "http://127.0.0.1:10000/devstoreaccount1"
-)
 
 // Geo is an account with a secondary, in virtual time.
 type Geo struct {
