@@ -27,51 +27,28 @@ import (
 type history struct {
 	id        uuid.UUID
 	container string
-	versions  map[string][]version                   // of each blob, the oldest first
-	looks     int                                    // at what is stored
+	looks     []map[string]emulator.Blob             // at all blobs, by name
 	statuses  map[uuid.UUID]map[workflow.Status]bool // that each object has had
 }
 
-// version is a blob from a look on; nil is absent.
-type version struct {
-	since int
-	blob  *emulator.Blob
-}
-
-// historyOf creates, runs, completes and deletes a plan, and keeps every version of every blob.
+// historyOf creates, runs, completes and deletes a plan, and looks at what is stored before each request.
 func historyOf(t *testing.T) history {
-	l := history{versions: map[string][]version{}, statuses: map[uuid.UUID]map[workflow.Status]bool{}}
+	l := history{statuses: map[uuid.UUID]map[workflow.Status]bool{}}
 	server := emulator.New()
-	look := func() {
-		l.looks++
-		for l.container = range server.Containers() {
-			now := map[string]*emulator.Blob{}
-			for b := range server.Blobs(l.container) {
-				now[b.Name] = &b
-			}
-			for name := range l.versions {
-				if now[name] == nil {
-					now[name] = nil
-				}
-			}
-			for name, b := range now {
-				if l.versions[name] == nil {
-					l.versions[name] = []version{{}}
-				}
-				known := l.versions[name]
-				if last := known[len(known)-1].blob; (b == nil) != (last == nil) || b != nil && b.ETag != last.ETag {
-					l.versions[name] = append(known, version{l.looks, b})
-				}
-			}
-		}
-	}
-	var mu sync.Mutex
-	server.Forbid(func(emulator.Request) error { // requests are concurrent
+	var mu sync.Mutex // requests are concurrent
+	look := func(emulator.Request) error {
 		mu.Lock()
 		defer mu.Unlock()
-		look() // before each request
+		now := map[string]emulator.Blob{}
+		for l.container = range server.Containers() {
+			for b := range server.Blobs(l.container) {
+				now[b.Name] = b
+			}
+		}
+		l.looks = append(l.looks, now)
 		return nil
-	})
+	}
+	server.Forbid(look)
 	v := vaulttest.OnEmulator(t, server)
 	note := func(plan *workflow.Plan) {
 		for o := range workflow.Walk(plan) {
@@ -101,7 +78,6 @@ func historyOf(t *testing.T) history {
 	note(plan)
 	vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 	vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-	look()
 	return l
 }
 
@@ -132,18 +108,20 @@ func TestFailover(t *testing.T) {
 func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
 	server := emulator.New()
 	server.PutContainer(l.container, map[string]string{"planvaultlayout": "1"})
-	end, lost := r.IntN(l.looks)+1, r.Float64() // when the failover is, and how many blobs have lost writes
-	for _, name := range slices.Sorted(maps.Keys(l.versions)) {
-		versions := l.versions[name]
-		i := len(versions) - 1
-		for versions[i].since > end {
-			i--
+	end, lost := r.IntN(len(l.looks)), r.Float64() // when the failover is, and how many blobs have lost writes
+	names := map[string]bool{}
+	for _, look := range l.looks[:end+1] {
+		for name := range look {
+			names[name] = true
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		at := end
 		if r.Float64() < lost {
-			i -= r.IntN(i + 1)
+			at = r.IntN(end + 1)
 		}
-		if b := versions[i].blob; b != nil {
-			server.Restore(l.container, *b)
+		if b, ok := l.looks[at][name]; ok {
+			server.Restore(l.container, b)
 		}
 	}
 	v := vaulttest.OnEmulator(t, server)

@@ -128,39 +128,50 @@ var logins = map[string]opener{
 	"container SAS: `sp=rl`":    byContainerSAS("rl"),
 }
 
-// loginTable reads the table of logins in docs/account.md: by login the cells, and the words in backquotes
-// of the last one.
-func loginTable(t *testing.T) map[string][]string {
+// table reads a table of docs/account.md: by the first cell of a row, the other ones.
+func table(t *testing.T, heading string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/account.md")
 	vaulttest.Must(t, err)
-	_, table, _ := strings.Cut(string(text), "| login | ")
+	_, table, _ := strings.Cut(string(text), heading)
+	_, table, _ = strings.Cut(table, " --- |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := map[string][]string{}
 	for line := range strings.Lines(table) {
-		var cells []string
-		for cell := range strings.SplitSeq(strings.Trim(strings.TrimSpace(line), "|"), "|") {
-			cells = append(cells, strings.TrimSpace(cell))
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
 		}
-		if len(cells) == 8 && !strings.HasPrefix(cells[0], "---") {
-			rows[cells[0]] = cells[1:]
-		}
+		rows[cells[0]] = cells[1:]
 	}
 	return rows
 }
 
+// quoted returns the words in backquotes of a cell.
+func quoted(cell string) (words []string) {
+	for i, word := range strings.Split(cell, "`") {
+		if i%2 == 1 {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+// yes is a cell of a table.
+func yes(ok bool) string { return map[bool]string{true: "yes", false: "no"}[ok] }
+
 // TestLogins runs each row of the table of logins in docs/account.md on an emulator that checks logins.
 func TestLogins(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	table := loginTable(t)
-	for login := range table {
+	rows := table(t, "| login | ")
+	for login := range rows {
 		if logins[login] == nil {
 			t.Errorf("the row %q is not tested", login)
 		}
 	}
 	for login, open := range logins {
 		t.Run(login, func(t *testing.T) {
-			row := table[login]
+			row := rows[login]
 			if row == nil {
 				t.Fatal("docs/account.md has no such row")
 			}
@@ -174,18 +185,14 @@ func TestLogins(t *testing.T) {
 						t.Errorf("it is not ErrDenied: %v", err)
 					}
 				}
-				texts := 0
-				for i, want := range strings.Split(row[6], "`") {
-					if i%2 == 0 {
-						continue
-					}
-					texts++
+				texts := quoted(row[6])
+				for _, want := range texts {
 					if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
 						t.Errorf("no error says %q\n%v", want, errors.Join(errs...))
 					}
 				}
-				if (texts == 0) != (len(errs) == 0) {
-					t.Errorf("the row names %d texts, and there are %d errors", texts, len(errs))
+				if (len(texts) == 0) != (len(errs) == 0) {
+					t.Errorf("the row names %d texts, and there are %d errors", len(texts), len(errs))
 				}
 			})
 		})
@@ -205,30 +212,19 @@ func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 	}
 	v := vault()
 	cell := func(err error) {
-		cells = append(cells, map[bool]string{true: "yes", false: "no"}[err == nil])
+		cells = append(cells, yes(err == nil))
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
 	listed := func(v *azblob.Vault) error {
-		if err := v.Recovery(t.Context()); err != nil {
-			return err
-		}
-		found, err := storage.Collect(v.List(t.Context(), 0))
-		if err == nil && !slices.ContainsFunc(found, func(r storage.ListResult) bool { return r.ID == plan.ID }) {
-			err = errors.New("the plan is not listed")
-		}
-		return err
+		return errors.Join(v.Recovery(t.Context()), found(plan.ID)(storage.Collect(v.List(t.Context(), 0))))
 	}
 	tomorrow := plantest.Small() // a change of a day that has passed needs more rights
 	tomorrow.ID = workflow.NewV7At(time.Now().Add(24 * time.Hour))
 	cell(v.Create(t.Context(), tomorrow))
 	cell(v.Create(t.Context(), plantest.Small()))
-	_, err := v.Read(t.Context(), plan.ID)
-	if err == nil {
-		_, err = v.Exists(t.Context(), plan.ID)
-	}
-	cell(err)
+	cell(errors.Join(vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), vaulttest.ErrOf(v.Exists(t.Context(), plan.ID))))
 	plan.State.Status, plan.State.Start = workflow.Running, time.Now()
 	cell(errors.Join(v.UpdatePlan(t.Context(), plan), v.Delete(t.Context(), other.ID)))
 	cell(listed(v))
@@ -293,20 +289,13 @@ func TestTokensOverTLS(t *testing.T) {
 	v, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), azblob.WithTransport(client))
 	vaulttest.Must(t, err)
 	plan := vaulttest.Created(t, v, plantest.Small())
-	if _, err := v.Read(t.Context(), plan.ID); err != nil {
-		t.Error(err)
-	}
-	if err := v.Delete(t.Context(), plan.ID); err != nil {
-		t.Error(err)
-	}
+	vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 	stranger, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register())
 	vaulttest.Must(t, err)
 	if _, err := stranger.Exists(t.Context(), plan.ID); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the certificate: %v", err)
 	}
-	if err := stranger.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	vaulttest.Must(t, stranger.Close(t.Context()))
 }
 
 // recordHosts is a transport that records where requests go.
@@ -320,46 +309,59 @@ func (r *recordHosts) Do(req *http.Request) (*http.Response, error) {
 	return r.Transporter.Do(req)
 }
 
-func TestDevelopmentStorage(t *testing.T) {
+// TestAddresses looks where requests go with each form of an address. What is no address, or that of something else than
+// the vault's account or one of its days, is ErrInvalid: the vault would store its plans there. The error tells no secret.
+func TestAddresses(t *testing.T) {
+	const secret = "c2VjcmV0LWtleQ"
 	id := workflow.NewV7()
-	path := "/devstoreaccount1/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
-	for cs, want := range map[string]string{
-		"UseDevelopmentStorage=true":                                                         "http://127.0.0.1:10000",
-		" usedevelopmentstorage = TRUE ; ":                                                   "http://127.0.0.1:10000",
-		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite":               "http://azurite:10000",
-		"DevelopmentStorageProxyUri=https://[fe80::1]/;UseDevelopmentStorage=true":           "https://[fe80::1]:10000",
+	path := "/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
+	byString := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.NewFromConnectionString(t.Context(), "test", text, nil, opts...)
+	}
+	byURL := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.NewFromURL(t.Context(), "test", text, nil, opts...)
+	}
+	byEndpoint := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return azblob.New(t.Context(), "test", text, vaulttest.Token{}, nil, opts...)
+	}
+	inString := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return byString("AccountName=a;AccountKey=a2V5;BlobEndpoint="+text, opts...)
+	}
+	asSecondary := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+		return byString("AccountName=a;AccountKey=a2V5", append(opts, azblob.WithSecondary(text))...)
+	}
+	type open = func(string, ...azblob.Option) (*azblob.Vault, error)
+	check := func(open open, text, want string) {
+		transport := &recordHosts{Transporter: emulator.New().Transport()}
+		v, err := open(text, azblob.WithTransport(transport))
+		switch {
+		case want == "" && (!errors.Is(err, storage.ErrInvalid) || v != nil || strings.Contains(err.Error(), secret)), want != "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want != "":
+			_, _ = v.Exists(t.Context(), id) // the account may refuse the login
+			if !slices.Equal(transport.urls, []string{want + path}) {
+				t.Errorf("%q: %v, want %s", text, transport.urls, want+path)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"UseDevelopmentStorage=true":                                                         "http://127.0.0.1:10000/devstoreaccount1",
+		" usedevelopmentstorage = TRUE ; ":                                                   "http://127.0.0.1:10000/devstoreaccount1",
+		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite":               "http://azurite:10000/devstoreaccount1",
+		"DevelopmentStorageProxyUri=https://[fe80::1]/;UseDevelopmentStorage=true":           "https://[fe80::1]:10000/devstoreaccount1",
 		"UseDevelopmentStorage=false;BlobEndpoint=http://a/devstoreaccount1;AccountName=d":   "",
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=azurite":                      "",
 		"UseDevelopmentStorage=true;DevelopmentStorageProxyUri=ftp://azurite;AccountName=it": "",
+		"AccountName=a@b;AccountKey=a2V5":                                                    "",
+		"AccountName=a/b;AccountKey=a2V5":                                                    "",
+		"AccountName=a?b;AccountKey=a2V5":                                                    "",
+		"AccountName=a#b;AccountKey=a2V5":                                                    "",
+		"AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn":         "",
+		"AccountName=a b;AccountKey=a2V5;EndpointSuffix=" + secret + " x":                    "",
 	} {
-		transport := &recordHosts{Transporter: emulator.New().Transport()}
-		v, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil, azblob.WithTransport(transport))
-		if want == "" {
-			if !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("%q: %v", cs, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%q: %v", cs, err)
-			continue
-		}
-		if _, err := v.Exists(t.Context(), id); err != nil || !slices.Equal(transport.urls, []string{want + path}) {
-			t.Errorf("%q: %v, %v, want %s", cs, transport.urls, err, want+path)
-		}
+		check(byString, text, want)
 	}
-}
-
-func TestNewFromURL(t *testing.T) {
-	for _, bad := range []string{"", "https://a.example", "https://a.example/?sv=1", "a.example?sig=s3cr3t", "https://%zz?sig=s3cr3t", "ftp://a?sig=s3cr3t"} {
-		_, err := azblob.NewFromURL(t.Context(), "test", bad, nil)
-		if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-	id := workflow.NewV7()
-	path := "/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
-	for in, want := range map[string]string{
+	for text, want := range map[string]string{
 		"":                                  "https://a.example",
 		"/":                                 "https://a.example",
 		"/test-2026-11-22":                  "https://a.example",
@@ -367,17 +369,24 @@ func TestNewFromURL(t *testing.T) {
 		"/test-control":                     "https://a.example",
 		"/devstoreaccount1":                 "https://a.example/devstoreaccount1",
 		"/devstoreaccount1/test-2026-11-22": "https://a.example/devstoreaccount1",
+		"/devstoreaccount1/tset-2026-11-22": "",
 	} {
-		transport := &recordHosts{Transporter: emulator.New().Transport()}
-		v, err := azblob.NewFromURL(t.Context(), "test", "https://a.example"+in+"?sv=1&sig=abc", nil, azblob.WithTransport(transport))
-		if err != nil {
-			t.Errorf("%q: %v", in, err)
-			continue
+		check(byURL, "https://a.example"+text+"?sv=1&sig="+secret, want)
+	}
+	for _, bad := range []string{"", "https://a.example", "https://a.example/?sv=1", "a.example?sig=" + secret, "https://%zz?sig=" + secret, "ftp://a?sig=" + secret} {
+		check(byURL, bad, "")
+	}
+	for _, bad := range []string{
+		"https://name.blob.core.windows.net/container", "https://name.blob.core.chinacloudapi.cn/container/", "https://name.blob.core.windows.net//container",
+		"https://127.0.0.1:10000/" + emulator.DefaultAccount + "/container", "nonsense", "ftp://a.example", "https://%zz?sig=" + secret,
+		"https://user:" + secret + "@name.blob.core.windows.net", "https://" + secret + ":" + secret + "@:" + secret, "https://ho st/?" + secret, ":" + secret,
+	} {
+		for _, open := range []open{byEndpoint, inString, asSecondary} {
+			check(open, bad, "")
 		}
-		_, _ = v.Exists(t.Context(), id) // the account refuses the signature
-		if !slices.Equal(transport.urls, []string{want + path}) {
-			t.Errorf("%q: %v, want %s", in, transport.urls, want+path)
-		}
+	}
+	for _, bad := range []string{"http://a.example?sig=" + secret, "https://a.example?sig=" + secret, "https://a.example#" + secret, "AccountKey=" + secret} {
+		check(byEndpoint, bad, "")
 	}
 }
 
@@ -465,45 +474,4 @@ func (s *secrets) transport(server *emulator.Server, failures []emulator.Effect)
 		}
 		return next.Do(req)
 	})
-}
-
-// TestEndpointOfSomethingElse opens vaults with the URL of a container that is not the vault's. Without a
-// check, the vault would store its plans there, and Ping would say that all is well.
-func TestEndpointOfSomethingElse(t *testing.T) {
-	server := emulator.New()
-	other := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
-	today := "test-" + workflow.Time(other.ID).Format(time.DateOnly)
-	sas := server.ContainerSAS(today, emulator.Permissions{Allowed: "rwdlc"})
-	url := "http://blob.emulator.invalid/" + emulator.DefaultAccount + "/" + today + "?" + sas
-	v, err := azblob.NewFromURL(t.Context(), "tset", url, nil, azblob.WithTransport(server.Transport()))
-	if err == nil {
-		report, err := v.Ping(t.Context(), azblob.PingWrites())
-		t.Fatalf("got no error; Ping: %+v, %v", report, err)
-	}
-	if !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "sig=") {
-		t.Error(err)
-	}
-	for _, endpoint := range []string{
-		"https://name.blob.core.windows.net/container", "https://name.blob.core.chinacloudapi.cn/container/",
-		"https://127.0.0.1:10000/" + emulator.DefaultAccount + "/container", "https://name.blob.core.windows.net//container",
-	} {
-		if _, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("New(%s): %v", endpoint, err)
-		}
-		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5;BlobEndpoint="+endpoint, nil); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("BlobEndpoint=%s: %v", endpoint, err)
-		}
-		if _, err := azblob.NewFromConnectionString(t.Context(), "test", "AccountName=a;AccountKey=a2V5", nil, azblob.WithSecondary(endpoint)); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("WithSecondary(%s): %v", endpoint, err)
-		}
-	}
-	for _, cs := range []string{
-		"AccountName=a@b;AccountKey=a2V5", "AccountName=a/b;AccountKey=a2V5", "AccountName=a?b;AccountKey=a2V5", "AccountName=a#b;AccountKey=a2V5",
-		"AccountName=a;AccountKey=a2V5;EndpointSuffix=https://core.chinacloudapi.cn",
-		"AccountName=a;AccountKey=a2V5;BlobEndpoint=https://user:s3cr3t@name.blob.core.windows.net",
-	} {
-		if _, err := azblob.NewFromConnectionString(t.Context(), "test", cs, nil); !errors.Is(err, storage.ErrInvalid) || strings.Contains(err.Error(), "s3cr3t") {
-			t.Errorf("%s: %v", cs, err)
-		}
-	}
 }

@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,44 +67,27 @@ func TestPingCost(t *testing.T) {
 // TestPingSaysWhatIsWrong pings through failures of every kind, in virtual time. Each takes at most ten
 // seconds.
 func TestPingSaysWhatIsWrong(t *testing.T) {
-	fails := func(err error) vaulttest.Send {
-		return func(req *http.Request) (*http.Response, error) {
-			return nil, &url.Error{Op: "Get", URL: req.URL.String(), Err: err}
-		}
-	}
-	dial := func(err error) vaulttest.Send { return fails(&net.OpError{Op: "dial", Net: "tcp", Err: err}) }
-	answers := func(effect emulator.Effect) vaulttest.Send {
-		server := emulator.New()
-		server.Inject(emulator.On().Do(effect))
-		return server.Transport().Do
-	}
 	for name, test := range map[string]struct {
-		transport vaulttest.Send
-		err       error
-		text      string
+		effect emulator.Effect
+		err    error
+		text   string
 	}{
-		"unknown host": {dial(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), storage.ErrUnavailable, "the host is unknown"},
-		"no DNS":       {dial(&net.DNSError{Err: "timeout", Name: "h", IsTimeout: true}), storage.ErrUnavailable, "the DNS does not answer"},
-		"unroutable":   {dial(os.ErrDeadlineExceeded), storage.ErrUnavailable, "a firewall may drop the packets"},
-		"hangs": {func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}, storage.ErrUnavailable, "no answer within 10s"},
-		"a proxy's page":   {answers(emulator.Foreign(200, "text/html", "<html>please log in")), storage.ErrUnavailable, "please log in"},
-		"a redirect":       {answers(emulator.Redirect(302, "https://portal.invalid/login")), storage.ErrUnavailable, "a redirect to portal.invalid"},
-		"busy":             {answers(emulator.Answer(503, "ServerBusy")), storage.ErrUnavailable, "503 ServerBusy"},
-		"being deleted":    {answers(emulator.Answer(409, "ContainerBeingDeleted")), storage.ErrUnavailable, "ContainerBeingDeleted"},
-		"disabled account": {answers(emulator.Answer(403, "AccountIsDisabled")), storage.ErrDenied, "the account is disabled"},
-		"firewall":         {answers(emulator.Answer(403, "AuthorizationFailure")), storage.ErrDenied, "the network rules of the account block this machine"},
-		"another version":  {answers(emulator.Answer(400, "")), storage.ErrDenied, "the service may not know this version"},
-		"wrong account":    {answers(emulator.Answer(404, "ResourceNotFound")), storage.ErrDenied, "there is no such account"},
+		"hangs":            {emulator.Silence(), storage.ErrUnavailable, "no answer within 10s"},
+		"a proxy's page":   {emulator.Foreign(200, "text/html", "<html>please log in"), storage.ErrUnavailable, "please log in"},
+		"a redirect":       {emulator.Redirect(302, "https://portal.invalid/login"), storage.ErrUnavailable, "a redirect to portal.invalid"},
+		"busy":             {emulator.Answer(503, "ServerBusy"), storage.ErrUnavailable, "503 ServerBusy"},
+		"being deleted":    {emulator.Answer(409, "ContainerBeingDeleted"), storage.ErrUnavailable, "ContainerBeingDeleted"},
+		"disabled account": {emulator.Answer(403, "AccountIsDisabled"), storage.ErrDenied, "the account is disabled"},
+		"firewall":         {emulator.Answer(403, "AuthorizationFailure"), storage.ErrDenied, "the network rules of the account block this machine"},
+		"another version":  {emulator.Answer(400, ""), storage.ErrDenied, "the service may not know this version"},
+		"wrong account":    {emulator.Answer(404, "ResourceNotFound"), storage.ErrDenied, "there is no such account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.WithTransport(test.transport))
-				vaulttest.Must(t, err)
+				server := emulator.New()
+				server.Inject(emulator.On().Do(test.effect))
 				started := time.Now()
-				_, err = v.Ping(t.Context(), azblob.PingWrites())
+				_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
 				if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %v, want %v, %q", err, test.err, test.text)
 				}
@@ -121,11 +102,10 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 // TestPingThroughAProxyThatRemovesConditions must not report that all is well: every promise rests on them.
 func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 	server := emulator.New()
-	v, err := azblob.New(t.Context(), "test", hostStyle, vaulttest.Token{}, plantest.Register(), azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 		req.Header.Del("If-Match")
 		return server.Transport().Do(req)
 	})))
-	vaulttest.Must(t, err)
 	vaulttest.Created(t, v, plantest.Small())
 	if report, err := v.Ping(t.Context(), azblob.PingWrites()); !errors.Is(err, storage.ErrUnavailable) || report.Writable {
 		t.Errorf("%+v, %v", report, err)
@@ -156,9 +136,7 @@ func TestPingOnSockets(t *testing.T) {
 		if _, err := v.Ping(t.Context()); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
 		}
-		if err := v.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Must(t, v.Close(t.Context()))
 	}
 }
 
