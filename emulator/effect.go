@@ -26,6 +26,7 @@ type Effect struct {
 	mediaType, text string // of Foreign
 	location        string
 	header          string // of Strip
+	call            *func() // of Before and After; a pointer, so that effects can be compared
 }
 
 type kind int
@@ -43,6 +44,8 @@ const (
 	kindEmptyPage
 	kindStrip
 	kindCutBatch
+	kindBefore
+	kindAfter
 )
 
 // Answer refuses the request with an error, such as Answer(503, "ServerBusy"). The request does not take
@@ -106,6 +109,14 @@ func Duplicate(k int) Effect { return Effect{kind: kindDuplicate, n: int64(max(k
 // EmptyPage answers a listing with no items and a marker for the same page, as the service may do at the
 // boundary of a partition. After the last item it has no effect.
 func EmptyPage() Effect { return Effect{kind: kindEmptyPage} }
+
+// Before calls a function before the request takes effect. The function may use the server. The request never
+// takes effect if its context has ended by then.
+func Before(call func()) Effect { return Effect{kind: kindBefore, call: &call} }
+
+// After calls a function when the request has taken effect, and before the client learns of it. The answer is lost if the
+// context of the request has ended by then.
+func After(call func()) Effect { return Effect{kind: kindAfter, call: &call} }
 
 // Applied executes the request before the fault occurs, so the client does not learn that it took effect.
 // Applied is for [Answer], [Foreign], [Redirect], [LostRequest], [Reset], [Silence] and [Crash]. It panics
@@ -177,6 +188,10 @@ func (e Effect) String() string {
 		return "without " + e.header
 	case kindCutBatch:
 		return fmt.Sprintf("batch cut after %d items", e.n)
+	case kindBefore:
+		return "call before"
+	case kindAfter:
+		return "call after"
 	}
 	if e.applied {
 		s += ", applied"
@@ -189,6 +204,13 @@ func (e Effect) String() string {
 
 // reaches reports whether the request takes effect now.
 func (e *Effect) reaches() bool { return e.kind > kindCrash || e.applied }
+
+// calls calls the function of [Before] or [After].
+func (e *Effect) calls(k kind) {
+	if e != nil && e.kind == k {
+		(*e.call)()
+	}
+}
 
 // errSilence makes the server wait for the end of the context and return the context's error.
 var errSilence = errors.New("emulator: no answer")
@@ -226,7 +248,7 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 		if own != nil && int64(len(own.items)) > e.n {
 			out.answer = batchAnswer(c, own.items[:e.n])
 		}
-	case kindFlip, kindEmptyPage, kindStrip:
+	case kindFlip, kindEmptyPage, kindStrip, kindBefore, kindAfter:
 	}
 	return out
 }

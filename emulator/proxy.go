@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
@@ -13,12 +14,16 @@ import (
 // Proxy returns a server that stores nothing and passes every request on to another service, for example to a
 // real account with an [http.Client]. Its transports have everything that those of an emulator have: rules, a
 // log, gates, crashes, and requests that a test forbids. [EmptyPage], [CutBatch] and effects on the items of a
-// batch do nothing. Answers are read as a whole. The methods that access what is stored find nothing.
+// batch do nothing. Answers are read as a whole. The methods that access what is stored find nothing. A request that
+// was passed on ends before its client goes on, even if the client's context has ended.
 func Proxy(to policy.Transporter, opts ...Option) *Server {
 	s := New(opts...)
 	s.upstream = to
 	return s
 }
+
+// patience is how long a request that was passed on may take.
+const patience = 2 * time.Minute
 
 // forward passes a request on. The server's lock is held, except while the request is under way.
 func (s *Server) forward(c *call) *answer {
@@ -27,7 +32,9 @@ func (s *Server) forward(c *call) *answer {
 	}
 	s.mu.Unlock()
 	defer s.mu.Lock()
-	r := c.http.Clone(c.http.Context())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.http.Context()), patience)
+	defer cancel()
+	r := c.http.Clone(ctx)
 	r.URL.Host, r.RequestURI = r.Host, ""
 	r.Body = io.NopCloser(bytes.NewReader(c.body))
 	if r.ContentLength = int64(len(c.body)); r.ContentLength == 0 {
@@ -51,9 +58,4 @@ func locateElsewhere(r *http.Request) string {
 		_, path, _ = strings.Cut(path, "/")
 	}
 	return path
-}
-
-// detached returns a copy of the request whose context does not end with the client's.
-func detached(r *http.Request) *http.Request {
-	return r.WithContext(context.WithoutCancel(r.Context()))
 }

@@ -73,7 +73,6 @@ func (c *call) again() *call {
 		d.items[i] = item.again()
 	}
 	d.fault, d.list.emptyPage = nil, false
-	d.http = detached(c.http)
 	return &d
 }
 

@@ -193,6 +193,9 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 			item.fault = s.pickItem(c.client, &item.entry)
 		}
 	}
+	if e.calls(kindBefore); ctx.Err() != nil {
+		return outcome{err: ctx.Err()}, c.entry
+	}
 	s.verify(c, s.clock())
 
 	s.mu.Lock()
@@ -241,6 +244,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 			e.damage(out.answer)
 		}
 	}
+	e.calls(kindAfter)
 	return out, entry
 }
 

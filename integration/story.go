@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -170,13 +169,12 @@ var errDied = errors.New("the process died")
 func (s *stage) dieInCreate(ctx context.Context, plan *workflow.Plan) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
-	v, err := s.open(ctx, s.cfg.prefix, azblob.WithTransport(&conformance.Mortal{
-		Inner: s.transport, When: conformance.BeforeEffect,
-		Fatal: func(r *http.Request) bool {
-			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "-object.json")
-		},
-		Died: func() { kill(errDied) },
-	}))
+	process := emulator.Proxy(s.transport).Transport()
+	process.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Before(func() {
+		process.Crash()
+		kill(errDied)
+	})))
+	v, err := s.open(ctx, s.cfg.prefix, azblob.WithTransport(process))
 	if err != nil {
 		return err
 	}

@@ -162,9 +162,9 @@ func work(stdin io.Reader, stdout io.Writer) (err error) {
 		azblob.WithObserver(azblob.Tee(observer, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { w.requests.Add(1) }}))); err != nil {
 		return err
 	}
-	err = run(ctx, in)
+	err = errors.Join(run(ctx, in), w.vault.Close(context.Background()), w.deaf)
 	w.faulty.Wait()
-	return errors.Join(err, w.vault.Close(context.Background()), w.deaf)
+	return err
 }
 
 // report writes a message. The process ends if nobody reads it.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
@@ -226,33 +225,16 @@ func (s *stage) on(t *testing.T) *stage {
 
 // interruption ends a run at its kth request.
 type interruption struct {
-	name string
-	at   func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter)
+	name   string
+	effect func(cancel func()) emulator.Effect
 }
 
 func interruptions() []interruption {
-	injected := func(effect emulator.Effect) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
-		return func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter) {
-			transport := s.server.Transport()
-			transport.Inject(emulator.On().Nth(k).Do(effect))
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(pastGrace, cancel) // somebody loses patience with a connection that is dead
-			return ctx, transport
-		}
-	}
-	stopped := func(when conformance.Moment) func(*testing.T, *stage, int) (context.Context, policy.Transporter) {
-		return func(t *testing.T, s *stage, k int) (context.Context, policy.Transporter) {
-			ctx, cancel := context.WithCancel(t.Context())
-			return ctx, &conformance.Mortal{
-				Inner: s.server.Transport(), Fatal: conformance.Nth(k), When: when, Died: cancel, Survives: true,
-			}
-		}
-	}
 	return []interruption{
-		{"Ctrl-C before the request", stopped(conformance.BeforeEffect)},
-		{"Ctrl-C after the request", stopped(conformance.WithAnswer)},
-		{"death after the request", injected(emulator.Crash().Applied())},
-		{"lost answer", injected(emulator.LostAnswer())},
+		{"Ctrl-C before the request", emulator.Before},
+		{"Ctrl-C after the request", emulator.After},
+		{"death after the request", func(func()) emulator.Effect { return emulator.Crash().Applied() }},
+		{"lost answer", func(func()) emulator.Effect { return emulator.LostAnswer() }},
 	}
 }
 
@@ -317,7 +299,10 @@ func interrupted(t *testing.T, c bulkCase, how interruption, s *stage, w *histor
 	t.Helper()
 	_ = os.Remove(filepath.Join(w.dir, "out.bundle"))
 	args := w.words(s, c.command)
-	ctx, transport := how.at(t, s, k)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(pastGrace, cancel) // somebody loses patience with a connection that is dead
+	transport := s.server.Transport()
+	transport.Inject(emulator.On().Nth(k).Do(how.effect(cancel)))
 	first := s.through(transport).run(ctx, args...)
 	about := func(format string, args ...any) {
 		t.Helper()

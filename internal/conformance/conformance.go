@@ -1,17 +1,17 @@
 // Package conformance opens this module's vault on any endpoint for the suite of storage/storagetest. It adds
 // processes that die, temporary faults, and a clock that can be advanced. All of these work on the client's
-// side of the connection, so the service needs no support for them.
+// side of the connection, by an [emulator.Proxy], so the service needs no support for them.
 package conformance
 
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 )
@@ -41,12 +41,13 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		Dying: func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 			t.Helper()
-			var died atomic.Bool
-			m := &Mortal{Inner: c.on(e.connect(t)), Fatal: Nth(n), When: BeforeEffect, Died: func() { died.Store(true) }}
+			process := emulator.Proxy(c.on(e.connect(t)), emulator.WithoutLog()).Transport()
+			fatal := emulator.On().Nth(n).Do(emulator.Silence())
 			if after {
-				m.When = AfterEffect
+				fatal.Do(emulator.Silence().Applied())
 			}
-			return e.open(t, m), died.Load
+			process.Inject(fatal, emulator.On().Range(n, 0).Do(emulator.Silence()))
+			return e.open(t, process), func() bool { return fatal.Fired() > 0 }
 		},
 		Faulty: func(t storagetest.T, seed uint64) storage.Vault {
 			t.Helper()

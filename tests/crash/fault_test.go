@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -115,23 +115,32 @@ func TestFaults(t *testing.T) {
 // then Recovery settles it, and so does the same call again.
 func TestCancelled(t *testing.T) {
 	eachFaulty(t, func(t *testing.T, st stage) (runs int) {
-		for i, when := range []conformance.Moment{conformance.BeforeEffect, conformance.AfterEffect, conformance.WithAnswer} {
+		for i, when := range []struct {
+			name   string
+			effect func(func()) emulator.Effect
+		}{{"before it took effect", emulator.Before}, {"after it took effect", emulator.After}, {"with its answer", nil}} {
 			for _, n := range boundaries(st.requests) {
 				if !vaulttest.Sampled(4, i+st.number, n) {
 					continue
 				}
 				runs++
-				st.run(t, fmt.Sprintf("%s at %d", when, n), func(t *testing.T, w vaulttest.World, c *call) {
+				st.run(t, fmt.Sprintf("%s at %d", when.name, n), func(t *testing.T, w vaulttest.World, c *call) {
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					v := w.Vault(t, azblob.WithTransport(&conformance.Mortal{
-						Inner: w.Server.Transport(), Fatal: conformance.Nth(n), When: when, Died: cancel, Survives: true,
-					}))
+					transport, answers := w.Server.Transport(), atomic.Int64{}
+					if when.effect != nil {
+						transport.Inject(emulator.On().Nth(n).Do(when.effect(cancel)))
+					}
+					v := w.Vault(t, azblob.WithTransport(transport), azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) {
+						if answers.Add(1) == int64(n) {
+							cancel()
+						}
+					}}))
 					err := c.do(ctx, t, v)
 					if ctx.Err() == nil {
 						t.Fatal("the context did not end")
 					}
-					if err == nil && when != conformance.WithAnswer || err != nil && !errors.Is(err, context.Canceled) {
+					if err == nil && when.effect != nil || err != nil && !errors.Is(err, context.Canceled) {
 						t.Errorf("got %v, want the context's error", err)
 					}
 					c.judge(t, w.Clone(), err)
