@@ -235,6 +235,28 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// TestCalls looks at a blob, or ends the context of its put, before and after the put takes effect.
+func TestCalls(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		effect := map[bool]func(func()) emulator.Effect{false: emulator.Before, true: emulator.After}[after]
+		for _, ends := range []bool{false, true} {
+			s := emulator.New()
+			ctx, cancel := context.WithCancel(t.Context())
+			stored := 0
+			s.Inject(emulator.On(emulator.PutBlob).Do(effect(func() {
+				if stored = s.Len("plans"); ends {
+					cancel()
+				}
+			})))
+			_, err := upload(ctx, plans(t, s.Transport()), "a", "body", nil)
+			if (stored == 1) != after || (s.Len("plans") == 1) != (after || !ends) || errors.Is(err, context.Canceled) != ends || (err != nil) != ends {
+				t.Errorf("after: %t, context ends: %t: %v, %d blobs then and %d now", after, ends, err, stored, s.Len("plans"))
+			}
+			cancel()
+		}
+	}
+}
+
 func TestEmptyPage(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())

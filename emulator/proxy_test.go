@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -79,6 +80,16 @@ func testProxy(t *testing.T, behind *emulator.Server, over policy.Transporter, c
 	}
 	if log := strings.Join(trace(proxy), "\n"); !strings.Contains(log, "PutBlob plans/lost -> 201 [lost answer]\nPutBlob plans/busy -> [answer 503 ServerBusy]") {
 		t.Errorf("the log is\n%s", log)
+	}
+
+	// A request that was passed on takes effect, whether or not its client waits.
+	ctx, cancel := context.WithCancel(t.Context())
+	behind.Inject(emulator.On(emulator.PutBlob).Path("plans/given-up").Do(emulator.Before(cancel)))
+	if _, err := upload(ctx, open(proxy.Transport()), "given-up", "", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := behind.Blob("plans", "given-up"); !ok {
+		t.Error("the request was cut off")
 	}
 
 	// Failures of the network behind the proxy are passed on.
