@@ -201,7 +201,7 @@ var mutants = []mutant{
 	// What readers and Recovery conclude.
 	{"read: an entry alone is a plan in listings", "return b.entry != nil && b.object != nil", "return b.entry != nil", "TestCrashInCreate"},
 	{"read: a stale object is final", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if entry.State.Status == workflow.NotStarted || entry.State.Status.Final() {", "TestCrashInCompletion"},
-	{"read: a running plan from its object", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if true {", "TestConformance/emulator"},
+	{"read: a running plan from its object", "if entry.State.Status == workflow.NotStarted || object.State.Status.Final() {", "if true {", "TestConformance/emulator/read"},
 	{"read: an entry that is older than its object", "if object.State.Status.Final() && !entry.State.Status.Final() {", "if false {", "TestEntrySetBack"},
 	{"read: a missing sub-object is no damage", "if errors.Is(err, storage.ErrNotFound) { return nil, s.partLost(ctx, err)", "if errors.Is(err, storage.ErrExists) { return nil, s.partLost(ctx, err)", "TestReadDamage"},
 	{"read: a missing sub-object is a missing plan too", "storage.ErrCorrupt, clientError(err))", "storage.ErrCorrupt, err)", "TestReadDamage"},
