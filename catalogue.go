@@ -28,8 +28,8 @@ type CatalogueOptions struct {
 	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, and
 	// Catalogue ends when no day is left.
 	Budget time.Duration
-	// Progress, if it is not nil, is called after each day that was built, in the goroutine of the call.
-	Progress func(CataloguedDay)
+	// Progress is called after each closed day. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // CatalogueReport is what [Vault.Catalogue] found and did.
@@ -136,6 +136,9 @@ func (c *cataloguing) run(ctx context.Context) error {
 			c.report.Built = append(c.report.Built, CataloguedDay{Day: d.date})
 		case c.mayWork(ctx):
 			errs[i] = c.build(ctx, d, found[i].ETag)
+		}
+		if c.opts.Progress != nil {
+			c.opts.Progress(storage.Progress{Done: int64(i + 1), Total: int64(len(days))})
 		}
 	}
 	return errors.Join(errs...)
@@ -248,11 +251,7 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 		return c.skipIfOvertaken(d, "write catalogue", ref, err)
 	}
 	c.uncatalogued.forget(d.container)
-	built := CataloguedDay{d.date, plans, int64(len(body))}
-	c.report.Built = append(c.report.Built, built)
-	if c.opts.Progress != nil {
-		c.opts.Progress(built)
-	}
+	c.report.Built = append(c.report.Built, CataloguedDay{d.date, plans, int64(len(body))})
 	return c.hint(ctx, d)
 }
 

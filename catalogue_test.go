@@ -236,8 +236,8 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		v := a.open()
 		dry, err := v.Catalogue(t.Context(), CatalogueOptions{DryRun: true})
 		must(t, err)
-		var told []CataloguedDay
-		report, err := v.Catalogue(t.Context(), CatalogueOptions{Progress: func(d CataloguedDay) { told = append(told, d) }})
+		var told []storage.Progress
+		report, err := v.Catalogue(t.Context(), CatalogueOptions{Progress: func(p storage.Progress) { told = append(told, p) }})
 		must(t, err)
 		var got []string
 		for _, d := range report.Built {
@@ -260,7 +260,10 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 				t.Errorf("%q, want %q", got[i], want[i])
 			}
 		}
-		if !slices.Equal(told, report.Built) || told[0].Plans != 10 || told[0].Bytes == 0 {
+		if built := report.Built[0]; built.Plans != 10 || built.Bytes == 0 {
+			t.Errorf("%+v", built)
+		}
+		if len(told) != 9 || told[0] != (storage.Progress{Done: 1, Total: 9}) || told[8] != (storage.Progress{Done: 9, Total: 9}) {
 			t.Errorf("Progress: %+v", told)
 		}
 		again, err := v.Catalogue(t.Context(), CatalogueOptions{})

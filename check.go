@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -22,9 +23,8 @@ type CheckOptions struct {
 	// After and Before select the days (UTC) that have any time after After and before Before. A zero time is
 	// no bound.
 	After, Before time.Time
-	// Progress is called after each day, newest first, with what was found until then and the number of days that
-	// are left. It must not change the report. It may be nil.
-	Progress func(report CheckReport, left int)
+	// Progress is called after each day, newest first. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // CheckReport is what [Vault.Check] found.
@@ -140,7 +140,7 @@ func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 				return err
 			}
 			if o.Progress != nil {
-				o.Progress(report, len(days)-i-1)
+				o.Progress(storage.Progress{Done: int64(i + 1), Total: int64(len(days))})
 			}
 		}
 		return c.checkRecords(ctx)

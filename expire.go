@@ -26,9 +26,8 @@ type ExpireOptions struct {
 	// Budget is the time after which no other day is begun. The first eight are begun in any case. Default: 0, and
 	// Expire ends when no day is left.
 	Budget time.Duration
-	// Progress is called after each day that was to be dropped, oldest first, one call at a time. It may be
-	// nil.
-	Progress func(ExpiredDay)
+	// Progress is called after each day that is old enough, or may be empty. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // ExpireReport is what [Vault.Expire] did.
@@ -128,6 +127,7 @@ func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 	}
 	slices.Reverse(days)
 	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !x.o.Empty && !x.o.due(d) })
+	progress := storage.Progress{Total: int64(len(days))}
 	var errs []error
 	for first := true; len(days) > 0; first = false {
 		if ctx.Err() != nil {
@@ -144,8 +144,10 @@ func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 			if d.Err != nil {
 				errs = append(errs, d.Err)
 			}
-			if x.o.Progress != nil {
-				x.o.Progress(d)
+		}
+		for range some {
+			if progress.Done++; x.o.Progress != nil {
+				x.o.Progress(progress)
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,16 +38,9 @@ type RecoverOptions struct {
 	// A rewrite that races with a Delete of the plan can leave sub-objects behind. The next thorough run
 	// removes them.
 	Thorough bool
-	// Progress is called after each plan that was looked at, one call at a time. It may be nil.
-	Progress func(RecoverProgress)
-}
-
-// RecoverProgress says how far a [Vault.Recover] has come.
-type RecoverProgress struct {
-	// Plans is the number of plans that were looked at. They are those with markers, or all if it is thorough.
-	Plans int
-	// Days is the number of days, and Left how many of them it has not come to. It looks at the newest first.
-	Days, Left int
+	// Progress is called after each plan that was looked at: those with markers, or all if it is thorough. The total is
+	// unknown. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // RecoveryReport is what [Vault.Recover] found and did.
@@ -112,7 +104,7 @@ type recovery struct {
 	report   RecoveryReport
 	errs     []error
 	dropping map[string]bool // the containers with the mark of an expiry
-	progress RecoverProgress
+	looked   int64           // plans that were looked at
 
 	catalogued []day // that may have a catalogue; of a thorough Recovery
 }
@@ -125,7 +117,6 @@ func (r *recovery) run(ctx context.Context) error {
 		return err
 	}
 	r.report.Days = len(days)
-	r.progress = RecoverProgress{Days: len(days), Left: len(days)}
 	list := r.candidates
 	if r.opts.Thorough {
 		list = r.allPlans
@@ -138,7 +129,7 @@ func (r *recovery) run(ctx context.Context) error {
 				if err := r.recoverPlan(ctx, b); err != nil {
 					r.failed(opError("", b.keys.plan, err))
 				}
-				r.looked(b, days)
+				r.sawPlan()
 			}
 		})
 	}
@@ -161,17 +152,13 @@ func (r *recovery) run(ctx context.Context) error {
 	return errors.Join(append(r.errs, err)...)
 }
 
-// looked reports that a plan was looked at.
-func (r *recovery) looked(b planBlobs, days []day) {
-	if r.opts.Progress == nil {
-		return
-	}
+// sawPlan notes that a plan was looked at.
+func (r *recovery) sawPlan() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.progress.Plans++
-	before, _ := slices.BinarySearchFunc(days, b.keys.container, func(d day, container string) int { return -strings.Compare(d.container, container) })
-	r.progress.Left = min(r.progress.Left, len(days)-1-before)
-	r.opts.Progress(r.progress)
+	if r.looked++; r.opts.Progress != nil {
+		r.opts.Progress(storage.Progress{Done: r.looked})
+	}
 }
 
 // sawDropping notes that a container has the mark of an expiry.

@@ -37,9 +37,8 @@ type InspectOptions struct {
 	ReadAll bool
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID
-	// Progress is called after each Read with the number of plans read and of those to read, one call at a time.
-	// Default: none.
-	Progress func(read, of int)
+	// Progress is called after each plan that was read. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // Inspection says who works on a vault, and what is stuck.
@@ -249,7 +248,7 @@ func (i *inspector) read(ctx context.Context) error {
 		}
 	}
 	var mu sync.Mutex
-	read := 0
+	progress := storage.Progress{Total: int64(len(chosen))}
 	err := atMost(maxReads, chosen, func(p *OpenPlan) error {
 		plan, err := i.store.Read(ctx, p.ID)
 		if ctx.Err() != nil {
@@ -260,8 +259,8 @@ func (i *inspector) read(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if read++; i.o.Progress != nil {
-			i.o.Progress(read, len(chosen))
+		if progress.Done++; i.o.Progress != nil {
+			i.o.Progress(progress)
 		}
 		return nil
 	})

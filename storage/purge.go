@@ -30,9 +30,8 @@ type PurgeOptions struct {
 	// DryRun removes nothing. The report counts what would be removed. It counts the plans of held days as Held if
 	// the vault has a method Holds, as that of this module does.
 	DryRun bool
-	// Progress is called with the report so far after each plan, one call at a time. It must not block for
-	// long. It may be nil.
-	Progress func(PurgeReport)
+	// Progress is called after each plan. It may be nil.
+	Progress func(Progress)
 }
 
 // PurgeReport is what Purge did.
@@ -224,8 +223,6 @@ func (p *purge) note(change func(*PurgeReport)) {
 	defer p.mu.Unlock()
 	change(&p.report)
 	if p.opts.Progress != nil {
-		report := p.report
-		report.HeldDays = slices.Clone(report.HeldDays)
-		p.opts.Progress(report)
+		p.opts.Progress(Progress{Done: p.report.Deleted + p.report.Gone + p.report.Held + p.report.Failed})
 	}
 }

@@ -128,15 +128,15 @@ func TestPurge(t *testing.T) {
 			if report, err := storage.Purge(t.Context(), v, dry); err != nil || report.Deleted != test.want || v.deletes > 0 {
 				t.Errorf("%s: the dry run returned %+v, %v, and deleted %d", test.name, report, err, v.deletes)
 			}
-			var last storage.PurgeReport
-			test.opts.Progress = func(r storage.PurgeReport) {
-				if r.Deleted != last.Deleted+1 {
-					t.Errorf("%s: progress from %+v to %+v", test.name, last, r)
+			var last storage.Progress
+			test.opts.Progress = func(p storage.Progress) {
+				if p.Done != last.Done+1 {
+					t.Errorf("%s: progress from %+v to %+v", test.name, last, p)
 				}
-				last = r
+				last = p
 			}
 			report, err := storage.Purge(t.Context(), v, test.opts)
-			if want := (storage.PurgeReport{Deleted: test.want}); err != nil || !reflect.DeepEqual(report, want) || !reflect.DeepEqual(last, want) {
+			if want := (storage.PurgeReport{Deleted: test.want}); err != nil || !reflect.DeepEqual(report, want) || last.Done != test.want {
 				t.Errorf("%s: got %+v, %v, and progress to %+v, want %+v", test.name, report, err, last, want)
 			}
 			limit := test.opts.Concurrency

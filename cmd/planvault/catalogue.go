@@ -66,7 +66,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 // runCatalogue builds catalogues, and prints their days.
 func (a *app) runCatalogue(ctx context.Context, v *azblob.Vault, days int64, o azblob.CatalogueOptions) (more bool, err error) {
 	p := a.progress("catalogue", "day", days).then(goOn)
-	o.Progress = func(azblob.CataloguedDay) { p.step() }
+	o.Progress = p.reach
 	report, err := v.Catalogue(ctx, o)
 	p.end()
 	if printErr := a.printCatalogued(report, "built"); printErr != nil {

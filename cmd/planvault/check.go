@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
 )
 
 // checkCommand reads everything and reports what is broken.
@@ -79,10 +80,10 @@ func (r checkReport) write(w io.Writer) {
 // check prints the report of a check, also of one that did not finish.
 func (a *app) check(ctx context.Context, v *azblob.Vault, o azblob.CheckOptions) error {
 	p := a.progress("check", "day", 0).then("--created-before goes on with the days before")
-	whole, left := 0, 0 // days
-	o.Progress = func(r azblob.CheckReport, n int) {
-		whole, left = r.Days, n
-		p.atOf(int64(whole), int64(whole+left))
+	var days storage.Progress
+	o.Progress = func(s storage.Progress) {
+		days = s
+		p.reach(s)
 	}
 	report, err := v.Check(ctx, o)
 	p.end()
@@ -94,7 +95,7 @@ func (a *app) check(ctx context.Context, v *azblob.Vault, o azblob.CheckOptions)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("checked %d of %s, newest first: %w", whole, plural(whole+left, "day"), err)
+		return fmt.Errorf("checked %d of %s, newest first: %w", days.Done, plural(days.Total, "day"), err)
 	case len(report.Problems) > 0:
 		return errFound
 	}

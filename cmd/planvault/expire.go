@@ -77,7 +77,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 // runExpire drops days, and prints them with the plans that were counted in them.
 func (a *app) runExpire(ctx context.Context, v *azblob.Vault, days int64, plans map[string]int64, o azblob.ExpireOptions) (more bool, err error) {
 	p := a.progress("expire", "day", days).then(goOn)
-	o.Progress = func(azblob.ExpiredDay) { p.step() }
+	o.Progress = p.reach
 	report, err := v.Expire(ctx, o)
 	p.end()
 	if printErr := a.printExpired(report, plans, false); printErr != nil {

@@ -80,6 +80,6 @@ func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f 
 	p := a.progress("export", "plan", total).then(nothing)
 	defer p.end()
 	return bundle.Export(ctx, v, w, bundle.ExportOptions{
-		Filters: f, Source: a.places[0], Progress: func(done bundle.Progress) { p.at(done.Plans) },
+		Filters: f, Source: a.places[0], Progress: p.reach,
 	})
 }

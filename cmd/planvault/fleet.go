@@ -16,7 +16,7 @@ import (
 func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.InspectOptions) (fleet.Inspection, error) {
 	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
-	o.Progress = func(read, of int) { p.atOf(int64(read), int64(of)) }
+	o.Progress = p.reach
 	return fleet.Inspect(ctx, v, o)
 }
 

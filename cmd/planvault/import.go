@@ -105,7 +105,7 @@ func importTakes(plans, parts int64) price.Tally {
 func (a *app) verifyFile(ctx context.Context, file *os.File, path string) (bundle.VerifyReport, error) {
 	p := a.progress("verify "+printable(path, 50), "plan", 0).then("nothing was restored")
 	defer p.end()
-	return bundle.Verify(ctx, file, bundle.ImportOptions{Progress: func(done bundle.Progress) { p.at(done.Plans) }})
+	return bundle.Verify(ctx, file, bundle.ImportOptions{Progress: p.reach})
 }
 
 // reportVerified says what is in a bundle, or why it is no use.
@@ -137,12 +137,12 @@ func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File,
 	)
 	var printErr error
 	verifiedFile := struct{ io.Reader }{file} // without Seek, so it is not verified again
-	report, err := bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Progress: func(done bundle.Progress) {
-		p.at(done.Plans)
+	each := func(id uuid.UUID, result bundle.ImportResult) {
 		if o.list && printErr == nil {
-			printErr = t.add(importedRow{done.Plan, done.Result})
+			printErr = t.add(importedRow{id, result})
 		}
-	}})
+	}
+	report, err := bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Each: each, Progress: p.reach})
 	p.end()
 	done := imported{Restored: report.Restored, Present: report.Present, Failed: report.Failed, More: report.More}
 	if o.dryRun {

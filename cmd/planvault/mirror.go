@@ -108,7 +108,7 @@ func (a *app) printMirrored(ctx context.Context, r mirror.Report) error {
 // runMirror runs a mirror with progress.
 func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, o mirror.Options) (mirror.Report, error) {
 	defer p.end()
-	o.Progress = func(r mirror.Report) { p.at(r.Plans + r.Extra + r.Deleted) }
+	o.Progress = p.reach
 	return mirror.Run(ctx, from, to, o)
 }
 

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/planvault/azblob/storage"
 )
 
 // screen is the last line of a terminal, on which progress is shown.
@@ -108,12 +111,12 @@ func (p *progress) step() {
 	p.set(p.done + 1)
 }
 
-// atOf notes how many are done of a total that becomes known on the way.
-func (p *progress) atOf(done, total int64) {
+// reach notes the progress of an operation, which may know the total.
+func (p *progress) reach(s storage.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.total = total
-	p.set(done)
+	p.total = cmp.Or(s.Total, p.total)
+	p.set(s.Done)
 }
 
 // end removes the line.

@@ -82,13 +82,13 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	if plan.Open > 0 {
 		d.warning = fmt.Sprintf("WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
 	}
-	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return a.runPurge(ctx, v, plan.Plans, o) })
+	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return a.runPurge(ctx, v, plan.Plans+plan.Held, o) })
 }
 
 // runPurge removes plans, and prints how many.
 func (a *app) runPurge(ctx context.Context, v *azblob.Vault, plans int64, o storage.PurgeOptions) (more bool, err error) {
 	p := a.progress("purge", "plan", plans).then(goOn)
-	o.Progress = func(r storage.PurgeReport) { p.at(r.Deleted + r.Gone + r.Failed) }
+	o.Progress = p.reach
 	report, err := storage.Purge(ctx, v, o)
 	p.end()
 	done := purgeDone{report.Deleted, report.Gone, report.Held, dates(report.HeldDays), report.Failed, report.More}
@@ -103,7 +103,7 @@ func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOpt
 	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
 	o.DryRun, o.Budget = true, 0
-	o.Progress = func(r storage.PurgeReport) { p.at(r.Deleted + r.Held) }
+	o.Progress = p.reach
 	found, err := storage.Purge(ctx, v, o)
 	if found.More || found.Failed == 0 && err != nil { // a plan that can't be read does not keep the others
 		return purgePlanned{}, err

@@ -136,7 +136,7 @@ func (a *app) printRecovery(r azblob.RecoveryReport, dry bool) error {
 func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions, doing, next string) (azblob.RecoveryReport, error) {
 	p := a.progress(doing, "plan", 0).then(next)
 	defer p.end()
-	o.Progress = func(r azblob.RecoverProgress) { p.at(int64(r.Plans)) }
+	o.Progress = p.reach
 	return v.Recover(ctx, o)
 }
 

@@ -117,7 +117,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 			break
 		}
 		n++
-		p.atOf(int64(n), int64(n+d.Result.Left))
+		p.reach(storage.Progress{Done: int64(n), Total: int64(n + d.Result.Left)})
 		addStats(&sum, d.Result)
 		if err = t.add(dayRowOf(d.Result, o.Bytes)); err != nil {
 			break

@@ -79,17 +79,6 @@ type end struct {
 	SHA256     []byte `json:"sha256"`
 }
 
-// Progress is how far an export, a verification or an import has come.
-type Progress struct {
-	// Plans is the number of plans that were handled, and Bytes that of the bundle's bytes up to the last of
-	// them.
-	Plans, Bytes int64
-	// Plan is the last of these plans.
-	Plan uuid.UUID
-	// Result is what an import did with it. It is empty for an export and a verification.
-	Result ImportResult
-}
-
 // DamageError says where a bundle is damaged or truncated. It is [storage.ErrCorrupt], or [storage.ErrSchema] if a
 // newer program wrote the bundle.
 type DamageError struct {

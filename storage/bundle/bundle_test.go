@@ -108,15 +108,15 @@ func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
 		}
 		return plantest.Random(uint64(i))
 	}), memvault.New(nil)
-	last := bundle.Progress{}
-	text := exportOf(t, from, bundle.ExportOptions{Source: "here", Progress: func(p bundle.Progress) {
-		if p.Plans != last.Plans+1 || p.Bytes <= last.Bytes || p.Plan == uuid.Nil {
+	var last storage.Progress
+	text := exportOf(t, from, bundle.ExportOptions{Source: "here", Progress: func(p storage.Progress) {
+		if p.Done != last.Done+1 {
 			t.Errorf("%+v after %+v", p, last)
 		}
 		last = p
 	}})
 	found, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
-	if err != nil || found.Plans != 12 || found.Manifest.Source != "here" || found.Manifest.Created.IsZero() || last.Plans != 12 {
+	if err != nil || found.Plans != 12 || found.Manifest.Source != "here" || found.Manifest.Created.IsZero() || last.Done != 12 {
 		t.Errorf("Verify: %+v, %v", found, err)
 	}
 	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Verified: true, Restored: 12}, {Manifest: found.Manifest, Verified: true, Present: 12}} {
@@ -224,10 +224,11 @@ func TestRecordsThatAreWhole(t *testing.T) {
 func recordsOf(t *testing.T, from storage.Reader, text []byte) []int {
 	t.Helper()
 	at := []int{len("planvault bundle\n")}
-	_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{Concurrency: 1, Progress: func(p bundle.Progress) { at = append(at, int(p.Bytes)) }})
+	ends, err := bundle.Ends(t.Context(), bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+	at = append(at, ends...)
 	found, err := storage.Collect(from.List(t.Context(), 1))
 	if err != nil {
 		t.Fatal(err)
@@ -472,7 +473,7 @@ func TestImportBudget(t *testing.T) {
 		for done := int64(0); done < 20; {
 			results := map[bundle.ImportResult]int64{}
 			report, err := bundle.Import(t.Context(), slow, bytes.NewReader(text), bundle.ImportOptions{
-				Concurrency: 4, Budget: time.Second, Progress: func(p bundle.Progress) { results[p.Result]++ },
+				Concurrency: 4, Budget: time.Second, Each: func(_ uuid.UUID, r bundle.ImportResult) { results[r]++ },
 			})
 			if err != nil || report.Present != done || report.Restored == 0 || report.Restored > 12 || report.More != (done+report.Restored < 20) ||
 				results[bundle.PlanRestored] != report.Restored || results[bundle.PlanPresent] != report.Present {
@@ -505,7 +506,7 @@ func TestDryRunOfImport(t *testing.T) {
 		}
 	}
 	results := map[bundle.ImportResult]int64{}
-	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{DryRun: true, Progress: func(p bundle.Progress) { results[p.Result]++ }})
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{DryRun: true, Each: func(_ uuid.UUID, r bundle.ImportResult) { results[r]++ }})
 	if !errors.Is(err, storage.ErrExists) || report.Restored != 13 || report.Present != 6 || report.Failed != 1 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -529,8 +530,8 @@ func TestMemory(t *testing.T) {
 		out.CloseWithError(err)
 	}()
 	var first, peak uint64
-	report, err := bundle.Import(t.Context(), vault, in, bundle.ImportOptions{Progress: func(p bundle.Progress) {
-		if p.Plans%100 == 0 {
+	report, err := bundle.Import(t.Context(), vault, in, bundle.ImportOptions{Progress: func(p storage.Progress) {
+		if p.Done%100 == 0 {
 			runtime.GC()
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)

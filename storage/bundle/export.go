@@ -26,8 +26,8 @@ type ExportOptions struct {
 	Source string
 	// Concurrency is how many plans are read at a time. Default: 16.
 	Concurrency int
-	// Progress, if set, is called after each plan, by one goroutine at a time.
-	Progress func(Progress)
+	// Progress is called after each plan. The total is unknown. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // ExportReport is what [Export] did.
@@ -86,9 +86,9 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 				return out.err
 			}
 			report.Plans++
-			if o.Progress != nil {
-				o.Progress(Progress{Plans: report.Plans, Bytes: out.n, Plan: e.record.plan()})
-			}
+		}
+		if o.Progress != nil {
+			o.Progress(storage.Progress{Done: report.Plans + report.Unreadable})
 		}
 		return nil
 	})

@@ -2,10 +2,27 @@ package bundle
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
+	"io"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
 )
+
+// Ends returns where the records of the plans in a bundle end.
+func Ends(ctx context.Context, r io.Reader) (ends []int, err error) {
+	err = each(ctx, r, ImportOptions{Concurrency: 1}, new(VerifyReport), handler{
+		begin: ctx.Err,
+		do:    func(context.Context, *workflow.Plan) error { return nil },
+		done: func(p passed) error {
+			ends = append(ends, int(p.next))
+			return p.err
+		},
+	})
+	return ends, err
+}
 
 // WithFormat returns a bundle of another format.
 func WithFormat(format int) ([]byte, error) {

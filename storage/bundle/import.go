@@ -37,9 +37,10 @@ type ImportOptions struct {
 	// the bundle, and skipping the plans that are there already, does not count, so each Import makes progress.
 	// Default: 0, and Import ends when no plan is left.
 	Budget time.Duration
-	// Progress, if set, is called after each plan, by one goroutine at a time. Import does not call it while it
-	// verifies the bundle.
-	Progress func(Progress)
+	// Each is called with each plan and what Import did with it, one call at a time. It may be nil.
+	Each func(plan uuid.UUID, result ImportResult)
+	// Progress is called after each plan, but not while Import verifies the bundle. The total is unknown. It may be nil.
+	Progress func(storage.Progress)
 }
 
 // ImportReport is what [Import] did.
@@ -83,7 +84,7 @@ func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, er
 	err := each(ctx, r, o, &report, handler{
 		begin: ctx.Err,
 		do:    func(context.Context, *workflow.Plan) error { return nil },
-		done:  func(p passed) (ImportResult, error) { return "", p.err },
+		done:  func(p passed) error { return p.err },
 	})
 	return report, err
 }
@@ -154,22 +155,27 @@ func (i *importing) budget() error {
 }
 
 // count counts a plan. It returns the error of one that stops the import.
-func (i *importing) count(p passed) (ImportResult, error) {
+func (i *importing) count(p passed) error {
+	result := PlanFailed
 	switch {
 	case p.err == nil:
+		result = PlanRestored
 		if i.report.Restored++; i.began.IsZero() {
 			i.began = time.Now()
 		}
-		return PlanRestored, nil
 	case errors.Is(p.err, errPresent):
+		result = PlanPresent
 		i.report.Present++
-		return PlanPresent, nil
 	case p.damaged || !single(p.err):
-		return "", p.err
+		return p.err
+	default:
+		i.report.Failed++
+		i.failed.add(p.err)
 	}
-	i.report.Failed++
-	i.failed.add(p.err)
-	return PlanFailed, nil
+	if i.opts.Each != nil {
+		i.opts.Each(p.plan, result)
+	}
+	return nil
 }
 
 // errPresent means that a plan is there already, with the same content.
@@ -235,7 +241,7 @@ type handler struct {
 	// do handles a plan, several at a time.
 	do func(ctx context.Context, plan *workflow.Plan) error
 	// done gets what became of the plans, in the order of the bundle. An error is the last one.
-	done func(passed) (ImportResult, error)
+	done func(passed) error
 }
 
 // each reads a bundle, and lets a handler handle its plans.
@@ -277,13 +283,13 @@ func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyRepor
 		p.err = err
 		return p
 	}, func(p passed) error {
-		result, err := h.done(p)
+		err := h.done(p)
 		if err == nil {
 			report.Plans++
 			report.Parts += p.parts
 			report.Bytes = p.next
 			if o.Progress != nil {
-				o.Progress(Progress{report.Plans, p.next, p.plan, result})
+				o.Progress(storage.Progress{Done: report.Plans})
 			}
 		}
 		return err

@@ -55,8 +55,9 @@ type Options struct {
 	Budget time.Duration
 	// Concurrency is how many plans are compared or copied at a time. Default: 16.
 	Concurrency int
-	// Progress, if set, is called after each plan, by one goroutine at a time, with the report so far.
-	Progress func(Report)
+	// Progress is called after each plan of the source, and each that only the copy has. The total is unknown. It may
+	// be nil.
+	Progress func(storage.Progress)
 }
 
 // Report is what [Run] found and did. In a dry run it is what Run would do.
@@ -436,6 +437,6 @@ func (r *run) count(change func(*Report)) {
 	defer r.mu.Unlock()
 	change(&r.report)
 	if r.opts.Progress != nil {
-		r.opts.Progress(r.report)
+		r.opts.Progress(storage.Progress{Done: r.report.Plans + r.report.Extra + r.report.Deleted})
 	}
 }

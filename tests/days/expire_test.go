@@ -67,9 +67,9 @@ func TestExpire(t *testing.T) {
 		}
 		before := vaulttest.Stored(server)
 		for _, dry := range []bool{true, false} {
-			var progress []azblob.ExpiredDay
-			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(d azblob.ExpiredDay) { progress = append(progress, d) }})
-			if got := text(report.Days); !slices.Equal(got, want) || !slices.Equal(text(progress), want) || report.Dropped() != 4 {
+			var progress storage.Progress
+			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(p storage.Progress) { progress = p }})
+			if got := text(report.Days); !slices.Equal(got, want) || progress != (storage.Progress{Done: 8, Total: 8}) || report.Dropped() != 4 {
 				t.Errorf("dry run: %t: %v, want %v", dry, got, want)
 			}
 			if dry && vaulttest.Stored(server) != before {
@@ -292,7 +292,7 @@ func TestCancelledExpire(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour, Progress: func(azblob.ExpiredDay) { cancel() }})
+		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: 7 * 24 * time.Hour, Progress: func(storage.Progress) { cancel() }})
 		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
