@@ -378,7 +378,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
 			return nil, 0, nil
 		case !p.State.Status.Final():
-			c.skip(d, "plan %s is %s, and no marker leads to it: Recover with Thorough restores the marker", b.keys.plan, p.State.Status)
+			c.skip(d, "plan %s is %s, and no marker leads to it: a thorough Recovery restores the marker", b.keys.plan, p.State.Status)
 			return nil, 0, nil
 		}
 		if err = e.Add(p); err != nil {

@@ -43,7 +43,7 @@ type CheckReport struct {
 // ProblemKind names a broken invariant. docs/protocol.md explains them.
 type ProblemKind string
 
-// The kinds of problems, and what repairs each. Thorough is [Vault.Recover] with that option.
+// The kinds of problems, and what repairs each. Thorough is [Vault.Repair] with that option.
 const (
 	// IncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
 	// leads to them, and so does the next Create of the ID. Thorough removes them in any case.
@@ -73,14 +73,14 @@ const (
 
 // repairs say what repairs the problems of each kind.
 var repairs = map[ProblemKind]string{
-	IncompletePlan: "Recover removes it, thoroughly if no marker leads to it",
-	Orphan:         "a thorough Recover removes it",
-	Missing:        "a thorough Recover restores it, unless it is an object: restore that from a backup",
+	IncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
+	Orphan:         "a thorough Recovery removes it",
+	Missing:        "a thorough Recovery restores it, unless it is an object: restore that from a backup",
 	Unreadable:     "restore it from a backup, or delete the plan",
 	Disagreement:   "restore one of the two from a backup, or delete the plan",
-	Unfinalized:    "Recover finishes it, thoroughly if no marker leads to it",
-	Unmarked:       "a thorough Recover restores the marker",
-	LeftMarker:     "Recover removes it",
+	Unfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
+	Unmarked:       "a thorough Recovery restores the marker",
+	LeftMarker:     "Recovery removes it",
 	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
 }
 

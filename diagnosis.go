@@ -52,7 +52,7 @@ type signs struct {
 	marked bool
 	// recent says that some blob of the plan is recent; recentDelete says it of the delete marker alone.
 	recent, recentDelete bool
-	// thorough is RecoverOptions.Thorough.
+	// thorough is RepairOptions.Thorough.
 	thorough bool
 	// parts says that there are sub-objects, or that nobody looked for them.
 	parts bool
@@ -281,7 +281,7 @@ func (d diagnosis) err() error {
 	case lostEntry, restorableEntry:
 		remedy := "Delete removes what is there"
 		if diagnose(d.signs(true)) == restorableEntry {
-			remedy = "Recover with Thorough restores it"
+			remedy = "a thorough Recovery restores it"
 		}
 		return vaultError("look for entry", d.keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
 	case unreadableState:

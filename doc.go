@@ -58,7 +58,7 @@
 // # Operation
 //
 // [Vault.Stats] counts plans and bytes by day. [Vault.Check] reads everything and reports what is broken, and
-// [Vault.Recover] repairs it. Package fleet finds plans that are stuck, and says why. The command planvault, in
+// [Vault.Repair] repairs it. Package fleet finds plans that are stuck, and says why. The command planvault, in
 // cmd/planvault, does all of this from a shell.
 //
 // # Permissions

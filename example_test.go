@@ -223,7 +223,7 @@ func ExampleVault_Count() {
 	// 3 <nil>
 }
 
-// Check reads everything and reports what is broken. Recover reports what it did.
+// Check reads everything and reports what is broken. Repair reports what it did.
 func ExampleVault_Check() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -234,7 +234,7 @@ func ExampleVault_Check() {
 	report, err := vault.Check(ctx, azblob.CheckOptions{})
 	check(err)
 	fmt.Println(report.Plans, "plan,", report.Blobs, "blobs,", len(report.Problems), "problems")
-	recovered, err := vault.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+	recovered, err := vault.Repair(ctx, azblob.RepairOptions{DryRun: true})
 	check(err)
 	fmt.Println(recovered.Open, "open,", len(recovered.Plans), "to mend")
 	// Output:

@@ -41,7 +41,7 @@ type Observer struct {
 
 // Operation is one call of a method of the vault.
 type Operation struct {
-	// Name is the name of the method. Recover has that of Recovery.
+	// Name is the name of the method. Repair has that of Recovery.
 	Name string
 	// Plan is uuid.Nil if the method is not about one plan, and when a Create begins that makes the plan's ID.
 	Plan uuid.UUID
@@ -134,7 +134,7 @@ type ConflictEvent struct {
 // RepairEvent is a plan that Recovery repaired, or could not repair.
 type RepairEvent struct {
 	Operation Operation
-	RecoveredPlan
+	RepairedPlan
 }
 
 // DamageEvent is a catalogue that does not have the bytes that were written. [Vault.Catalogue] with Verify builds
@@ -147,8 +147,8 @@ type DamageEvent struct {
 	Err error
 }
 
-// RecoveredPlan is a plan that Recovery repaired, or could not repair.
-type RecoveredPlan struct {
+// RepairedPlan is a plan that Recovery repaired, or could not repair.
+type RepairedPlan struct {
 	ID uuid.UUID
 	// Found says what was wrong. Did says what was done about it; it is "" if nothing could be done, or in a
 	// dry run.

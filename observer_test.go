@@ -117,7 +117,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, deferred) }},
 		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferBatch(ctx, deferred.Batches[0]) }},
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
-		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Recover(ctx, RecoverOptions{})) }},
+		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Repair(ctx, RepairOptions{})) }},
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Check(ctx, CheckOptions{})) }},
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Catalogue(ctx, CatalogueOptions{})) }},
 		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
@@ -435,9 +435,9 @@ func TestObserverSeesRepairs(t *testing.T) {
 		ref := v.prefix.plan(plan.ID).object()
 		s.Remove(ref.Container, ref.Name)
 		time.Sleep(24 * time.Hour)
-		report, err := v.Recover(t.Context(), RecoverOptions{DryRun: true})
+		report, err := v.Repair(t.Context(), RepairOptions{DryRun: true})
 		must(t, err)
-		if len(report.Plans) != 1 || len(n.repairs) != 1 || n.repairs[0].RecoveredPlan != report.Plans[0] || n.repairs[0].Did != "" {
+		if len(report.Plans) != 1 || len(n.repairs) != 1 || n.repairs[0].RepairedPlan != report.Plans[0] || n.repairs[0].Did != "" {
 			t.Errorf("%+v was observed, %+v reported", n.repairs, report.Plans)
 		}
 		must(t, v.Recovery(t.Context()))
@@ -519,7 +519,7 @@ func TestLogObserver(t *testing.T) {
 		}, []string{"msg=retry", "operation=Create", "request=put", "container=prod-2026-01-02", "blob=open/x", "try=3", "wait=1m0s", "it failed"}},
 		{"conflict", "WARN", func(o Observer) { o.Conflict(t.Context(), ConflictEvent{op, "prod-2026-01-02/open/x", failed}) }, []string{"msg=conflict", "operation=Create", "plan=" + op.Plan.String(), "blob=prod-2026-01-02/open/x", "it failed"}},
 		{"repair", "WARN", func(o Observer) {
-			o.Repair(t.Context(), RepairEvent{Operation{Name: "Recovery"}, RecoveredPlan{op.Plan, "half", "removed", failed}})
+			o.Repair(t.Context(), RepairEvent{Operation{Name: "Recovery"}, RepairedPlan{op.Plan, "half", "removed", failed}})
 		}, []string{"msg=repair", "operation=Recovery", "plan=" + op.Plan.String(), "found=half", "did=removed", "it failed"}},
 		{"damaged catalogue", "WARN", func(o Observer) {
 			o.Damage(t.Context(), DamageEvent{Operation{Name: "List"}, "prod-2026-01-02/catalogue", failed})

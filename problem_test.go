@@ -19,15 +19,15 @@ func TestProblemRepair(t *testing.T) {
 		blob string
 		want string
 	}{
-		{IncompletePlan, plan, keys.entry().String(), "Recover removes it"},
-		{Orphan, plan, keys.container + "/actions/a.json", "a thorough Recover removes it"},
+		{IncompletePlan, plan, keys.entry().String(), "Recovery removes it"},
+		{Orphan, plan, keys.container + "/actions/a.json", "a thorough Recovery removes it"},
 		{Missing, plan, keys.entry().String(), "restores it"},
 		{Unreadable, plan, keys.object().String(), "from a backup"},
 		{Disagreement, plan, keys.entry().String(), "from a backup"},
-		{Unfinalized, plan, keys.object().String(), "Recover finishes it"},
+		{Unfinalized, plan, keys.object().String(), "Recovery finishes it"},
 		{Unmarked, plan, keys.marker().String(), "restores the marker"},
-		{LeftMarker, plan, keys.marker().String(), "Recover removes it"},
-		{LeftMarker, uuid.Nil, droppingOf(keys.container).String(), "Recover removes it"},
+		{LeftMarker, plan, keys.marker().String(), "Recovery removes it"},
+		{LeftMarker, uuid.Nil, droppingOf(keys.container).String(), "Recovery removes it"},
 		{Stray, uuid.Nil, keys.container + "/x", "delete it if nobody knows it"},
 		{Unreadable, uuid.Nil, catalogueOf(keys.container).String(), "Catalogue with Verify"},
 		{Disagreement, uuid.Nil, catalogueOf(keys.container).String(), "delete the blob, which is always safe"},

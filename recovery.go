@@ -18,8 +18,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// RecoverOptions are the options of [Vault.Recover].
-type RecoverOptions struct {
+// RepairOptions are the options of [Vault.Repair].
+type RepairOptions struct {
 	// DryRun changes nothing. The report says what would be done.
 	DryRun bool
 	// Thorough also repairs what no crash leaves: blobs that were lost or written late, from outside. It
@@ -43,65 +43,65 @@ type RecoverOptions struct {
 	Progress func(storage.Progress)
 }
 
-// RecoveryReport is what [Vault.Recover] found and did.
-type RecoveryReport struct {
+// RepairReport is what [Vault.Repair] found and did.
+type RepairReport struct {
 	// Days is the number of containers that were listed.
 	Days int
 	// Open is the number of plans that are NotStarted or Running, and whole.
 	Open int
 	// Recent is the number of plans that were left alone because another process may be at work on them: they
-	// were written less than the grace period and the margin ago, or changed during the run. A later Recover
+	// were written less than the grace period and the margin ago, or changed during the run. A later Repair
 	// finishes them.
 	Recent int
 	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
 	// that needed several repairs is listed once for each.
-	Plans []RecoveredPlan
-	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Recover has built it anew, or
+	Plans []RepairedPlan
+	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Recovery has built it anew, or
 	// only removed it if a plan of the day is open.
 	Catalogues []time.Time
-	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recover
+	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recovery
 	// looks for them, and it leaves them alone.
 	Strays []string
 }
 
-// Recovery is [Vault.Recover] with default options, for the start of a service. The error joins those of the
+// Recovery is [Vault.Repair] with default options, for the start of a service. The error joins those of the
 // plans that could not be repaired.
 func (v *Vault) Recovery(ctx context.Context) error {
-	_, err := v.Recover(ctx, RecoverOptions{})
+	_, err := v.Repair(ctx, RepairOptions{})
 	return err
 }
 
-// Recover finishes or removes what crashed processes left: unfinished Creates and Deletes, and unfinished
+// Repair finishes or removes what crashed processes left: unfinished Creates and Deletes, and unfinished
 // updates to a final status. It finds them by their markers, so its cost grows with the number of open plans
 // and not with the history: one listing for each day, two requests for each open plan or a listing for many of
 // them, and the repairs.
 //
-// Recover leaves recent plans alone, because another process may be at work on them. It measures their age by
+// Repair leaves recent plans alone, because another process may be at work on them. It measures their age by
 // the service's clock, and waits for the longest grace period of all vaults that wrote the plan's markers. It
 // removes nothing on the evidence of a single answer: a request for a blob and a listing must agree that the
 // blob is gone. Damage that no crash of a vault can cause is reported, and nothing is removed.
 //
-// Recover may run on several nodes at once and beside all other calls. It may be stopped at any point and run
+// Repair may run on several nodes at once and beside all other calls. It may be stopped at any point and run
 // again. If it can't repair a plan it goes on with the others; the error joins those of all plans, and the
-// report is complete.
-func (v *Vault) Recover(ctx context.Context, o RecoverOptions) (report RecoveryReport, err error) {
+// report is complete. Observers see Repair as Recovery.
+func (v *Vault) Repair(ctx context.Context, o RepairOptions) (report RepairReport, err error) {
 	err = v.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
 		r := recovery{store: v.store, opts: o}
 		err := r.run(ctx)
-		slices.SortFunc(r.report.Plans, func(a, b RecoveredPlan) int { return driver.NewestFirst(a.ID, b.ID) })
+		slices.SortFunc(r.report.Plans, func(a, b RepairedPlan) int { return driver.NewestFirst(a.ID, b.ID) })
 		report = r.report
 		return err
 	})
 	return report, err
 }
 
-// recovery is a Recover that is running.
+// recovery is a Repair that is running.
 type recovery struct {
 	*store
-	opts RecoverOptions
+	opts RepairOptions
 
 	mu       sync.Mutex
-	report   RecoveryReport
+	report   RepairReport
 	errs     []error
 	dropping map[string]bool // the containers with the mark of an expiry
 	looked   int64           // plans that were looked at
@@ -399,7 +399,7 @@ func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err er
 	}
 	if !r.opts.Thorough {
 		return false, r.fail(ctx, d.keys, d.String(), vaultError("compare entry and object", d.keys.entry(),
-			"%w: the object is final and the entry is not, so the entry was set back: Recover with Thorough restores it", storage.ErrCorrupt))
+			"%w: the object is final and the entry is not, so the entry was set back: a thorough Recovery restores it", storage.ErrCorrupt))
 	}
 	d.entry, d.object = now.entry, now.object
 	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.plan(d.keys).restoreEntry(ctx, d) })
@@ -467,7 +467,7 @@ func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 	ref := d.keys.part(lost[0])
 	found := fmt.Sprintf("a plan without %d of its sub-objects, such as %s, which was lost from outside", len(lost), ref)
 	if !r.opts.Thorough {
-		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: the plan lacks %d of them: Recover with Thorough rewrites what is lost", storage.ErrCorrupt, len(lost)))
+		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: the plan lacks %d of them: a thorough Recovery rewrites what is lost", storage.ErrCorrupt, len(lost)))
 	}
 	did := "rewrote them from the object"
 	if blobStatusOf(d.entry) == running {
@@ -491,7 +491,7 @@ func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.It
 // repair calls do, except in a dry run, and reports the plan. A blob that has changed or is gone since it was
 // looked at means that another process is at work: a later Recovery looks again.
 func (r *recovery) repair(ctx context.Context, keys keys, found string, do func() (did string, err error)) (done bool, err error) {
-	p := RecoveredPlan{ID: keys.plan, Found: found}
+	p := RepairedPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
 		switch did, err := do(); {
 		case overtaken(err):
@@ -517,11 +517,11 @@ func (r *recovery) lookFailed(ctx context.Context, keys keys, err error) error {
 
 // fail reports a plan that can't be repaired, and returns err.
 func (r *recovery) fail(ctx context.Context, keys keys, found string, err error) error {
-	r.note(ctx, RecoveredPlan{ID: keys.plan, Found: found, Err: err})
+	r.note(ctx, RepairedPlan{ID: keys.plan, Found: found, Err: err})
 	return err
 }
 
-func (r *recovery) note(ctx context.Context, p RecoveredPlan) {
+func (r *recovery) note(ctx context.Context, p RepairedPlan) {
 	p.Err = opError("", p.ID, p.Err)
 	r.mu.Lock()
 	r.report.Plans = append(r.report.Plans, p)

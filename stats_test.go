@@ -177,8 +177,8 @@ func TestStatsEnds(t *testing.T) {
 	})
 }
 
-// TestProgressOfCheckAndRecover follows both over some days.
-func TestProgressOfCheckAndRecover(t *testing.T) {
+// TestProgressOfCheckAndRepair follows both over some days.
+func TestProgressOfCheckAndRepair(t *testing.T) {
 	observed(t, slowServer, func(t *testing.T, v *Vault, s *emulator.Server, _ *notes) {
 		const days = 4
 		for i := range days {
@@ -193,7 +193,7 @@ func TestProgressOfCheckAndRecover(t *testing.T) {
 		}
 		for _, thorough := range []bool{false, true} {
 			told = nil
-			_, err := v.Recover(t.Context(), RecoverOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
+			_, err := v.Repair(t.Context(), RepairOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
 			if must(t, err); fmt.Sprint(told) != "[{1 0} {2 0} {3 0} {4 0}]" {
 				t.Errorf("thorough %t: %+v", thorough, told)
 			}

@@ -155,9 +155,9 @@ func TestOldProgramLeavesNewPlansAlone(t *testing.T) {
 		if named != len(plans) {
 			t.Errorf("List names %d plans, want %d", named, len(plans))
 		}
-		for _, o := range []RecoverOptions{{}, {Thorough: true}} {
-			if report, err := before.Recover(t.Context(), o); err == nil && o.Thorough {
-				t.Errorf("Recover reports nothing: %+v", report)
+		for _, o := range []RepairOptions{{}, {Thorough: true}} {
+			if report, err := before.Repair(t.Context(), o); err == nil && o.Thorough {
+				t.Errorf("Repair reports nothing: %+v", report)
 			}
 		}
 		_, err = before.Check(t.Context(), CheckOptions{})
@@ -454,7 +454,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 		server.Remove(keys.container, action)
 		time.Sleep(48 * time.Hour)
 		for range 2 {
-			_, err = v.Recover(t.Context(), RecoverOptions{Thorough: true})
+			_, err = v.Repair(t.Context(), RepairOptions{Thorough: true})
 			must(t, err)
 		}
 		own(keys.entry().Name, len(p.Blocks))

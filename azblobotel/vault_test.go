@@ -139,7 +139,7 @@ func TestEvents(t *testing.T) {
 	op := azblob.Operation{Name: "Search"}
 	repair := func(did string, err error) func(ctx context.Context, o azblob.Observer) {
 		return func(ctx context.Context, o azblob.Observer) {
-			o.Repair(ctx, azblob.RepairEvent{RecoveredPlan: azblob.RecoveredPlan{ID: workflow.NewV7(), Did: did, Err: err}})
+			o.Repair(ctx, azblob.RepairEvent{RepairedPlan: azblob.RepairedPlan{ID: workflow.NewV7(), Did: did, Err: err}})
 		}
 	}
 	for _, test := range []struct {

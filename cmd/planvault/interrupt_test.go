@@ -130,7 +130,7 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 		catalogues, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
 		add(err, name, catalogues.Present, len(catalogues.Built), "catalogues")
 		if w.broken {
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{DryRun: true})
 			add(err, name, len(report.Plans), "plans to recover")
 		}
 		roster, err := v.Roster(t.Context())

@@ -24,7 +24,7 @@ func (a *app) recoverCommand() *cobra.Command {
 		Short: "Finish or remove what crashed processes left",
 		Args:  cobra.NoArgs,
 		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.recover(ctx, v, azblob.RecoverOptions{DryRun: b.dryRun, Thorough: thorough})
+			return a.recover(ctx, v, azblob.RepairOptions{DryRun: b.dryRun, Thorough: thorough})
 		}),
 	}
 	b.addFlags(c.Flags())
@@ -52,7 +52,7 @@ type recoveredRow struct {
 	Error string    `json:"error,omitempty"`
 }
 
-func recoverReportOf(r azblob.RecoveryReport, dry bool) recoverReport {
+func recoverReportOf(r azblob.RepairReport, dry bool) recoverReport {
 	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, nil, slices.Sorted(slices.Values(r.Strays))}
 	for _, day := range r.Catalogues {
 		report.Catalogues = append(report.Catalogues, day.Format(time.DateOnly))
@@ -103,11 +103,11 @@ func (r recoverReport) write(w io.Writer) {
 }
 
 // recover looks what there is to repair, and repairs it if it may.
-func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions) error {
+func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptions) error {
 	look := o
 	look.DryRun = true
 	found, err := a.runRecover(ctx, v, look, "look", untouched)
-	repairable := len(found.Catalogues) > 0 || slices.ContainsFunc(found.Plans, func(p azblob.RecoveredPlan) bool { return p.Err == nil })
+	repairable := len(found.Catalogues) > 0 || slices.ContainsFunc(found.Plans, func(p azblob.RepairedPlan) bool { return p.Err == nil })
 	if o.DryRun || ctx.Err() != nil || otherErrors(found, err) != nil || !repairable {
 		return a.recovered(ctx, found, err, o.DryRun)
 	}
@@ -127,22 +127,22 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOpti
 }
 
 // printRecovery prints a report.
-func (a *app) printRecovery(r azblob.RecoveryReport, dry bool) error {
+func (a *app) printRecovery(r azblob.RepairReport, dry bool) error {
 	report := recoverReportOf(r, dry)
 	return a.print(report, report.write)
 }
 
 // runRecover recovers with a progress line.
-func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RecoverOptions, doing, next string) (azblob.RecoveryReport, error) {
+func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptions, doing, next string) (azblob.RepairReport, error) {
 	p := a.progress(doing, "plan", 0).then(next)
 	defer p.end()
 	o.Progress = p.reach
-	return v.Recover(ctx, o)
+	return v.Repair(ctx, o)
 }
 
 // otherErrors returns those of the errors that are joined in err that the report does not have, such as that of a day
 // that can't be listed.
-func otherErrors(r azblob.RecoveryReport, err error) error {
+func otherErrors(r azblob.RepairReport, err error) error {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
 		return err
@@ -150,7 +150,7 @@ func otherErrors(r azblob.RecoveryReport, err error) error {
 	all := joined.Unwrap()
 	others := slices.DeleteFunc(slices.Clone(all), func(e error) bool {
 		of, ok := errors.AsType[*storage.Error](e)
-		return ok && slices.ContainsFunc(r.Plans, func(p azblob.RecoveredPlan) bool { return p.Err != nil && p.ID == of.Plan })
+		return ok && slices.ContainsFunc(r.Plans, func(p azblob.RepairedPlan) bool { return p.Err != nil && p.ID == of.Plan })
 	})
 	if len(others) == len(all) {
 		return err
@@ -159,14 +159,14 @@ func otherErrors(r azblob.RecoveryReport, err error) error {
 }
 
 // recovered prints a report, and returns what the run ends with.
-func (a *app) recovered(ctx context.Context, r azblob.RecoveryReport, err error, dry bool) error {
+func (a *app) recovered(ctx context.Context, r azblob.RepairReport, err error, dry bool) error {
 	if err != nil && r.Days == 0 {
 		return err
 	}
 	if printErr := a.printRecovery(r, dry); printErr != nil {
 		return errors.Join(err, printErr)
 	}
-	failed := slices.ContainsFunc(r.Plans, func(p azblob.RecoveredPlan) bool { return p.Err != nil })
+	failed := slices.ContainsFunc(r.Plans, func(p azblob.RepairedPlan) bool { return p.Err != nil })
 	switch others := otherErrors(r, err); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("the report is not complete; run it again: %w", ctx.Err())

@@ -229,7 +229,7 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 	byID, idErr := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{plan.ID}}))
 	byStatus, statusErr := storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{plan.State.Status}}))
 	report, checkErr := v.Check(ctx, azblob.CheckOptions{})
-	_, dryErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+	_, dryErr := v.Repair(ctx, azblob.RepairOptions{DryRun: true})
 	if err := errors.Join(readErr, existsErr, listErr, idErr, statusErr, checkErr, dryErr); err != nil {
 		return err
 	}
@@ -491,7 +491,7 @@ func TestDeleteAgain(t *testing.T) {
 func TestCrashInThoroughRecovery(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Recover(ctx, azblob.RecoverOptions{Thorough: true}))
+		return vaulttest.ErrOf(v.Repair(ctx, azblob.RepairOptions{Thorough: true}))
 	}
 	lost := func(name string, in vaulttest.State, lose func(t *testing.T, w vaulttest.World, plan *workflow.Plan)) scenario {
 		return scenario{"thorough Recovery of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {

@@ -284,7 +284,7 @@ func TestLateObjectIsNotRestored(t *testing.T) {
 			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 			server.Restore(d.Container, late)
 			time.Sleep(vaulttest.PastGrace)
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: true})
 			if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Delete removes what is there") || vaulttest.Stored(server) != 1 {
 				t.Errorf("%d blobs: %+v, %v", vaulttest.Stored(server), report.Plans, err)
 			}

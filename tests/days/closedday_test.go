@@ -323,7 +323,7 @@ func TestRestoredEntryInAClosedDay(t *testing.T) {
 		spoil(plan)
 		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 		time.Sleep(vaulttest.PastGrace)
-		report, err := v.Recover(t.Context(), vaulttest.Thorough)
+		report, err := v.Repair(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -404,7 +404,7 @@ func TestWrongCatalogues(t *testing.T) {
 			return len(report.Built), err
 		},
 		"Recover": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
-			report, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true, DryRun: dry})
+			report, err := v.Repair(ctx, azblob.RepairOptions{Thorough: true, DryRun: dry})
 			return len(report.Catalogues), err
 		},
 	}

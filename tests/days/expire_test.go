@@ -339,7 +339,7 @@ func TestLeftExpiry(t *testing.T) {
 			case "Recovery":
 				vaulttest.Must(t, v.Recovery(t.Context()))
 			case "thorough Recovery":
-				_, err := v.Recover(t.Context(), vaulttest.Thorough)
+				_, err := v.Repair(t.Context(), vaulttest.Thorough)
 				vaulttest.Must(t, err)
 			default:
 				vaulttest.Must(t, v.Hold(t.Context(), day))

@@ -243,7 +243,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 					return err
 				},
 				func(ctx context.Context) error {
-					_, err := liar.Recover(ctx, vaulttest.Thorough)
+					_, err := liar.Repair(ctx, vaulttest.Thorough)
 					return err
 				},
 				func(ctx context.Context) error { return errors.Join(liar.Hold(ctx, day), v.Release(ctx, day)) },
@@ -265,7 +265,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 			}
 			vaulttest.Same(t, v, open)
 			time.Sleep(vaulttest.PastGrace)
-			_, err := v.Recover(t.Context(), vaulttest.Thorough)
+			_, err := v.Repair(t.Context(), vaulttest.Thorough)
 			vaulttest.Must(t, err)
 			vaulttest.Sound(t, v)
 		})
@@ -287,7 +287,7 @@ func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
 			if report, err := liar.Check(t.Context(), azblob.CheckOptions{}); err == nil && len(report.Problems) == 0 {
 				t.Errorf("%s: Check finds nothing", what)
 			}
-			if report, err := liar.Recover(t.Context(), azblob.RecoverOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
+			if report, err := liar.Repair(t.Context(), azblob.RepairOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
 				t.Errorf("%s: Recover finds nothing", what)
 			}
 		}

@@ -46,7 +46,7 @@ func TestRecoveryBelievesNoFalse404(t *testing.T) {
 						if !lasting {
 							rule.Nth(1)
 						}
-						report, err := vaulttest.Faulty(t, server, rule).Recover(t.Context(), azblob.RecoverOptions{})
+						report, err := vaulttest.Faulty(t, server, rule).Repair(t.Context(), azblob.RepairOptions{})
 						if rule.Fired() == 0 {
 							t.Fatal("the fault did not come")
 						}
@@ -319,7 +319,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 			plan, _ := in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-			report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Recover(t.Context(), azblob.RecoverOptions{})
+			report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -358,7 +358,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 			v := at.Vault(t, server, func() {
 				vaulttest.WorldOf(server).MayDie(t, emulator.On().Nth(upTo), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 			})
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 			if err != nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -391,7 +391,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 				}
 			}
 		}))
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Recover(t.Context(), azblob.RecoverOptions{Thorough: true})
+		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Repair(t.Context(), azblob.RepairOptions{Thorough: true})
 		if err != nil || len(report.Plans) != 0 || !ended {
 			t.Errorf("%+v, %v; the Delete ended: %v", report, err, ended)
 		}

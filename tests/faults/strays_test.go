@@ -80,7 +80,7 @@ func TestListingsThatAreRefused(t *testing.T) {
 		for name, call := range map[string]func(v *azblob.Vault) error{
 			"Check": func(v *azblob.Vault) error { return vaulttest.ErrOf(v.Check(t.Context(), azblob.CheckOptions{})) },
 			"a thorough Recover": func(v *azblob.Vault) error {
-				return vaulttest.ErrOf(v.Recover(t.Context(), azblob.RecoverOptions{Thorough: true}))
+				return vaulttest.ErrOf(v.Repair(t.Context(), azblob.RepairOptions{Thorough: true}))
 			},
 		} {
 			all := emulator.On(emulator.ListBlobs).Do(emulator.Duplicate(0)) // harmless

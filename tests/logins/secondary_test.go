@@ -128,7 +128,7 @@ func TestSecondaryIsForReadsAlone(t *testing.T) {
 		_, findErr := v.FindMember(ctx, member.ID)
 		_, rosterErr := v.Roster(ctx)
 		_, pingErr := v.Ping(ctx)
-		_, recoverErr := v.Recover(ctx, azblob.RecoverOptions{DryRun: true})
+		_, recoverErr := v.Repair(ctx, azblob.RepairOptions{DryRun: true})
 		for i, err := range []error{
 			v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.UpdateBlock(ctx, plan.Blocks[0]), v.Delete(ctx, plan.ID), v.Recovery(ctx),
 			v.RequestStop(ctx, plan.ID), checkErr, findErr, rosterErr, pingErr, recoverErr,

@@ -82,7 +82,7 @@ func closedSpaces() []space {
 		return v.Hold(ctx, bubbleDay)
 	}}
 	restorer := actor{name: "recoverer", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
-		_, err := v.Recover(ctx, azblob.RecoverOptions{Thorough: true})
+		_, err := v.Repair(ctx, azblob.RepairOptions{Thorough: true})
 		return err
 	}}
 	// ends checks the plan when all actors have ended, and builds the catalogue.
@@ -90,7 +90,7 @@ func closedSpaces() []space {
 		return func(r *run, v *azblob.Vault) {
 			if thorough {
 				time.Sleep(vaulttest.PastGrace)
-				if _, err := v.Recover(r.Context(), azblob.RecoverOptions{Thorough: true}); err != nil {
+				if _, err := v.Repair(r.Context(), azblob.RepairOptions{Thorough: true}); err != nil {
 					r.Error(err)
 				}
 			}

@@ -80,7 +80,7 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			v := vaulttest.Faulty(t, server, c.rule)
 			for range 2 {
-				report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+				report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 				if !errors.Is(err, storage.ErrDenied) || report.Recent != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
 					t.Errorf("%+v, %v, want that it is reported", report, err)
 				}
@@ -105,7 +105,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 				server.Put(c, "open/"+plan.ID.String(), nil, nil)
 			}
 		}))
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(t.Context(), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) != 0 || report.Recent != 1 {
 			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
 		}
@@ -254,7 +254,7 @@ func TestSlowDelete(t *testing.T) {
 				}
 				late := &sleeper{transport, func() {
 					time.Sleep(vaulttest.PastGrace)
-					report, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+					report, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), azblob.RepairOptions{})
 					if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
 						t.Errorf("Recover: %+v, %v", report, err)
 					}
@@ -362,7 +362,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		plan := vaulttest.EachKind()
 		patient := at.Vault(t, server, func() {
 			time.Sleep(25 * time.Second) // a try's limit is 30s
-			if report, err := hasty.Recover(t.Context(), azblob.RecoverOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
+			if report, err := hasty.Repair(t.Context(), azblob.RepairOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 			if err := hasty.Create(t.Context(), vaulttest.CopyOf(plan)); err == nil && at.N > 3 {
@@ -388,7 +388,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		transport.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.WithGracePeriod(short))
 			time.Sleep(20 * time.Second)
-			if report, err := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short)).Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
+			if report, err := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short)).Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}))
@@ -405,7 +405,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
 		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Recover(t.Context(), vaulttest.Thorough)
+		report, err := v.Repair(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -433,11 +433,11 @@ func TestMarginIsAQuarter(t *testing.T) {
 			began := time.Now()
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) }, azblob.WithGracePeriod(grace))
 			time.Sleep(time.Until(began.Add(grace + grace/4 + time.Second)))
-			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || report.Recent != 1 {
+			if report, err := v.Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("as old as that: %+v, %v", report, err)
 			}
 			time.Sleep(time.Second)
-			if report, err := v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil || len(report.Plans) != 1 || vaulttest.Stored(server) != 0 {
+			if report, err := v.Repair(t.Context(), azblob.RepairOptions{}); err != nil || len(report.Plans) != 1 || vaulttest.Stored(server) != 0 {
 				t.Errorf("a second older: %+v, %v", report, err)
 			}
 		})
@@ -486,7 +486,7 @@ func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
 			middle := "test-" + now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
 			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(vaulttest.Denied)
 			server.ResetRequests()
-			report, err := vaulttest.Faulty(t, server, denied).Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			report, err := vaulttest.Faulty(t, server, denied).Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
 			if !errors.Is(err, storage.ErrDenied) || report.Days != 3 || len(report.Plans) != 2 {
 				t.Errorf("%+v, %v, want what is in the two other days", report, err)
 			}
@@ -522,7 +522,7 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 			if dropped {
 				recoverer = vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
 			}
-			report, err := recoverer.Recover(t.Context(), vaulttest.Thorough)
+			report, err := recoverer.Repair(t.Context(), vaulttest.Thorough)
 			if len(report.Plans) != 2 || dropped != (err == nil) || !dropped && !errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -545,7 +545,7 @@ func TestRecoveryThatMayNotConfirm(t *testing.T) {
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), after) })
 		time.Sleep(vaulttest.PastGrace)
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Path("open/").Do(vaulttest.Absences[0]), emulator.On(emulator.HeadBlob).Path("open/").Do(vaulttest.Denied))
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}

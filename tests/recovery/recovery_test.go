@@ -33,12 +33,12 @@ func TestRecovery(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 
 		before := vaulttest.Contents(server)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{DryRun: true})
+		report, err := v.Repair(t.Context(), azblob.RepairOptions{DryRun: true})
 		vaulttest.Must(t, err)
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("a dry run changed something")
 		}
-		check := func(what string, report azblob.RecoveryReport, did bool) {
+		check := func(what string, report azblob.RepairReport, did bool) {
 			t.Helper()
 			got := map[uuid.UUID]string{}
 			for _, p := range report.Plans {
@@ -55,12 +55,12 @@ func TestRecovery(t *testing.T) {
 			if len(got) != len(found) || report.Open != 3 && did || report.Recent != 0 || report.Days != 1 {
 				t.Errorf("%s: %+v", what, report)
 			}
-			if !slices.IsSortedFunc(report.Plans, func(a, b azblob.RecoveredPlan) int { return strings.Compare(b.ID.String(), a.ID.String()) }) {
+			if !slices.IsSortedFunc(report.Plans, func(a, b azblob.RepairedPlan) int { return strings.Compare(b.ID.String(), a.ID.String()) }) {
 				t.Errorf("%s: the plans are not newest first", what)
 			}
 		}
 		check("a dry run", report, false)
-		if report, err = v.Recover(t.Context(), azblob.RecoverOptions{}); err != nil {
+		if report, err = v.Repair(t.Context(), azblob.RepairOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		check("Recover", report, true)
@@ -71,7 +71,7 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 		before = vaulttest.Contents(server)
-		report, err = v.Recover(t.Context(), vaulttest.Thorough)
+		report, err = v.Repair(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 || report.Open != 3 || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("once more: %+v, %v", report, err)
 		}
@@ -145,7 +145,7 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 				before := vaulttest.Contents(server)
 				for _, wait := range []time.Duration{0, 10 * time.Minute, 2 * time.Minute} { // together less than grace and margin
 					time.Sleep(wait)
-					report, err := open().Recover(t.Context(), azblob.RecoverOptions{})
+					report, err := open().Repair(t.Context(), azblob.RepairOptions{})
 					if err != nil || report.Recent != 1 || len(report.Plans) != 0 {
 						t.Fatalf("%+v, %v", report, err)
 					}
@@ -154,7 +154,7 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 					}
 				}
 				time.Sleep(40 * time.Second)
-				report, err := open().Recover(t.Context(), azblob.RecoverOptions{})
+				report, err := open().Repair(t.Context(), azblob.RepairOptions{})
 				if err != nil || report.Recent != 0 || len(report.Plans) != 1 || vaulttest.Stored(server) != 0 {
 					t.Errorf("%+v, %v; %d blobs are left", report, err, vaulttest.Stored(server))
 				}
@@ -190,7 +190,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 			}
 		}
 		one := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(1)) // so that one plan comes after the other
-		report, err := one.Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := one.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 3 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -199,7 +199,7 @@ func TestRecoveryOfLostParts(t *testing.T) {
 				t.Fatalf("a plan that can't be mended kept Recovery from another: %s is left", b)
 			}
 		}
-		if report, err = v.Recover(t.Context(), vaulttest.Thorough); err != nil || len(report.Plans) != 1 {
+		if report, err = v.Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
 		vaulttest.Same(t, v, plan)
@@ -271,7 +271,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "blocks/", func() {
 			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)))
 		}))
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(t.Context(), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) > 0 {
 			t.Errorf("it reports %+v, %v", report, err)
 		}
@@ -316,14 +316,14 @@ func TestEntrySetBack(t *testing.T) {
 		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("Read: %v, want ErrCorrupt", err)
 		}
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("Recover: %+v, %v", report, err)
 		}
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Error("Recovery changed something")
 		}
-		if report, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
+		if report, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil {
 			t.Errorf("thorough: %+v, %v", report, err)
 		}
 		vaulttest.Same(t, v, plan)
@@ -344,7 +344,7 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 		recovering := at.Vault(t, server, func() {
 			vaulttest.Should(t, vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates()).UpdatePlan(t.Context(), &mine))
 		})
-		_, err := recovering.Recover(t.Context(), vaulttest.Thorough)
+		_, err := recovering.Repair(t.Context(), vaulttest.Thorough)
 		vaulttest.Must(t, err)
 		if !at.Came() {
 			return
@@ -414,7 +414,7 @@ func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
 			vaulttest.Running(t, v, plantest.Small())
 		}
 		time.Sleep(vaulttest.PastGrace)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if err != nil || report.Open != 3 {
 			t.Errorf("%+v, %v, want 3 open plans", report, err)
 		}
@@ -476,14 +476,14 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			transport := server.Transport()
 			transport.Inject(c.rules...)
-			told := map[uuid.UUID]azblob.RecoveredPlan{}
+			told := map[uuid.UUID]azblob.RepairedPlan{}
 			var mu sync.Mutex
 			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
 				mu.Lock()
 				defer mu.Unlock()
-				told[p.ID] = p.RecoveredPlan
+				told[p.ID] = p.RepairedPlan
 			}}))
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 2 {
 				t.Fatalf("%+v, %v: want both plans in the report", report, err)
 			}
@@ -509,7 +509,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 				cancel()
 			}
 		}))
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(ctx, azblob.RecoverOptions{})
+		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(ctx, azblob.RepairOptions{})
 		if !errors.Is(err, context.Canceled) || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v: the context's end says nothing about a plan", report, err)
 		}

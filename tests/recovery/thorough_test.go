@@ -102,10 +102,10 @@ func TestThoroughRecovery(t *testing.T) {
 			d := vaulttest.DamagedOf(server, plan)
 			c.damage(d)
 			v := vaulttest.OnEmulator(t, server)
-			untouched := func(o azblob.RecoverOptions, found bool) {
+			untouched := func(o azblob.RepairOptions, found bool) {
 				t.Helper()
 				before := vaulttest.Contents(server)
-				report, _ := v.Recover(t.Context(), o)
+				report, _ := v.Repair(t.Context(), o)
 				if !maps.Equal(before, vaulttest.Contents(server)) {
 					t.Errorf("%+v changed something", o)
 				}
@@ -113,16 +113,16 @@ func TestThoroughRecovery(t *testing.T) {
 					t.Errorf("%+v: %+v", o, report)
 				}
 			}
-			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, !c.young)
+			untouched(azblob.RepairOptions{Thorough: true, DryRun: true}, !c.young)
 			if c.young {
-				untouched(azblob.RecoverOptions{Thorough: true}, false)
+				untouched(azblob.RepairOptions{Thorough: true}, false)
 			}
 			time.Sleep(vaulttest.PastGrace)
-			untouched(azblob.RecoverOptions{}, !c.blind)
-			untouched(azblob.RecoverOptions{Thorough: true, DryRun: true}, true)
+			untouched(azblob.RepairOptions{}, !c.blind)
+			untouched(azblob.RepairOptions{Thorough: true, DryRun: true}, true)
 
-			report, err := v.Recover(t.Context(), vaulttest.Thorough)
-			said := func(p azblob.RecoveredPlan) bool { return strings.Contains(p.Did, c.did) }
+			report, err := v.Repair(t.Context(), vaulttest.Thorough)
+			said := func(p azblob.RepairedPlan) bool { return strings.Contains(p.Did, c.did) }
 			if err != nil || !slices.ContainsFunc(report.Plans, said) {
 				t.Errorf("it did not say %q: %+v, %v", c.did, report, err)
 			}
@@ -130,7 +130,7 @@ func TestThoroughRecovery(t *testing.T) {
 				c.then(t, v, d.Plan)
 			}
 			vaulttest.Sound(t, v)
-			untouched(azblob.RecoverOptions{Thorough: true}, false)
+			untouched(azblob.RepairOptions{Thorough: true}, false)
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 			d.Lose(d.Name("entry"))
 			time.Sleep(vaulttest.PastGrace)
 			v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Recover with Thorough restores it") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -157,7 +157,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 			if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) || !maps.Equal(before, vaulttest.Contents(server)) {
 				t.Errorf("a Create of the ID: %v", err)
 			}
-			if _, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
+			if _, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil {
 				t.Error(err)
 			}
 			vaulttest.Sound(t, v)
@@ -172,7 +172,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied))
-		report, err := v.Recover(t.Context(), vaulttest.Thorough)
+		report, err := v.Repair(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -185,7 +185,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
 		for _, thorough := range []bool{false, true} {
-			report, err := v.Recover(t.Context(), azblob.RecoverOptions{Thorough: thorough})
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
 			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup, or Delete the plan") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -204,7 +204,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		d.Lose(append(d.Parts(), d.Marker(), d.Name("entry"))...)
 		time.Sleep(vaulttest.PastGrace)
 		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Recover(t.Context(), vaulttest.Thorough)
+		report, err := v.Repair(t.Context(), vaulttest.Thorough)
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Delete removes what is there") || len(report.Plans) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -220,7 +220,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		if _, err := v.Read(t.Context(), d.Plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
 			t.Errorf("Read: %v", err)
 		}
-		if _, err := v.Recover(t.Context(), vaulttest.Thorough); err != nil {
+		if _, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil {
 			t.Error(err)
 		}
 		vaulttest.Reread(t, v, d.Plan)
@@ -239,7 +239,7 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 		server.Put(d.Container, b.Name, b.Body, backup.Metadata)
 		before := vaulttest.Contents(server)
 		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -262,7 +262,7 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		report, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), azblob.RecoverOptions{})
+		report, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -280,7 +280,7 @@ func TestThoroughRecoveryNamesStrays(t *testing.T) {
 		}
 		time.Sleep(vaulttest.PastGrace)
 		before := vaulttest.Contents(server)
-		report, err := v.Recover(t.Context(), vaulttest.Thorough)
+		report, err := v.Repair(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 || !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -298,7 +298,7 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 		recovering := at.Vault(t, server, func() {
 			vaulttest.Should(t, errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())))
 		})
-		report, err := recovering.Recover(t.Context(), vaulttest.Thorough)
+		report, err := recovering.Repair(t.Context(), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -326,7 +326,7 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 			d := vaulttest.DamagedOf(server, plan)
 			d.Lose(d.Name("entry"))
 			time.Sleep(vaulttest.PastGrace)
-			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Recover(t.Context(), vaulttest.Thorough)
+			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Repair(t.Context(), vaulttest.Thorough)
 			if err != nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -367,7 +367,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 // that died at one of its writes, or that worked beside another, once the next one has run.
 func TestRewrittenPartsAreUpdated(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	thorough := azblob.RecoverOptions{Thorough: true}
+	thorough := azblob.RepairOptions{Thorough: true}
 	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		t.Helper()
 		vaulttest.Same(t, v, plan)
@@ -390,24 +390,24 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 		"by one": func(*testing.T, *emulator.Server) {},
 		"by one that dies at its second sub-object": func(t *testing.T, server *emulator.Server) {
 			dies := emulator.On(emulator.PutBlob).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
-			if _, err := vaulttest.Faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+			if _, err := vaulttest.Faulty(t, server, dies).Repair(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
 				t.Errorf("got %v, want ErrDenied", err)
 			}
 		},
 		"by one that dies at the object": func(t *testing.T, server *emulator.Server) {
 			dies := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
-			if _, err := vaulttest.Faulty(t, server, dies).Recover(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
+			if _, err := vaulttest.Faulty(t, server, dies).Repair(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
 				t.Errorf("got %v, want ErrDenied", err)
 			}
 		},
 		"by two": func(t *testing.T, server *emulator.Server) {
 			transport := server.Transport()
 			transport.SetGate(vaulttest.Before(emulator.PutBlob, "actions/", func() {
-				if _, err := vaulttest.OnEmulator(t, server).Recover(t.Context(), thorough); err != nil {
+				if _, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), thorough); err != nil {
 					t.Error(err)
 				}
 			}))
-			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Recover(t.Context(), thorough); err != nil {
+			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(t.Context(), thorough); err != nil {
 				t.Error(err)
 			}
 		},
@@ -419,10 +419,10 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			first(t, server)
 			time.Sleep(vaulttest.PastGrace)
-			if _, err := v.Recover(t.Context(), thorough); err != nil {
+			if _, err := v.Repair(t.Context(), thorough); err != nil {
 				t.Fatal(err)
 			}
-			if report, err := v.Recover(t.Context(), thorough); err != nil || len(report.Plans) != 0 {
+			if report, err := v.Repair(t.Context(), thorough); err != nil || len(report.Plans) != 0 {
 				t.Errorf("once more: %+v, %v", report, err)
 			}
 			lives(t, v, d.Plan)

@@ -17,7 +17,7 @@ import (
 var Denied = emulator.Answer(403, "AuthorizationPermissionMismatch")
 
 // Thorough are the options of a Recovery that restores what was lost from outside.
-var Thorough = azblob.RecoverOptions{Thorough: true}
+var Thorough = azblob.RepairOptions{Thorough: true}
 
 // Should reports an error. Unlike [Must], it may be called by any goroutine.
 func Should(t *testing.T, err error) {

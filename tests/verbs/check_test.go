@@ -25,7 +25,7 @@ type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
 
 func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
-	_, err := v.Recover(ctx, vaulttest.Thorough)
+	_, err := v.Repair(ctx, vaulttest.Thorough)
 	return err
 }
 

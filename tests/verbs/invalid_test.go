@@ -68,7 +68,7 @@ func TestNothingIsSent(t *testing.T) {
 	vaulttest.Must(t, v.Close(t.Context()))
 	_, err := v.Check(t.Context(), azblob.CheckOptions{})
 	refused("Check", err, storage.ErrClosed)
-	_, err = v.Recover(t.Context(), azblob.RecoverOptions{})
+	_, err = v.Repair(t.Context(), azblob.RepairOptions{})
 	refused("Recovery", err, storage.ErrClosed)
 	if r := server.Requests(); len(r) > 0 {
 		t.Errorf("%d requests were sent, such as %v", len(r), r[0])
