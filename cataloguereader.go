@@ -99,16 +99,23 @@ func (h history) opener(w window, now time.Time) func(context.Context) (listing.
 // open opens the catalogue of a day.
 func (h history) open(ctx context.Context, w window) (c *catalogued, err error) {
 	c = &catalogued{history: h, window: w}
-	f := h.filters
+	query, whole := queryOf(w, h.filters)
 	c.reader, err = catalogue.Open(ctx, c, w.container, catalogue.Search{
-		Query: catalogue.Query{
-			From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
-		},
-		Chosen:  func(plan catalogue.Plan) bool { return new(candidate).matchCatalogued(f, plan) },
-		Limit:   f.Limit,
-		Numbers: !h.results && len(f.NamePrefix)+len(f.NameContains) == 0,
+		Query:   query,
+		Chosen:  func(plan catalogue.Plan) bool { return new(candidate).matchCatalogued(h.filters, plan) },
+		Limit:   h.filters.Limit,
+		Numbers: !h.results && whole,
 	})
 	return c, err
+}
+
+// queryOf returns what the directory of a catalogue can tell of the filters, and whether that is the whole of them.
+func queryOf(w window, f storage.Filters) (q catalogue.Query, whole bool) {
+	q = catalogue.Query{
+		From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
+	}
+	f.ByStatus, f.ByGroupIDs, f.EndedAfter, f.EndedBefore = nil, nil, time.Time{}, time.Time{}
+	return q, inNames(f)
 }
 
 // listInstead notes that a day has to be listed, because of an error of reading its catalogue.

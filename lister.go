@@ -166,9 +166,7 @@ func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) 
 }
 
 // inNames reports whether the names of a plan's blobs tell all that the filters ask for.
-func inNames(f storage.Filters) bool {
-	return len(f.ByGroupIDs)+len(f.ByStatus)+len(f.NamePrefix)+len(f.NameContains) == 0 && f.EndedAfter.IsZero() && f.EndedBefore.IsZero()
-}
+func inNames(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }
 
 // isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
 func isOpen(statuses []workflow.Status) bool {

@@ -302,40 +302,93 @@ func parseTTL(text string) (time.Duration, error) {
 	return ttl, nil
 }
 
+// listedField is how metadata has a field of [storage.ListResult].
+type listedField struct {
+	name     string // of the metadata
+	required bool   // an optional field is absent if its text is empty
+	write    func(r *storage.ListResult) (string, error)
+	read     func(r *storage.ListResult, text string) error
+}
+
+// listed has a row for each field of [storage.ListResult].
+var listed = []listedField{
+	rowOf(metaPlanID, true, func(r *storage.ListResult) *uuid.UUID { return &r.ID }, idText, uuid.Parse),
+	rowOf(metaGroupID, false, func(r *storage.ListResult) *uuid.UUID { return &r.GroupID }, idText, uuid.Parse),
+	rowOf(metaSubmitTime, true, func(r *storage.ListResult) *time.Time { return &r.SubmitTime }, timeText, parseTime),
+	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
+	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseOwner),
+	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, epochText, parseEpoch),
+	rowOf(metaName, false, func(r *storage.ListResult) *string { return &r.Name }, leftToAddTexts, decodeText),
+	rowOf(metaDescr, false, func(r *storage.ListResult) *string { return &r.Descr }, leftToAddTexts, decodeText),
+}
+
+// rowOf returns the row of a field whose text write makes and read parses.
+func rowOf[T any](name string, required bool, field func(r *storage.ListResult) *T, write func(T) (string, error), read func(string) (T, error)) listedField {
+	return listedField{
+		name, required,
+		func(r *storage.ListResult) (string, error) { return write(*field(r)) },
+		func(r *storage.ListResult, text string) (err error) {
+			*field(r), err = read(text)
+			return err
+		},
+	}
+}
+
+func idText(id uuid.UUID) (string, error) {
+	if id == uuid.Nil {
+		return "", nil
+	}
+	return id.String(), nil
+}
+
+func timeText(t time.Time) (string, error) { return t.UTC().Format(time.RFC3339Nano), nil }
+
+func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339Nano, text) }
+
+func epochText(epoch int64) (string, error) {
+	if epoch == 0 {
+		return "", nil
+	}
+	return strconv.FormatInt(epoch, 10), nil
+}
+
+func parseEpoch(text string) (int64, error) {
+	epoch, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && epoch < 1 {
+		err = errors.New("it should be a number from 1")
+	}
+	return epoch, err
+}
+
+func parseOwner(text string) (uuid.UUID, error) {
+	owner, ok := parseID(text)
+	if !ok || !workflow.IsV7(owner) {
+		return uuid.Nil, errors.New("it should be a UUIDv7")
+	}
+	return owner, nil
+}
+
+// leftToAddTexts writes nothing: addTexts adds name and description when it knows how much room there is.
+func leftToAddTexts(string) (string, error) { return "", nil }
+
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject). An entry that
 // Restore writes says so, because it may have any status before there is an object.
 func (f format) planMetadata(p *workflow.Plan, docType, writeID string, restored bool) (map[string]string, error) {
-	m, err := f.planFields(p, docType, writeID)
-	if err != nil {
-		return nil, err
-	}
+	m := map[string]string{metaPlanType: docType, metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
 	if restored {
 		m[metaRestored] = "1"
 	}
+	r := driver.Listed(p)
+	for _, row := range listed {
+		text, err := row.write(&r)
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			m[row.name] = text
+		}
+	}
 	addTexts(m, p)
-	return m, nil
-}
-
-// planFields is the metadata of a plan without its name and description.
-func (f format) planFields(p *workflow.Plan, docType, writeID string) (map[string]string, error) {
-	state, err := stateMetadata(p.State)
-	if err != nil {
-		return nil, err
-	}
-	m := map[string]string{
-		metaPlanID:     p.ID.String(),
-		metaSubmitTime: p.SubmitTime.UTC().Format(time.RFC3339Nano),
-		metaState:      state,
-		metaPlanType:   docType,
-		metaSchema:     strconv.Itoa(f.schema()),
-		blob.WriteID:   writeID,
-	}
-	if p.GroupID != uuid.Nil {
-		m[metaGroupID] = p.GroupID.String()
-	}
-	if p.Epoch != 0 {
-		m[metaOwner], m[metaEpoch] = p.Owner.String(), strconv.FormatInt(p.Epoch, 10)
-	}
 	return m, nil
 }
 
@@ -413,26 +466,17 @@ func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string)
 	if m[metaPlanID] != id.String() {
 		return r, nil, bad(metaPlanID, fmt.Errorf("it should be %s", id))
 	}
-	r.ID = id
-	if text, ok := m[metaGroupID]; ok {
-		if r.GroupID, err = uuid.Parse(text); err != nil {
-			return r, nil, bad(metaGroupID, err)
+	for _, row := range listed {
+		text, ok := m[row.name]
+		if !ok && !row.required {
+			continue
+		}
+		if err := row.read(&r, text); err != nil {
+			return r, nil, bad(row.name, err)
 		}
 	}
-	if r.Name, err = decodeText(m[metaName]); err != nil {
-		return r, nil, bad(metaName, err)
-	}
-	if r.Descr, err = decodeText(m[metaDescr]); err != nil {
-		return r, nil, bad(metaDescr, err)
-	}
-	if r.SubmitTime, err = time.Parse(time.RFC3339Nano, m[metaSubmitTime]); err != nil {
-		return r, nil, bad(metaSubmitTime, err)
-	}
-	if r.State, err = parseState(m); err != nil {
-		return r, nil, err
-	}
-	if r.Owner, r.Epoch, err = parseOwner(m); err != nil {
-		return r, nil, err
+	if (r.Owner == uuid.Nil) != (r.Epoch == 0) {
+		return r, nil, bad(metaOwner, fmt.Errorf("%s is %q: there should be both or neither", metaEpoch, m[metaEpoch]))
 	}
 	if text := m[metaCut]; text != "" {
 		cut = strings.Split(text, ",")
@@ -440,30 +484,21 @@ func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string)
 	return r, cut, nil
 }
 
-// parseOwner parses the owner and the epoch in a plan's metadata, which has both or neither.
-func parseOwner(m map[string]string) (owner uuid.UUID, epoch int64, err error) {
-	ownerText, owned := m[metaOwner]
-	epochText, counted := m[metaEpoch]
-	if !owned && !counted {
-		return uuid.Nil, 0, nil
-	}
-	owner, ok := parseID(ownerText)
-	epoch, err = strconv.ParseInt(epochText, 10, 64)
-	if !ok || !workflow.IsV7(owner) || err != nil || epoch < 1 {
-		return uuid.Nil, 0, fmt.Errorf("%w: metadata %s is %q and %s is %q: they should be a UUIDv7 and a number from 1", storage.ErrCorrupt, metaOwner, ownerText, metaEpoch, epochText)
-	}
-	return owner, epoch, nil
-}
-
-func parseState(m map[string]string) (s workflow.State, err error) {
-	err = json.Unmarshal([]byte(m[metaState]), &s)
-	if err == nil && !strings.Contains(m[metaState], `"status"`) {
-		err = errors.New("it has no status")
-	}
+// parseState parses the state in the metadata of an object's blob.
+func parseState(m map[string]string) (workflow.State, error) {
+	s, err := stateOf(m[metaState])
 	if err != nil {
 		return s, fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, metaState, m[metaState], err)
 	}
 	return s, nil
+}
+
+func stateOf(text string) (s workflow.State, err error) {
+	err = json.Unmarshal([]byte(text), &s)
+	if err == nil && !strings.Contains(text, `"status"`) {
+		err = errors.New("it has no status")
+	}
+	return s, err
 }
 
 const (
