@@ -218,7 +218,7 @@ func (d *Directory) Postings(p Page, data []byte, groups []uuid.UUID) (found []P
 // memory: clone those that are kept.
 func (d *Directory) Plans(b Block, data []byte) iter.Seq2[Plan, error] {
 	return func(yield func(Plan, error) bool) {
-		r := rows{in: input{part: fmt.Sprintf("block %d", b.Number), offset: b.Offset}, status: b.Status, last: b.Newest}
+		r := rows{in: input{part: fmt.Sprintf("block %d", b.Number), offset: b.Offset}, status: b.Status, before: before{last: b.Newest}}
 		r.open(d, b, data)
 		for i := range b.Plans {
 			p := r.next()
@@ -248,8 +248,8 @@ type rows struct {
 	in     input
 	col    [columns][]byte
 	status workflow.Status
-	last   uuid.UUID
-	etag   uint64
+	before
+	plan   Plan // the last one
 	groups ids
 	owners ids
 	texts  texts
@@ -304,37 +304,15 @@ func (r *rows) open(d *Directory, b Block, data []byte) {
 }
 
 // next decodes a plan.
-func (r *rows) next() (p Plan) {
-	f := r.bytes(colFlags, 1)[0]
-	if f >= flags {
-		r.in.fail("there are no flags %b", f)
+func (r *rows) next() Plan {
+	if r.flags = r.bytes(colFlags, 1)[0]; r.flags >= flags {
+		r.in.fail("there are no flags %b", r.flags)
 	}
-	ms := millis(r.last) - r.uvarint(colAge)
-	binary.BigEndian.PutUint64(p.ID[:8], ms<<16)
-	copy(p.ID[6:], r.bytes(colID, 10))
-	r.last = p.ID
-	p.GroupID, p.Owner = r.id(colGroup, &r.groups), r.id(colOwner, &r.owners)
-	p.Epoch = r.varint(colEpoch)
-	base := int64(millis(p.ID) / 1000)
-	if f&flagNoSubmit == 0 {
-		p.SubmitTime = r.time(colSubmit, &base)
+	r.plan = Plan{}
+	for _, f := range fields {
+		f.read(r, &r.plan)
 	}
-	p.State.Status = r.status
-	if f&flagNoStart == 0 {
-		p.State.Start = r.time(colStart, &base)
-	}
-	if f&flagNoEnd == 0 {
-		p.State.End = r.time(colEnd, &base)
-	}
-	p.Name, p.Descr = r.text(), r.text()
-	if f&flagTextETag != 0 {
-		p.State.ETag = r.text()
-	} else {
-		r.etag += uint64(r.varint(colETag))
-		p.State.ETag = formatETag(r.etag)
-	}
-	p.NameCut, p.DescrCut = f&flagNameCut != 0, f&flagDescrCut != 0
-	return p
+	return r.plan
 }
 
 // bytes returns the next n bytes of a column.
@@ -363,14 +341,18 @@ func (r *rows) varint(col int) int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-func (r *rows) time(col int, base *int64) time.Time {
-	*base += r.varint(col)
+// time reads a time, unless the flag says that there is none.
+func (r *rows) time(col int, none byte) time.Time {
+	if r.flags&none != 0 {
+		return time.Time{}
+	}
+	r.seconds += r.varint(col)
 	nanos := r.uvarint(colNanos)
 	if nanos > 999_999_999 {
 		r.in.fail("a second has no %d nanoseconds", nanos)
 		return time.Time{}
 	}
-	return time.Unix(*base, int64(nanos)).UTC()
+	return time.Unix(r.seconds, int64(nanos)).UTC()
 }
 
 // id resolves a reference.

@@ -295,7 +295,7 @@ type builder struct {
 	texts  map[string]int             // 0 until a text is encoded, and then its place in the table
 	ids    [columns]map[uuid.UUID]int // by reference column
 	groups map[uuid.UUID]int          // how many plans each has
-	etag   uint64                     // of the plan before
+	before
 }
 
 // newBuilder returns a builder for a block that begins with a plan.
@@ -336,10 +336,9 @@ func (b *builder) add(p Plan) {
 // encode returns the content of the block: the lengths of the columns, and the columns.
 func (b *builder) encode() []byte {
 	clear(b.texts)
-	last := b.Newest
-	for _, p := range slices.Backward(b.plans) {
-		b.plan(p, millis(last)-millis(p.ID))
-		last = p.ID
+	b.last = b.Newest
+	for i := range slices.Backward(b.plans) {
+		b.plan(&b.plans[i])
 	}
 	b.Plans, b.plans = len(b.plans), nil
 	plain := make([]byte, 0, b.size)
@@ -355,45 +354,24 @@ func (b *builder) encode() []byte {
 func (b *builder) uvarint(col int, v uint64) { b.col[col] = binary.AppendUvarint(b.col[col], v) }
 func (b *builder) varint(col int, v int64)   { b.col[col] = binary.AppendVarint(b.col[col], v) }
 
-// plan encodes a plan. age is how many milliseconds older it is than the plan before it.
-func (b *builder) plan(p Plan, age uint64) {
-	var flags byte
-	if p.NameCut {
-		flags |= flagNameCut
+// plan encodes a plan.
+func (b *builder) plan(p *Plan) {
+	b.flags = 0
+	for _, f := range fields {
+		f.write(b, p)
 	}
-	if p.DescrCut {
-		flags |= flagDescrCut
-	}
-	b.uvarint(colAge, age)
-	b.col[colID] = append(b.col[colID], p.ID[6:]...)
-	b.id(colGroup, colGroups, p.GroupID)
-	b.id(colOwner, colOwners, p.Owner)
-	b.varint(colEpoch, p.Epoch)
-	base := int64(millis(p.ID) / 1000)
-	flags |= b.time(colSubmit, flagNoSubmit, p.SubmitTime, &base)
-	flags |= b.time(colStart, flagNoStart, p.State.Start, &base)
-	flags |= b.time(colEnd, flagNoEnd, p.State.End, &base)
-	b.text(p.Name)
-	b.text(p.Descr)
-	if number, ok := parseETag(p.State.ETag); ok {
-		b.varint(colETag, int64(number-b.etag))
-		b.etag = number
-	} else {
-		flags |= flagTextETag
-		b.text(p.State.ETag)
-	}
-	b.col[colFlags] = append(b.col[colFlags], flags)
+	b.col[colFlags] = append(b.col[colFlags], b.flags)
 }
 
-// time adds a time as the difference to base, which it moves, and returns the flag if there is none.
-func (b *builder) time(col int, none byte, t time.Time, base *int64) byte {
+// time adds a time as the difference to the one before, or sets the flag if there is none.
+func (b *builder) time(col int, none byte, t time.Time) {
 	if t.IsZero() {
-		return none
+		b.flags |= none
+		return
 	}
-	b.varint(col, t.Unix()-*base)
+	b.varint(col, t.Unix()-b.seconds)
 	b.uvarint(colNanos, uint64(t.Nanosecond()))
-	*base = t.Unix()
-	return 0
+	b.seconds = t.Unix()
 }
 
 // A reference is 0 for a value that has not been there, and otherwise its place in the table, from 1.
