@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // planID returns the ID of a plan that was created n minutes after some day has begun.
@@ -23,7 +26,9 @@ func planID(n int) uuid.UUID {
 	return id
 }
 
+// TestFilters parses flags, and fails if a field of the filters has none.
 func TestFilters(t *testing.T) {
+	seen := []string{"ByIDs", "BeforeID", "Limit"} // arguments, --page and --limit
 	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	group := uuid.MustParse("0198c0de-0000-7000-8000-000000000001")
@@ -55,6 +60,12 @@ func TestFilters(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, not %+v", args, got, want)
 		}
+		seen = append(seen, got.Fields()...)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[storage.Filters]()) {
+		if !slices.Contains(seen, f.Name) {
+			t.Errorf("no flag sets %s", f.Name)
+		}
 	}
 }
 
@@ -77,4 +88,21 @@ func FuzzParseAge(f *testing.F) {
 			t.Errorf("%q: %v, %v", text, d, err)
 		}
 	})
+}
+
+// TestPlanRowIsWhole fails if a list lacks a field of a listing.
+func TestPlanRowIsWhole(t *testing.T) {
+	p := plantest.Full()
+	p.ID, p.SubmitTime, p.Owner, p.Epoch = planID(1), time.Now(), planID(2), 1
+	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
+	whole := driver.Listed(p)
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {
+		if f.Name == "_" {
+			continue
+		}
+		part := whole
+		if reflect.ValueOf(&part).Elem().FieldByIndex(f.Index).SetZero(); reflect.DeepEqual(planRowOf(part), planRowOf(whole)) {
+			t.Errorf("a list does not show %s", f.Name)
+		}
+	}
 }

@@ -23,15 +23,63 @@ const pageSize = 50
 // maxQuery is how long a text in a search may be.
 const maxQuery = 1000
 
+// field is a text of the form of the history page.
+type field struct {
+	Name, Label, Hint string
+	// More says that the page hides the field until more filters are asked for.
+	More bool
+	set  func(f *storage.Filters, text string) error
+}
+
+// fields has a row for each text of the form. Statuses have boxes.
+var fields = []field{
+	{"contains", "Name contains", "", false, func(f *storage.Filters, text string) error {
+		f.NameContains = text
+		return nil
+	}},
+	{"prefix", "Name begins with", "", true, func(f *storage.Filters, text string) error {
+		f.NamePrefix = text
+		return nil
+	}},
+	{"group", "Group ID", "", true, func(f *storage.Filters, text string) error {
+		f.ByGroupIDs = make([]uuid.UUID, 1)
+		return parseID(&f.ByGroupIDs[0], text)
+	}},
+	{"after", "Created after (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.After, text) }},
+	{"before", "Created before (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.Before, text) }},
+	{"ended-after", "Ended after (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.EndedAfter, text) }},
+	{"ended-before", "Ended before (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.EndedBefore, text) }},
+}
+
+// page is the field that links from page to page set.
+var page = field{Name: "page", Label: "Page", set: func(f *storage.Filters, text string) error { return parseID(&f.BeforeID, text) }}
+
+const hintOfTime = "2026-11-22 03:00"
+
+func parseTime(t *time.Time, text string) error {
+	var ok bool
+	if *t, ok = human.ParseTime(text); !ok {
+		return fmt.Errorf("%q is not a time: use 2026-11-22 or 2026-11-22T03:00 (UTC)", text)
+	}
+	return nil
+}
+
+func parseID(id *uuid.UUID, text string) (err error) {
+	if *id, err = uuid.Parse(text); err != nil {
+		return fmt.Errorf("%q is not an ID", text)
+	}
+	return nil
+}
+
 // query is what the form of the history page says, without what is empty and what means nothing.
 type query struct{ url.Values }
 
 // parseQuery reads a form. Its texts may be anything.
 func parseQuery(form url.Values) query {
 	q := query{url.Values{}}
-	for _, name := range []string{"contains", "prefix", "group", "after", "before", "ended-after", "ended-before", "page"} {
-		if text := clean(form.Get(name)); text != "" {
-			q.Set(name, text)
+	for _, f := range append(fields, page) {
+		if text := clean(form.Get(f.Name)); text != "" {
+			q.Set(f.Name, text)
 		}
 	}
 	for _, s := range statuses {
@@ -51,8 +99,8 @@ func clean(text string) string {
 // after returns the address of the page that follows a plan, or of the first one if the ID is empty.
 func (q query) after(id string) string {
 	v := maps.Clone(q.Values)
-	if v.Del("page"); id != "" {
-		v.Set("page", id)
+	if v.Del(page.Name); id != "" {
+		v.Set(page.Name, id)
 	}
 	return "/history?" + v.Encode()
 }
@@ -60,38 +108,29 @@ func (q query) after(id string) string {
 // Asks reports whether the form asks for a status.
 func (q query) Asks(s workflow.Status) bool { return slices.Contains(q.Values["status"], s.String()) }
 
+// Fields returns the fields that the page hides until they are asked for, or the others.
+func (q query) Fields(more bool) []field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.More != more })
+}
+
 // More reports whether any of the fields is used that the page hides until they are asked for.
 func (q query) More() bool {
-	return slices.ContainsFunc([]string{"prefix", "group", "after", "before", "ended-after", "ended-before"}, q.Has)
+	return slices.ContainsFunc(q.Fields(true), func(f field) bool { return q.Has(f.Name) })
 }
 
 var statuses = []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed, workflow.Failed, workflow.Stopped}
 
 // filters returns the filters of a page. The error names the fields that are wrong.
 func (q query) filters() (storage.Filters, error) {
+	f := storage.Filters{Limit: pageSize + 1}
 	var errs []error
-	moment := func(label, name string) time.Time {
-		text := q.Get(name)
-		at, ok := human.ParseTime(text)
-		if !ok && text != "" {
-			errs = append(errs, fmt.Errorf("%s: %q is not a time: use 2026-11-22 or 2026-11-22T03:00 (UTC)", label, text))
+	for _, field := range append(fields, page) {
+		if !q.Has(field.Name) {
+			continue
 		}
-		return at
-	}
-	id := func(label, name string) uuid.UUID {
-		id, err := uuid.Parse(q.Get(name))
-		if err != nil && q.Has(name) {
-			errs = append(errs, fmt.Errorf("%s: %q is not an ID", label, q.Get(name)))
+		if err := field.set(&f, q.Get(field.Name)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSuffix(field.Label, " (UTC)"), err))
 		}
-		return id
-	}
-	f := storage.Filters{
-		NamePrefix: q.Get("prefix"), NameContains: q.Get("contains"), Limit: pageSize + 1, BeforeID: id("Page", "page"),
-		After: moment("Created after", "after"), Before: moment("Created before", "before"),
-		EndedAfter: moment("Ended after", "ended-after"), EndedBefore: moment("Ended before", "ended-before"),
-	}
-	if group := id("Group", "group"); group != uuid.Nil {
-		f.ByGroupIDs = []uuid.UUID{group}
 	}
 	for _, s := range statuses {
 		if q.Asks(s) {

@@ -3,8 +3,11 @@ package web
 import (
 	"net/url"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -37,6 +40,29 @@ func FuzzQuery(f *testing.F) {
 			_ = driver.CheckFilters(filters) // must not panic
 		}
 	})
+}
+
+// TestEveryFilterIsInTheForm fails if a field of the filters can't be set in the form.
+func TestEveryFilterIsInTheForm(t *testing.T) {
+	form := url.Values{"status": {"Failed"}}
+	for _, f := range append(fields, page) {
+		for _, text := range []string{"2026-11-22", uuid.NewString()} { // each field accepts one of them
+			if alone := (query{url.Values{f.Name: {text}}}); form[f.Name] == nil {
+				if _, err := alone.filters(); err == nil {
+					form.Set(f.Name, text)
+				}
+			}
+		}
+	}
+	got, err := parseQuery(form).filters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(got)) {
+		if !slices.Contains(got.Fields(), f.Name) && f.Name != "ByIDs" { // the page finds a plan by its ID
+			t.Errorf("nothing in the form sets %s", f.Name)
+		}
+	}
 }
 
 // TestAge has the ages that the script of the pages must show in the same way.
