@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/oracle"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -125,36 +126,6 @@ func (a *archive) fill(first time.Time, days, n int) {
 	slices.SortFunc(a.plans, func(p, q *workflow.Plan) int { return driver.NewestFirst(p.ID, q.ID) })
 }
 
-// filters returns random filters that some of the plans match.
-func (a *archive) filters() (f storage.Filters) {
-	one := func() *workflow.Plan { return a.plans[a.r.IntN(len(a.plans))] }
-	for range a.r.IntN(3) {
-		f.ByGroupIDs = append(f.ByGroupIDs, a.groups[a.r.IntN(len(a.groups))])
-	}
-	for range a.r.IntN(3) {
-		f.ByStatus = append(f.ByStatus, one().State.Status)
-	}
-	if a.r.IntN(3) == 0 {
-		f.After = workflow.Time(one().ID)
-	}
-	if p := one(); a.r.IntN(3) == 0 && workflow.Time(p.ID).After(f.After) {
-		f.Before = workflow.Time(p.ID)
-	}
-	if a.r.IntN(4) == 0 {
-		f.EndedAfter = one().State.End
-	}
-	if p := one(); a.r.IntN(4) == 0 && p.State.End.After(f.EndedAfter) {
-		f.EndedBefore = p.State.End
-	}
-	switch a.r.IntN(6) {
-	case 0:
-		f.NamePrefix = []string{"plan 1", "n", strings.Repeat("n", 8_500)}[a.r.IntN(3)]
-	case 1:
-		f.NameContains = []string{"nï", "lo", strings.Repeat("n", 8_500)}[a.r.IntN(3)]
-	}
-	return f
-}
-
 func gather(t *testing.T, v *Vault, f storage.Filters) (all []storage.ListResult) {
 	t.Helper()
 	if driver.CheckFilters(f) != nil { // without any filter
@@ -167,9 +138,10 @@ func gather(t *testing.T, v *Vault, f storage.Filters) (all []storage.ListResult
 	return all
 }
 
-// TestCatalogueAndListingAgree searches random plans in a vault that reads catalogues, and in one that does not:
-// a million plans with PLANVAULT_LONG.
+// TestCatalogueAndListingAgree searches random plans, with each filter alone and with several, in a vault that reads
+// catalogues and in one that does not: a million plans with PLANVAULT_LONG.
 func TestCatalogueAndListingAgree(t *testing.T) {
+	selective := map[string]bool{"Limit": true, "BeforeID": true} // the pages set them
 	n, rounds := efforttest.Pick(100, 500, 100_000), efforttest.Pick(1, 1, 10)
 	for seed := range uint64(rounds) {
 		inArchive(t, seed, nil, func(t *testing.T, a *archive, first time.Time) {
@@ -180,14 +152,27 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 			if len(report.Built) != 9 || report.Closed != 9 || len(report.Skipped) > 0 {
 				t.Fatalf("%+v", report)
 			}
-			for i := range efforttest.Pick(8, 20, 25) {
-				f := a.filters()
-				if i == 0 {
-					f = storage.Filters{}
+			var draws []storage.Filters
+			for range 3 {
+				draws = slices.AppendSeq(draws, oracle.Each(a.r, a.plans))
+			}
+			for range efforttest.Pick(2, 6, 15) {
+				draws = append(draws, oracle.Draw(a.r, a.plans, a.r.IntN(4)))
+			}
+			for _, f := range draws {
+				f.Limit, f.BeforeID = 0, uuid.Nil // Count takes neither
+				chosen := 0
+				for _, p := range a.plans {
+					if oracle.Selects(f, p) {
+						chosen++
+					}
+				}
+				if set := f.Fields(); len(set) == 1 && 0 < chosen && chosen < n {
+					selective[set[0]] = true
 				}
 				want := gather(t, lister, f)
-				if got := gather(t, v, f); !reflect.DeepEqual(got, want) {
-					t.Fatalf("seed %d: %+v: %d plans, %d are listed", seed, f, len(got), len(want))
+				if got := gather(t, v, f); !reflect.DeepEqual(got, want) || len(got) != chosen {
+					t.Fatalf("seed %d: %+v: %d plans, %d are listed, %d should be", seed, f, len(got), len(want), chosen)
 				}
 				if got, err := v.Count(t.Context(), f); err != nil || got != int64(len(want)) {
 					t.Fatalf("seed %d: %+v: Count: %d, want %d: %v", seed, f, got, len(want), err)
@@ -206,6 +191,11 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 				}
 			}
 		})
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[storage.Filters]()) {
+		if !selective[f.Name] {
+			t.Errorf("%s selects all plans of the archive, or none", f.Name)
+		}
 	}
 }
 

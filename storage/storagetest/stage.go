@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/oracle"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/storagetest/internal/oracle"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )

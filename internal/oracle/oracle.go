@@ -2,6 +2,7 @@
 package oracle
 
 import (
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -112,8 +113,23 @@ func Selects(f storage.Filters, p *workflow.Plan) bool {
 
 // Draw returns filters with about n fields, for which plans are examples. They contradict each other in no way that a
 // vault refuses.
-func Draw(r *rand.Rand, plans []*workflow.Plan, n int) (f storage.Filters) {
-	for _, i := range r.Perm(len(filters))[:min(n, len(filters))] {
+func Draw(r *rand.Rand, plans []*workflow.Plan, n int) storage.Filters {
+	return draw(r, plans, r.Perm(len(filters))[:min(n, len(filters))])
+}
+
+// Each yields filters with one field each, as [Draw] draws it.
+func Each(r *rand.Rand, plans []*workflow.Plan) iter.Seq[storage.Filters] {
+	return func(yield func(storage.Filters) bool) {
+		for i := range filters {
+			if !yield(draw(r, plans, []int{i})) {
+				return
+			}
+		}
+	}
+}
+
+func draw(r *rand.Rand, plans []*workflow.Plan, rows []int) (f storage.Filters) {
+	for _, i := range rows {
 		for range 1 + r.IntN(4) {
 			filters[i].draw(r, &f, plans[r.IntN(len(plans))])
 		}
