@@ -193,7 +193,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 		})
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[storage.Filters]()) {
-		if !selective[f.Name] {
+		if !selective[f.Name] && !testing.Short() { // whose plans are few
 			t.Errorf("%s selects all plans of the archive, or none", f.Name)
 		}
 	}
