@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +14,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
 	"github.com/planvault/azblob/storage/mirror"
@@ -131,19 +129,15 @@ func updateCopy(ctx context.Context, vault storage.Reader, copied mirror.Copy) e
 	return err
 }
 
-// withPast opens a vault on an emulator, with plans of a group that began at a time and are one second apart.
-func withPast(ctx context.Context, group uuid.UUID, began time.Time, statuses ...workflow.Status) *azblob.Vault {
-	server := emulator.New()
-	vault, err := azblob.NewFromConnectionString(ctx, "example", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
-	if err != nil {
-		log.Fatal(err)
-	}
-	addPast(ctx, vault, group, began, statuses...)
-	return vault
+// withPast opens a vault with plans of a group that began at a time and are one second apart.
+func withPast(group uuid.UUID, began time.Time, statuses ...workflow.Status) (context.Context, *azblob.Vault) {
+	ctx, vault := example()
+	addPast(vault, group, began, statuses...)
+	return ctx, vault
 }
 
 // addPast restores plans that began at a time.
-func addPast(ctx context.Context, vault *azblob.Vault, group uuid.UUID, began time.Time, statuses ...workflow.Status) {
+func addPast(vault *azblob.Vault, group uuid.UUID, began time.Time, statuses ...workflow.Status) {
 	for i, status := range statuses {
 		at := began.Add(time.Duration(i) * time.Second)
 		plan := &workflow.Plan{ID: workflow.NewV7At(at), GroupID: group, Name: fmt.Sprintf("release %d", i+1)}
@@ -152,9 +146,7 @@ func addPast(ctx context.Context, vault *azblob.Vault, group uuid.UUID, began ti
 			plan.State.End = at.Add(time.Minute)
 		}
 		copy(plan.ID[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, byte(i + 1)}) // the output names some of them
-		if err := vault.Restore(ctx, plan); err != nil {
-			log.Fatal(err)
-		}
+		check(vault.Restore(context.Background(), plan))
 	}
 }
 
@@ -165,26 +157,18 @@ func ago(days int) time.Time { return time.Now().AddDate(0, 0, -days) }
 func inMarch(day int) time.Time { return time.Date(2025, time.March, day, 12, 0, 0, 0, time.UTC) }
 
 func Example_purge() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, ago(40), workflow.Failed, workflow.Completed, workflow.Running, workflow.Stopped)
-	defer vault.Close(ctx)
-	if err := purgeFailed(ctx, vault); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, ago(40), workflow.Failed, workflow.Completed, workflow.Running, workflow.Stopped)
+	check(purgeFailed(ctx, vault))
 	// Output:
 	// 2 plans removed, 0 in held days kept, more are left: false
 }
 
 func Example_dropOld() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
-	defer vault.Close(ctx)
-	addPast(ctx, vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
-	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Completed)
-	addPast(ctx, vault, uuid.Nil, ago(1), workflow.Completed)
-	if err := errors.Join(vault.Hold(ctx, inMarch(3)), dropOld(ctx, vault)); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
+	addPast(vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
+	addPast(vault, uuid.Nil, inMarch(3), workflow.Completed)
+	addPast(vault, uuid.Nil, ago(1), workflow.Completed)
+	check(errors.Join(vault.Hold(ctx, inMarch(3)), dropOld(ctx, vault)))
 	// Output:
 	// 1 days dropped
 	// 2025-03-02 kept: open
@@ -192,102 +176,69 @@ func Example_dropOld() {
 }
 
 func Example_holdDays() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed)
-	defer vault.Close(ctx)
-	addPast(ctx, vault, uuid.Nil, inMarch(3), workflow.Failed)
-	if err := holdDays(ctx, vault, inMarch(1), inMarch(3)); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, inMarch(1), workflow.Completed)
+	addPast(vault, uuid.Nil, inMarch(3), workflow.Failed)
+	check(holdDays(ctx, vault, inMarch(1), inMarch(3)))
 	// Output:
 	// 2025-03-01 is held
 	// 2025-03-03 is held
 }
 
 func Example_buildCatalogues() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
-	defer vault.Close(ctx)
-	addPast(ctx, vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
-	addPast(ctx, vault, uuid.Nil, ago(0), workflow.Completed)
-	if err := buildCatalogues(ctx, vault); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
+	addPast(vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
+	addPast(vault, uuid.Nil, ago(0), workflow.Completed)
+	check(buildCatalogues(ctx, vault))
 	// Output:
 	// 0 of 2 closed days had a catalogue, and 1 more have one now
 	// 2025-03-02 has none: 1 marker of open plans or work in progress, such as open/019556ba-3de8-7000-8000-000000000002
 }
 
 func Example_runAgain() {
-	ctx := context.Background()
 	group := uuid.New()
-	vault := withPast(ctx, group, ago(1), workflow.Failed, workflow.Completed, workflow.Stopped)
-	defer vault.Close(ctx)
-	for range 2 { // the second time, there is nothing to do
-		if err := runAgain(ctx, vault, group); err != nil {
-			fmt.Println(err)
-		}
-	}
+	ctx, vault := withPast(group, ago(1), workflow.Failed, workflow.Completed, workflow.Stopped)
+	check(errors.Join(runAgain(ctx, vault, group), runAgain(ctx, vault, group))) // the second time, there is nothing to do
 	// Output:
 	// release 3 was Stopped: what is left of it runs again
 	// release 1 was Failed: what is left of it runs again
 }
 
-// tempDir makes a folder for an example, which has no T.TempDir.
-func tempDir() string {
+// tempFile returns the path of a file for an example, which has no T.TempDir, and what removes it.
+func tempFile() (path string, remove func()) {
 	dir, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	return dir
+	check(err)
+	return filepath.Join(dir, "backup"), func() { os.RemoveAll(dir) }
 }
 
 func Example_backUp() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
-	defer vault.Close(ctx)
-	dir := tempDir()
-	defer os.RemoveAll(dir)
-	if err := backUp(ctx, vault, filepath.Join(dir, "backup")); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
+	path, remove := tempFile()
+	defer remove()
+	check(backUp(ctx, vault, path))
 	// Output:
 	// 3 plans exported, 0 can't be read
 }
 
 func Example_restoreBackup() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
-	defer vault.Close(ctx)
-	dir := tempDir()
-	defer os.RemoveAll(dir)
-	file, err := os.Create(filepath.Join(dir, "backup"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := bundle.Export(ctx, vault, file, bundle.ExportOptions{}); err != nil {
-		log.Fatal(err)
-	}
+	ctx, vault := withPast(uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
+	path, remove := tempFile()
+	defer remove()
+	file, err := os.Create(path)
+	check(err)
+	_, err = bundle.Export(ctx, vault, file, bundle.ExportOptions{})
+	check(errors.Join(err, file.Close()))
 	newest, err := storage.Collect(vault.List(ctx, 1))
-	if err := errors.Join(err, file.Close(), vault.Delete(ctx, newest[0].ID)); err != nil {
-		log.Fatal(err)
-	}
-	if err := restoreBackup(ctx, vault, file.Name()); err != nil {
-		fmt.Println(err)
-	}
+	check(err)
+	check(vault.Delete(ctx, newest[0].ID))
+	check(restoreBackup(ctx, vault, path))
 	// Output:
 	// 1 plans restored, 2 were there already
 }
 
 func Example_updateCopy() {
-	ctx := context.Background()
-	vault := withPast(ctx, uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
-	defer vault.Close(ctx)
-	copied := withPast(ctx, uuid.Nil, ago(0))
-	defer copied.Close(ctx)
-	if err := updateCopy(ctx, vault, copied); err != nil {
-		fmt.Println(err)
-	}
+	ctx, vault := withPast(uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
+	_, copied := example()
+	check(updateCopy(ctx, vault, copied))
 	// Output:
 	// 3 plans copied, 0 brought forward, 0 unchanged
 }
@@ -295,11 +246,8 @@ func Example_updateCopy() {
 // TestRecipes checks that the recipes of docs/operating.md are the functions of this file, with their output.
 func TestRecipes(t *testing.T) {
 	page, err := os.ReadFile("docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.ReadFile("example_history_test.go")
-	if err != nil {
+	file, fileErr := os.ReadFile("example_history_test.go")
+	if err := errors.Join(err, fileErr); err != nil {
 		t.Fatal(err)
 	}
 	recipes := 0

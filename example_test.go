@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
@@ -28,37 +31,36 @@ var greet = plugins.Typed[greetRequest, greetResponse]("greet")
 
 // hello returns a plan as an author builds it, with names and work only.
 func hello(whom string) *workflow.Plan {
+	greeting := &workflow.Action{Name: "greet", Plugin: "greet", Timeout: time.Minute, Req: greetRequest{whom}}
 	return &workflow.Plan{
-		Name: "hello " + whom,
-		Blocks: []*workflow.Block{{
-			Name: "greetings",
-			Sequences: []*workflow.Sequence{{
-				Name:    "one",
-				Actions: []*workflow.Action{{Name: "greet", Plugin: "greet", Timeout: time.Minute, Req: greetRequest{whom}}},
-			}},
-		}},
+		Name:   "hello " + whom,
+		Blocks: []*workflow.Block{{Name: "greetings", Sequences: []*workflow.Sequence{{Name: "one", Actions: []*workflow.Action{greeting}}}}},
 	}
 }
 
-// account is a storage account for the examples: an emulator in this process.
-func account() *emulator.Server { return emulator.New() }
+// openExample opens a vault in an account. A service calls azblob.New with its endpoint and a credential.
+func openExample(server *emulator.Server, opts ...azblob.Option) (context.Context, *azblob.Vault) {
+	ctx := context.Background()
+	opts = append(opts, azblob.WithTransport(server.Transport()))
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), registry.Must(greet), opts...)
+	check(err)
+	return ctx, vault
+}
 
-// openExample opens a vault in the account. A service calls azblob.New with its endpoint and a credential.
-func openExample(ctx context.Context, server *emulator.Server) *azblob.Vault {
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), registry.Must(greet), azblob.WithTransport(server.Transport()))
+// example opens a vault in a new account, which is an emulator in this process.
+func example() (context.Context, *azblob.Vault) { return openExample(emulator.New()) }
+
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	return vault
 }
 
 // A service opens its vault and runs an engine on it, which continues the plans that an earlier process left.
 // Package engine has more examples.
 func Example() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := account()
-	before := openExample(ctx, server) // a process that died when it had begun a plan
+	server := emulator.New()
+	ctx, before := openExample(server) // a process that died when it had begun a plan
 	plan := hello("world")
 	check(before.Create(ctx, plan))
 	plan.State.Status = workflow.Running
@@ -85,10 +87,8 @@ func Example() {
 // The outcome of an update is unknown when its context ends while it is under way. Storing the same object
 // again settles it: here the vault finds that its first write took effect.
 func ExampleVault_UpdateAction_unknown() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := account()
-	vault := openExample(ctx, server)
+	server := emulator.New()
+	ctx, vault := openExample(server)
 	defer vault.Close(ctx)
 	plan := hello("world")
 	check(vault.Create(ctx, plan))
@@ -109,9 +109,7 @@ func ExampleVault_UpdateAction_unknown() {
 
 // An engine stores the sub-objects of a plan as they progress, and the plan last.
 func ExampleVault_UpdatePlan() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	vault := openExample(ctx, account())
+	ctx, vault := example()
 	defer vault.Close(ctx)
 	plan := hello("world")
 	check(vault.Create(ctx, plan))
@@ -139,9 +137,7 @@ func ExampleVault_UpdatePlan() {
 
 // Two writers have the same version. The second one gets ErrConflict.
 func ExampleVault_UpdatePlan_conflict() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	vault := openExample(ctx, account())
+	ctx, vault := example()
 	defer vault.Close(ctx)
 	plan := hello("world")
 	check(vault.Create(ctx, plan))
@@ -167,9 +163,7 @@ func ExampleVault_UpdatePlan_conflict() {
 
 // A web page shows pages of plans. Each page starts below the last plan of the previous one.
 func ExampleVault_Search() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	vault := openExample(ctx, account())
+	ctx, vault := example()
 	defer vault.Close(ctx)
 	for _, whom := range []string{"a", "b", "c", "d", "e"} {
 		check(vault.Create(ctx, hello(whom)))
@@ -199,9 +193,7 @@ func ExampleVault_Search() {
 
 // Count takes the filters of Search. Here it counts the deployments that failed this month.
 func ExampleVault_Count() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	vault := openExample(ctx, account())
+	ctx, vault := example()
 	defer vault.Close(ctx)
 	now := time.Now()
 	for i, name := range []string{"deploy west", "deploy east", "test"} {
@@ -225,9 +217,7 @@ func ExampleVault_Count() {
 
 // Check reads everything and reports what is broken. Repair reports what it did.
 func ExampleVault_Check() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	vault := openExample(ctx, account())
+	ctx, vault := example()
 	defer vault.Close(ctx)
 	check(vault.Create(ctx, hello("world")))
 
@@ -245,8 +235,7 @@ func ExampleVault_Check() {
 // An emulator in the process tests an engine against any fault. Here the answer to the commit of a plan is
 // lost.
 func ExampleWithTransport() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := context.Background()
 	server := emulator.New()
 	server.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostAnswer()))
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
@@ -258,22 +247,17 @@ func ExampleWithTransport() {
 
 // An observer sees each call of a method, also those that fail, and what they cost.
 func ExampleObserver() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := emulator.New()
 	observer := azblob.Observer{
 		OperationStart: func(ctx context.Context, op azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 			// The context that is returned is used for all requests of the method, so it may have a span.
 			return ctx, func(e azblob.OperationEnd) { fmt.Println(e.Name, e.Outcome, e.Requests, "requests") }
 		},
 	}
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil,
-		azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
-	check(err)
+	ctx, vault := openExample(emulator.New(), azblob.WithObserver(observer))
 	plan := &workflow.Plan{Name: "empty"}
 	check(vault.Create(ctx, plan))
 	check(vault.Delete(ctx, plan.ID))
-	err = vault.Delete(ctx, plan.ID) // it is not there, and the observer sees that too
+	err := vault.Delete(ctx, plan.ID) // it is not there, and the observer sees that too
 	fmt.Println(errors.Is(err, storage.ErrNotFound))
 	// Output:
 	// Create ok 4 requests
@@ -284,9 +268,6 @@ func ExampleObserver() {
 
 // Several observers see the same events: here one logs what deserves attention, and one counts writes.
 func ExampleTee() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server := emulator.New()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var writes atomic.Int64
 	observer := azblob.Tee(azblob.LogObserver(logger), azblob.Observer{
@@ -296,17 +277,172 @@ func ExampleTee() {
 			}
 		},
 	})
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil,
-		azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
-	check(err)
+	ctx, vault := openExample(emulator.New(), azblob.WithObserver(observer))
 	check(vault.Create(ctx, hello("world"))) // an entry, a marker, an object, and three sub-objects
 	check(vault.Close(ctx))
 	fmt.Println(writes.Load(), "writes")
 	// Output: 6 writes
 }
 
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
+// On Kubernetes with workload identity, the webhook of the cluster gives the pod its client, its tenant and
+// the file of its token in environment variables, which the credential reads. The service account must be
+// federated with the identity, and the pod needs the label azure.workload.identity/use: "true". Use one
+// credential for all vaults of a process: it keeps tokens, and renews them.
+func ExampleNew_workloadIdentity() {
+	ctx := context.Background()
+	cred, err := azidentity.NewWorkloadIdentityCredential(nil)
+	check(err)
+	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil)
+	check(err)
+	defer vault.Close(ctx)
+	_, err = vault.Ping(ctx, azblob.PingWrites())
+	check(err) // for example: give the identity the role Storage Blob Data Contributor on the account
+}
+
+// A URL with a shared access signature is a secret: it comes from a file or a secret store, not from the
+// code.
+func ExampleNewFromURL() {
+	ctx := context.Background()
+	url, err := os.ReadFile("/var/run/secrets/vault-url")
+	check(err)
+	vault, err := azblob.NewFromURL(ctx, "my-cluster", string(url), nil)
+	check(err)
+	defer vault.Close(ctx)
+}
+
+// A service pings its vault before it accepts work, and in its readiness check.
+func ExampleVault_Ping() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+
+	report, err := vault.Ping(ctx, azblob.PingWrites())
+	check(err)
+	if report.Skew.Abs() > time.Minute {
+		fmt.Println("the clock is off by", report.Skew)
 	}
+	fmt.Println("writable:", report.Writable)
+	// Output:
+	// writable: true
+}
+
+// A dashboard shows plans also while the primary of its account is unavailable, and says how old they are. An
+// engine does not accept stale plans.
+func ExampleAcceptStale() {
+	ctx := context.Background()
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	check(err)
+	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil, azblob.WithSecondary(""))
+	check(err)
+	defer vault.Close(ctx)
+
+	ctx, stale := azblob.AcceptStale(ctx)
+	plans, err := storage.Collect(vault.List(ctx, 10))
+	check(err)
+	for _, p := range plans {
+		fmt.Println(p.Name, p.State.Status)
+	}
+	if stale.Stale() {
+		fmt.Println("the account is unavailable; these plans are as of", stale.Synced())
+	}
+}
+
+// A report of an account says what is known about it, and why other things are not.
+func ExampleVault_Account() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+
+	report, err := vault.Account(ctx)
+	check(err)
+	fmt.Printf("%v, %v, hierarchical namespace: %v\n", report.Kind, report.SKU, report.Hierarchical)
+	if !report.Versioning.Known {
+		fmt.Println("versioning:", report.Versioning.Why)
+	}
+
+	// Output:
+	// StorageV2, Standard_LRS, hierarchical namespace: false
+	// versioning: not found: the newest day has no blob to look at
+}
+
+// A plan that ran is restored into another prefix, with its IDs and states. Restore refuses an ID that is taken.
+func ExampleVault_Restore() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+	plan := hello("world")
+	check(vault.Create(ctx, plan))
+	plan.State.Status = workflow.Stopped
+	check(vault.UpdatePlan(ctx, plan))
+
+	_, other := example()
+	defer other.Close(ctx)
+	fmt.Println(other.Restore(ctx, plan))
+	restored, err := other.Read(ctx, plan.ID)
+	check(err)
+	fmt.Println(restored.ID == plan.ID, restored.State.Status)
+	fmt.Println(errors.Is(other.Restore(ctx, restored), storage.ErrExists))
+	// Output:
+	// <nil>
+	// true Stopped
+	// true
+}
+
+// The numbers of plans by day, newest day first, and what it takes to store them.
+func ExampleVault_Stats() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+	addPast(vault, uuid.Nil, ago(5), workflow.Completed)
+	addPast(vault, uuid.Nil, ago(4), workflow.Completed, workflow.Failed)
+
+	days, err := vault.Stats(ctx, azblob.StatsOptions{Bytes: true})
+	check(err)
+	for day := range days {
+		check(day.Err)
+		fmt.Println(day.Result.Total(), "plans, failed:", day.Result.Plans[workflow.Failed], "blobs:", day.Result.Blobs)
+	}
+	// Output:
+	// 2 plans, failed: 1 blobs: 4
+	// 1 plans, failed: 0 blobs: 2
+}
+
+// A daily job builds the catalogues of the days that have been closed since it last ran, and then drops the days
+// that are older than 90 days. It reports the days that it had to skip.
+func ExampleVault_Expire() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+	addPast(vault, uuid.Nil, ago(120), workflow.Completed)
+	addPast(vault, uuid.Nil, ago(110), workflow.Running)
+	addPast(vault, uuid.Nil, ago(5), workflow.Completed)
+
+	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
+	check(err)
+	fmt.Println(report.Closed, "closed days,", len(report.Built), "built,", len(report.Skipped), "skipped")
+	expired, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 90 * 24 * time.Hour})
+	check(err)
+	for _, day := range expired.Days {
+		fmt.Println(day.Result, day.Open)
+	}
+	// Output:
+	// 3 closed days, 2 built, 1 skipped
+	// dropped 0
+	// open 1
+}
+
+// A held day keeps its plans until it is released.
+func ExampleVault_Hold() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	plan := &workflow.Plan{Name: "evidence", ID: workflow.NewV7At(day.Add(time.Hour))}
+	check(vault.Create(ctx, plan))
+
+	check(vault.Hold(ctx, day))
+	held, err := vault.Holds(ctx)
+	check(err)
+	fmt.Println(held[0].Format(time.DateOnly))
+	fmt.Println(errors.Is(vault.Delete(ctx, plan.ID), storage.ErrHeld))
+	check(vault.Release(ctx, day))
+	fmt.Println(vault.Delete(ctx, plan.ID))
+	// Output:
+	// 2026-03-01
+	// true
+	// <nil>
 }
