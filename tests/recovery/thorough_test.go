@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -135,34 +136,50 @@ func TestThoroughRecovery(t *testing.T) {
 	}
 }
 
-// TestRecoveryLeavesLossesAlone removes one blob of an open plan. No crash of a vault leaves that, so
+// TestRecoveryLeavesLossesAlone removes blobs of a plan. No crash of a vault leaves that, so
 // Recovery leaves the other blobs, and its error names the remedy, which works.
 func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork} {
-		vaulttest.InBubble(t, "entry, "+name, func(t *testing.T, server *emulator.Server) {
-			var shown *workflow.Plan
-			plan, shown := in(t, vaulttest.WorldOf(server), plantest.Full())
+	entry := func(d vaulttest.Damaged) []string { return []string{d.Name("entry")} }
+	object := func(d vaulttest.Damaged) []string { return []string{d.Name("object")} }
+	restored := func(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, _ []emulator.Blob) {
+		_, err := v.Repair(t.Context(), vaulttest.Thorough)
+		vaulttest.Should(t, err)
+		d.Plan.State.Status = workflow.Running // nobody can know better
+		vaulttest.Same(t, v, d.Plan)
+		vaulttest.Sound(t, v)
+	}
+	for name, c := range map[string]struct {
+		in       vaulttest.State
+		loses    func(d vaulttest.Damaged) []string
+		thorough bool // Recovery
+		says     string
+		remedy   func(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, lost []emulator.Blob)
+	}{
+		"entry, not started": {vaulttest.NotStarted, entry, false, "Recover with Thorough restores it", restored},
+		"entry, running":     {vaulttest.AtWork, entry, false, "Recover with Thorough restores it", restored},
+		"object":             {vaulttest.AtWork, object, true, "restore the blob from a backup, or Delete the plan", fromBackup},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Full())
 			d := vaulttest.DamagedOf(server, plan)
-			d.Lose(d.Name("entry"))
+			var lost []emulator.Blob
+			for _, name := range c.loses(d) {
+				b, _ := d.Blob(d.Container, name)
+				lost = append(lost, b)
+				d.Lose(name)
+			}
 			time.Sleep(vaulttest.PastGrace)
-			v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
-			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
-			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Recover with Thorough restores it") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
-				t.Errorf("%+v, %v", report, err)
+			v, untouched := vaulttest.OnEmulator(t, server), vaulttest.Untouched(t, server)
+			for _, thorough := range slices.Compact([]bool{false, c.thorough}) {
+				report, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
+				if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), c.says) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
+					t.Errorf("%+v, %v", report, err)
+				}
 			}
-			if !maps.Equal(before, vaulttest.Contents(server)) {
-				t.Error("something was touched")
-			}
-			if err := v.Create(t.Context(), vaulttest.CopyOf(d.Plan)); !errors.Is(err, storage.ErrConflict) || !maps.Equal(before, vaulttest.Contents(server)) {
-				t.Errorf("a Create of the ID: %v", err)
-			}
-			if _, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil {
-				t.Error(err)
-			}
-			vaulttest.Sound(t, v)
-			shown.State.Status = workflow.Running // nobody can know better
-			vaulttest.Same(t, v, shown)
+			vaulttest.Fails(t, v.Create(t.Context(), vaulttest.CopyOf(plan)), storage.ErrConflict)
+			untouched()
+			c.remedy(t, v, d, lost)
 		})
 	}
 	vaulttest.InBubble(t, "entry, where nothing may be written", func(t *testing.T, server *emulator.Server) {
@@ -170,61 +187,34 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Name("entry"))
 		time.Sleep(vaulttest.PastGrace)
-		before := vaulttest.Contents(server)
-		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied))
-		report, err := v.Repair(t.Context(), vaulttest.Thorough)
-		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+		untouched := vaulttest.Untouched(t, server)
+		report, err := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied)).Repair(t.Context(), vaulttest.Thorough)
+		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
-	})
-	vaulttest.InBubble(t, "object", func(t *testing.T, server *emulator.Server) {
-		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
-		d := vaulttest.DamagedOf(server, plan)
-		backup, _ := d.Blob(d.Container, d.Name("object"))
-		d.Lose(d.Name("object"))
-		time.Sleep(vaulttest.PastGrace)
-		v, before := vaulttest.OnEmulator(t, server), vaulttest.Contents(server)
-		for _, thorough := range []bool{false, true} {
-			report, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
-			if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup, or Delete the plan") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
-				t.Errorf("%+v, %v", report, err)
-			}
-		}
-		vaulttest.Fails(t, v.Create(t.Context(), vaulttest.CopyOf(d.Plan)), storage.ErrConflict)
-		if !maps.Equal(before, vaulttest.Contents(server)) {
-			t.Error("something was touched")
-		}
-		d.Restore(d.Container, backup)
-		vaulttest.Settled(t, v)
-		vaulttest.Same(t, v, d.Plan)
-	})
-	vaulttest.InBubble(t, "an object alone", func(t *testing.T, server *emulator.Server) { // a late copy of a Create's last request leaves it
-		plan, _ := vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Full())
-		d := vaulttest.DamagedOf(server, plan)
-		d.Lose(append(d.Parts(), d.Marker(), d.Name("entry"))...)
-		time.Sleep(vaulttest.PastGrace)
-		v := vaulttest.OnEmulator(t, server)
-		report, err := v.Repair(t.Context(), vaulttest.Thorough)
-		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "Delete removes what is there") || len(report.Plans) != 1 {
-			t.Errorf("%+v, %v", report, err)
-		}
-		if err := v.Delete(t.Context(), d.Plan.ID); err != nil || vaulttest.Stored(server) != 0 {
-			t.Errorf("Delete: %v, %d blobs are left", err, vaulttest.Stored(server))
-		}
+		untouched()
 	})
 	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
 		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Parts()[0])
 		v := vaulttest.OnEmulator(t, server)
-		if _, err := v.Read(t.Context(), d.Plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
 			t.Errorf("Read: %v", err)
 		}
-		if _, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil {
-			t.Error(err)
-		}
-		vaulttest.Reread(t, v, d.Plan)
+		_, err := v.Repair(t.Context(), vaulttest.Thorough)
+		vaulttest.Should(t, err)
+		vaulttest.Reread(t, v, plan)
 	})
+}
+
+// fromBackup restores blobs as they were.
+func fromBackup(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, lost []emulator.Blob) {
+	for _, b := range lost {
+		d.Restore(d.Container, b)
+	}
+	vaulttest.Settled(t, v)
+	vaulttest.Same(t, v, d.Plan)
 }
 
 // TestRecoveryReadsWhatItCompletes gives Recovery an entry whose metadata says Completed and whose content
@@ -234,21 +224,16 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 		plan, _ := vaulttest.CompletionBroken(emulator.PutBlob, "-object.json")(t, vaulttest.WorldOf(server), plantest.Small())
 		d := vaulttest.DamagedOf(server, plan)
 		backup, _ := d.Blob(d.Container, d.Name("entry"))
-		vaulttest.RewriteStatus(server, d.Container, d.Plan, "entry", "Running")
+		vaulttest.RewriteStatus(server, d.Container, plan, "entry", "Running")
 		b, _ := d.Blob(d.Container, d.Name("entry"))
 		server.Put(d.Container, b.Name, b.Body, backup.Metadata)
-		before := vaulttest.Contents(server)
-		v := vaulttest.OnEmulator(t, server)
+		v, untouched := vaulttest.OnEmulator(t, server), vaulttest.Untouched(t, server)
 		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
-		if !maps.Equal(before, vaulttest.Contents(server)) {
-			t.Error("something was touched")
-		}
-		d.Restore(d.Container, backup)
-		vaulttest.Settled(t, v)
-		vaulttest.Same(t, v, d.Plan)
+		untouched()
+		fromBackup(t, v, d, []emulator.Blob{backup})
 	})
 }
 
@@ -261,11 +246,12 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":2`, 1)), b.Metadata)
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
 		time.Sleep(vaulttest.PastGrace)
-		before := vaulttest.Contents(server)
+		untouched := vaulttest.Untouched(t, server)
 		report, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), azblob.RepairOptions{})
-		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
+		untouched()
 	})
 }
 
@@ -273,17 +259,16 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 func TestThoroughRecoveryNamesStrays(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		vaulttest.Created(t, v, plantest.Small())
-		for c := range server.Containers() {
-			server.Put(c, "notes.txt", []byte("hello"), nil)
-			server.Put(c, "plans/README", []byte("hello"), nil)
-		}
+		d := vaulttest.DamagedOf(server, vaulttest.Created(t, v, plantest.Small()))
+		d.Put(d.Container, "notes.txt", []byte("hello"), nil)
+		d.Put(d.Container, "plans/README", []byte("hello"), nil)
 		time.Sleep(vaulttest.PastGrace)
-		before := vaulttest.Contents(server)
+		untouched := vaulttest.Untouched(t, server)
 		report, err := v.Repair(t.Context(), vaulttest.Thorough)
-		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 || !maps.Equal(before, vaulttest.Contents(server)) {
+		if err != nil || len(report.Strays) != 2 || len(report.Plans) != 0 || report.Open != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
+		untouched()
 	})
 }
 
@@ -309,30 +294,28 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 	})
 }
 
-// TestRestoredEntryBesideOthers completes or deletes a plan whose entry was lost, at each request of the
-// Recovery that restores it. Afterwards the plan is whole or gone.
+// TestRestoredEntryBesideOthers deletes a plan whose entry was lost, at each request of the
+// Recovery that restores it. Afterwards the plan is gone, also if the Delete dies.
 func TestRestoredEntryBesideOthers(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for name, do := range map[string]func(t *testing.T, server *emulator.Server, ending *workflow.Plan){
-		"a Delete": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
-			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), ending.ID))
-		},
-		"a Delete that dies": func(t *testing.T, server *emulator.Server, ending *workflow.Plan) {
-			vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), ending.ID) })
-		},
-	} {
-		vaulttest.BeforeEach(t, name, func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
-			_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Small())
+	for _, dies := range []bool{false, true} {
+		vaulttest.BeforeEach(t, fmt.Sprint("dies ", dies), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+			v := vaulttest.OnEmulator(t, server)
+			_, plan := vaulttest.Running(t, v, plantest.Small())
 			d := vaulttest.DamagedOf(server, plan)
 			d.Lose(d.Name("entry"))
 			time.Sleep(vaulttest.PastGrace)
-			report, err := at.Vault(t, server, func() { do(t, server, d.Plan) }).Repair(t.Context(), vaulttest.Thorough)
-			if err != nil {
-				t.Errorf("%+v, %v", report, err)
-			}
-			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-			if left := vaulttest.Stored(server); at.Came() && left != 0 {
-				t.Errorf("%d blobs are left", left)
+			_, err := at.Vault(t, server, func() {
+				if dies {
+					vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+				} else {
+					vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
+				}
+			}).Repair(t.Context(), vaulttest.Thorough)
+			vaulttest.Should(t, err)
+			vaulttest.Settled(t, v)
+			if at.Came() {
+				vaulttest.Empty(t, server)
 			}
 		})
 	}
@@ -342,23 +325,24 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 // false 404. Its undo leaves the marker to the first Create.
 func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		plan, other := plantest.Small(), plantest.Small()
+		plan := plantest.Small()
 		driver.Complete(plan)
-		other.ID = plan.ID
-		second := server.Transport()
 		over := func(r emulator.Request) bool { return strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" }
-		second.Inject(
+		second := vaulttest.Faulty(t, server,
 			emulator.On(emulator.PutBlob).Where(over).Nth(1).Do(emulator.LostAnswer()),
 			emulator.On(emulator.PutBlob).Where(over).Nth(2).Do(emulator.Answer(412, "ConditionNotMet")),
-			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(emulator.Answer(404, "BlobNotFound")),
+			emulator.On(emulator.HeadBlob).Path("open/").Nth(3).Do(vaulttest.Absences[0]),
 			emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied))
-		first := server.Transport()
-		first.SetGate(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
-			vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(second)).Create(t.Context(), other), storage.ErrDenied)
-		}))
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(first)).Create(t.Context(), plan))
-		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+		first := vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
+			other := plantest.Small()
+			other.ID = plan.ID
+			if err := second.Create(t.Context(), other); !errors.Is(err, storage.ErrDenied) {
+				t.Errorf("the second: %v", err)
+			}
+		})
+		vaulttest.Must(t, first.Create(t.Context(), plan))
+		vaulttest.Sound(t, first)
+		vaulttest.Same(t, first, plan)
 	})
 }
 
@@ -367,49 +351,22 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 // that died at one of its writes, or that worked beside another, once the next one has run.
 func TestRewrittenPartsAreUpdated(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	thorough := azblob.RepairOptions{Thorough: true}
-	lives := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
-		t.Helper()
-		vaulttest.Same(t, v, plan)
-		plan = vaulttest.Reread(t, v, plan)
-		plan.State.Status = workflow.Running
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-		for o, parent := range workflow.Walk(plan) {
-			if parent == nil {
-				continue
-			}
-			o.Header().State.Status = workflow.Running
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Errorf("an update with the version that was just read: %v", err)
-			}
+	dies := func(rule *emulator.Rule) func(t *testing.T, server *emulator.Server) {
+		return func(t *testing.T, server *emulator.Server) {
+			_, err := vaulttest.Faulty(t, server, rule.Do(vaulttest.Denied)).Repair(t.Context(), vaulttest.Thorough)
+			vaulttest.Fails(t, err, storage.ErrDenied)
 		}
-		vaulttest.Same(t, v, plan)
-		vaulttest.Sound(t, v)
 	}
 	for what, first := range map[string]func(t *testing.T, server *emulator.Server){
 		"by one": func(*testing.T, *emulator.Server) {},
-		"by one that dies at its second sub-object": func(t *testing.T, server *emulator.Server) {
-			dies := emulator.On(emulator.PutBlob).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure"))
-			if _, err := vaulttest.Faulty(t, server, dies).Repair(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
-				t.Errorf("got %v, want ErrDenied", err)
-			}
-		},
-		"by one that dies at the object": func(t *testing.T, server *emulator.Server) {
-			dies := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
-			if _, err := vaulttest.Faulty(t, server, dies).Repair(t.Context(), thorough); !errors.Is(err, storage.ErrDenied) {
-				t.Errorf("got %v, want ErrDenied", err)
-			}
-		},
+		"by one that dies at its second sub-object": dies(emulator.On(emulator.PutBlob).Nth(2)),
+		"by one that dies at the object":            dies(emulator.On(emulator.PutBlob).Path("-object.json")),
 		"by two": func(t *testing.T, server *emulator.Server) {
-			transport := server.Transport()
-			transport.SetGate(vaulttest.Before(emulator.PutBlob, "actions/", func() {
-				if _, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), thorough); err != nil {
-					t.Error(err)
-				}
-			}))
-			if _, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(t.Context(), thorough); err != nil {
-				t.Error(err)
+			recovers := func(v *azblob.Vault) {
+				_, err := v.Repair(t.Context(), vaulttest.Thorough)
+				vaulttest.Should(t, err)
 			}
+			recovers(vaulttest.Meanwhile(t, server, emulator.PutBlob, "actions/", func() { recovers(vaulttest.OnEmulator(t, server)) }))
 		},
 	} {
 		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
@@ -419,13 +376,19 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			first(t, server)
 			time.Sleep(vaulttest.PastGrace)
-			if _, err := v.Repair(t.Context(), thorough); err != nil {
-				t.Fatal(err)
-			}
-			if report, err := v.Repair(t.Context(), thorough); err != nil || len(report.Plans) != 0 {
+			_, err := v.Repair(t.Context(), vaulttest.Thorough)
+			vaulttest.Must(t, err)
+			if report, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Plans) != 0 {
 				t.Errorf("once more: %+v, %v", report, err)
 			}
-			lives(t, v, d.Plan)
+			vaulttest.Same(t, v, d.Plan)
+			plan := vaulttest.Reread(t, v, d.Plan)
+			vaulttest.Moved(plan, workflow.Running)
+			for o := range workflow.Walk(plan) {
+				vaulttest.Should(t, storage.Update(t.Context(), v, o))
+			}
+			vaulttest.Same(t, v, plan)
+			vaulttest.Sound(t, v)
 		})
 	}
 }
