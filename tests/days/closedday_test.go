@@ -219,11 +219,6 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 	})
 }
 
-// theNth matches the nth request.
-func theNth(n int) func(emulator.Request) bool {
-	return func(emulator.Request) bool { n--; return n == 0 }
-}
-
 // TestDeleteMeetsAHold lets a Delete see no hold before its marker and one after it. It takes the marker back, and
 // an earlier Delete that shares the marker can't commit either. If it can't take the marker back, the error says so.
 func TestDeleteMeetsAHold(t *testing.T) {
@@ -271,38 +266,6 @@ func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *wo
 	return transport
 }
 
-// TestCrashInClosedDays crashes each change of a closed day before and after each of its requests. If the change
-// shows, the catalogue is gone. Recovery leaves no marker.
-func TestCrashInClosedDays(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for name, c := range changes() {
-		for n, more := 1, true; more && !t.Failed(); n++ {
-			more = false
-			for _, effect := range vaulttest.Crashes {
-				vaulttest.InBubble(t, fmt.Sprintf("%s/%d/%s", name, n, effect), func(t *testing.T, server *emulator.Server) {
-					v := vaulttest.OnEmulator(t, server)
-					plan := c.prepare(t, v)
-					server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
-					server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
-					shown := shownIn(server)
-					died, _ := vaulttest.WorldOf(server).Dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-						return c.do(ctx, v, plan)
-					})
-					more = more || died
-					for range 2 {
-						if _, there := vaulttest.Contents(server)[oldContainer()+"/catalogue"]; there && shown != shownIn(server) {
-							t.Errorf("the change shows, and the catalogue is there")
-						}
-						time.Sleep(2 * vaulttest.PastGrace)
-						vaulttest.Must(t, v.Recovery(t.Context()))
-					}
-					vaulttest.Sound(t, v)
-				})
-			}
-		}
-	}
-}
-
 // shownIn returns what a listing shows of the closed day: the entries that have objects, and their versions.
 func shownIn(server *emulator.Server) (shown string) {
 	all := vaulttest.Contents(server)
@@ -317,30 +280,30 @@ func shownIn(server *emulator.Server) (shown string) {
 // TestRestoredEntryInAClosedDay restores the entry of a plan in a closed day, which was lost or set back: the plan
 // becomes visible, so the catalogue goes.
 func TestRestoredEntryInAClosedDay(t *testing.T) {
-	restored := func(t *testing.T, server *emulator.Server, spoil func(plan *workflow.Plan)) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := finished(t, v, oldPlan())
-		spoil(plan)
-		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
-		time.Sleep(vaulttest.PastGrace)
-		report, err := v.Repair(t.Context(), vaulttest.Thorough)
-		if err != nil || len(report.Plans) != 1 {
-			t.Errorf("%+v, %v", report, err)
-		}
-		for b := range server.Blobs(oldContainer()) {
-			if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") {
-				t.Errorf("%s is left", b.Name)
+	for _, lost := range []bool{false, true} {
+		vaulttest.InBubble(t, fmt.Sprint("lost ", lost), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			d := vaulttest.DamagedOf(server, finished(t, v, oldPlan()))
+			if lost {
+				d.Lose(d.Name("entry"))
+			} else {
+				vaulttest.RewriteStatus(server, d.Container, d.Plan, "entry", "Running")
 			}
-		}
-		vaulttest.Same(t, v, plan)
-		vaulttest.Sound(t, v)
+			server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
+			time.Sleep(vaulttest.PastGrace)
+			report, err := v.Repair(t.Context(), vaulttest.Thorough)
+			if err != nil || len(report.Plans) != 1 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			for b := range server.Blobs(oldContainer()) {
+				if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") {
+					t.Errorf("%s is left", b.Name)
+				}
+			}
+			vaulttest.Same(t, v, d.Plan)
+			vaulttest.Sound(t, v)
+		})
 	}
-	vaulttest.InBubble(t, "lost", func(t *testing.T, server *emulator.Server) {
-		restored(t, server, func(plan *workflow.Plan) { server.Remove(oldContainer(), "plans/"+plan.ID.String()+"-entry.json") })
-	})
-	vaulttest.InBubble(t, "set back", func(t *testing.T, server *emulator.Server) {
-		restored(t, server, func(plan *workflow.Plan) { vaulttest.RewriteStatus(server, oldContainer(), plan, "entry", "Running") })
-	})
 }
 
 // wrong makes the catalogue of a closed day wrong. It returns the blob that replaces it.
@@ -466,6 +429,16 @@ func TestWrongCatalogues(t *testing.T) {
 	}
 }
 
+// changeMarkers counts the markers of changes of closed days.
+func changeMarkers(server *emulator.Server) (n int) {
+	for name := range vaulttest.Contents(server) {
+		if strings.Contains(name, "-change-") {
+			n++
+		}
+	}
+	return n
+}
+
 // TestLeftChangeMarker leaves the marker of an update that died. Searches for open plans do not see it, Check
 // reports it, and Recovery removes it when it is not recent.
 func TestLeftChangeMarker(t *testing.T) {
@@ -478,16 +451,8 @@ func TestLeftChangeMarker(t *testing.T) {
 		}
 		vaulttest.Sound(t, v) // the update may be under way
 		vaulttest.Must(t, v.Recovery(t.Context()))
-		count := func() (n int) {
-			for name := range vaulttest.Contents(server) {
-				if strings.Contains(name, "-change-") {
-					n++
-				}
-			}
-			return n
-		}
-		if count() != 1 {
-			t.Errorf("%d change markers while it is recent", count())
+		if n := changeMarkers(server); n != 1 {
+			t.Errorf("%d change markers while it is recent", n)
 		}
 		time.Sleep(vaulttest.PastGrace)
 		report, err := v.Check(t.Context(), azblob.CheckOptions{})
@@ -495,8 +460,8 @@ func TestLeftChangeMarker(t *testing.T) {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 		vaulttest.Must(t, v.Recovery(t.Context()))
-		if count() != 0 {
-			t.Errorf("%d change markers after Recovery", count())
+		if n := changeMarkers(server); n != 0 {
+			t.Errorf("%d change markers after Recovery", n)
 		}
 		vaulttest.Sound(t, v)
 	})
@@ -509,18 +474,10 @@ func TestUpdatesOfFinalPlansBesideEachOther(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
 		again := vaulttest.Reread(t, v, plan)
-		first := vaulttest.With(t, server, func(r emulator.Request) bool {
-			return r.Op == emulator.PutBlob && strings.HasSuffix(r.Blob, "-entry.json")
-		}, func() {
-			vaulttest.Must(t, v.UpdatePlan(t.Context(), again))
-			left := 0
-			for name := range vaulttest.Contents(server) {
-				if strings.Contains(name, "-change-") {
-					left++
-				}
-			}
-			if left != 1 {
-				t.Errorf("%d change markers are there before the first update commits", left)
+		first := vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), again))
+			if n := changeMarkers(server); n != 1 {
+				t.Errorf("%d change markers are there before the first update commits", n)
 			}
 		})
 		vaulttest.Fails(t, first.UpdatePlan(t.Context(), plan), storage.ErrConflict)

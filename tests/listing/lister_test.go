@@ -1,7 +1,7 @@
 package listing_test
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,67 +14,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/tests/vaulttest"
 )
-
-// TestStrangeTexts brings names and descriptions of every kind back unchanged. Azurite gets a sample of them: all are escaped.
-func TestStrangeTexts(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	texts := slices.Collect(plantest.Strange())
-	long := []string{fmt.Sprintf("%0100000d", 1), fmt.Sprintf("ж%0100000d", 1)}
-	t.Run("emulator", func(t *testing.T) { comeBack(t, vaulttest.OnEmulator(t, emulator.New()), slices.Concat(texts, long)) })
-	t.Run("azurite", func(t *testing.T) {
-		some := efforttest.Pick(nil, texts[:4], texts)
-		comeBack(t, vaulttest.OpenVault(t, "t"+uuid.NewString(), vaulttest.Azurite.Get(t).ConnectionString()), slices.Concat(some, long))
-	})
-}
-
-// comeBack creates, updates, reads and lists plans with these names and descriptions.
-func comeBack(t *testing.T, v *azblob.Vault, texts []string) {
-	t.Helper()
-	plans := map[uuid.UUID]*workflow.Plan{}
-	for i, text := range texts {
-		plan := &workflow.Plan{Name: texts[len(texts)-1-i], Descr: text}
-		if err := v.Create(t.Context(), plan); err != nil {
-			t.Fatalf("%.40q: %v", text, err)
-		}
-		plans[plan.ID] = plan
-		if d := plantest.Diff(plan, vaulttest.Reread(t, v, plan)); d != "" {
-			t.Errorf("%.40q: %s", text, d)
-		}
-		if i%2 == 0 {
-			plan.State.Status = workflow.Running // the entry is written anew
-			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-		}
-	}
-	ids := make([]uuid.UUID, 0, len(plans))
-	for id := range plans {
-		ids = append(ids, id)
-	}
-	for _, f := range []storage.Filters{{Limit: 1000}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}, {ByIDs: ids}} {
-		found := vaulttest.Collect(t, v, f)
-		if len(found) != len(plans) {
-			t.Errorf("%d plans of %d", len(found), len(plans))
-		}
-		for _, r := range found {
-			if p := plans[r.ID]; r.Name != p.Name || r.Descr != p.Descr || r.State.Status != p.State.Status {
-				t.Errorf("got %.60q, %.60q, want %.60q, %.60q", r.Name, r.Descr, p.Name, p.Descr)
-			}
-		}
-	}
-	vaulttest.Sound(t, v)
-}
 
 // TestListPages pages through many plans with faults on every page: nothing twice, nothing missed.
 func TestListPages(t *testing.T) {
@@ -173,85 +123,43 @@ func TestPageInTheFirstMinuteOfADay(t *testing.T) {
 	})
 }
 
-// TestListingEnds says how a listing ends that does not come to its end by itself.
-func TestListingEnds(t *testing.T) {
-	fill := func(t *testing.T, v *azblob.Vault, n int) {
-		for i := range n {
-			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * 20 * time.Hour))}))
-		}
-	}
-	vaulttest.InBubble(t, "the service fails: the last element is an Err", func(t *testing.T, server *emulator.Server) {
-		fill(t, vaulttest.OnEmulator(t, server), 5)
-		for n := 1; n <= 3; n++ {
-			v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs, emulator.ListContainers).Nth(n).Do(emulator.Answer(403, "AuthorizationFailure")))
-			list, err := v.List(t.Context(), 0)
+// TestUnreadablePlans shows an error in place of a plan that can't be read, and the other plans.
+func TestUnreadablePlans(t *testing.T) {
+	refused := emulator.Answer(403, "AuthorizationFailure")
+	open := storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}
+	for name, c := range map[string]struct {
+		rule    *emulator.Rule // nil damages the metadata of the entry
+		filters storage.Filters
+		want    error
+	}{
+		"metadata":                             {nil, storage.Filters{Limit: 10}, storage.ErrCorrupt},
+		"object":                               {emulator.On(emulator.HeadBlob).Path("-object"), open, storage.ErrDenied},
+		"the end of its name":                  {emulator.On(emulator.GetBlob).Path("-entry"), storage.Filters{Limit: 10}, storage.ErrDenied},
+		"the end of its name, of an open plan": {emulator.On(emulator.GetBlob).Path("-entry"), open, storage.ErrDenied},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			var ids []uuid.UUID // oldest first
+			for _, name := range []string{"short", strings.Repeat("long ", 4000), "short, too"} {
+				ids = append(ids, vaulttest.Created(t, v, &workflow.Plan{Name: name}).ID)
+				time.Sleep(time.Second)
+			}
+			if c.rule != nil {
+				c.rule.Where(func(r emulator.Request) bool { return strings.Contains(r.Blob, ids[1].String()) }).Do(refused)
+				v = vaulttest.Faulty(t, server, c.rule)
+			} else {
+				d := vaulttest.DamagedOf(server, &workflow.Plan{ID: ids[1]})
+				d.Put(d.Container, d.Name("entry"), nil, map[string]string{"schema": "1"})
+			}
+			found, err := v.Search(t.Context(), c.filters)
 			vaulttest.Must(t, err)
-			all := slices.Collect(list)
-			if len(all) == 0 || !errors.Is(all[len(all)-1].Err, storage.ErrDenied) {
-				t.Errorf("at %d: %v", n, all)
-			}
-		}
-	})
-	vaulttest.InBubble(t, "the context ends: the last element is an Err", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		fill(t, v, 5)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		list, err := v.List(ctx, 0)
-		vaulttest.Must(t, err)
-		var last storage.Stream[storage.ListResult]
-		n := 0
-		for last = range list {
-			n++
-			cancel()
-		}
-		if !errors.Is(last.Err, context.Canceled) || n > 3 {
-			t.Errorf("after %d elements: %v", n, last.Err)
-		}
-	})
-	vaulttest.InBubble(t, "one plan can't be read: the rest comes", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		fill(t, v, 5)
-		third := vaulttest.Collect(t, v, storage.Filters{Limit: 5})[2].ID
-		for c := range server.Containers() {
-			if b, ok := server.Blob(c, "plans/"+third.String()+"-entry.json"); ok {
-				b.Metadata["state"] = "{"
-				server.Put(c, b.Name, b.Body, b.Metadata)
-			}
-		}
-		list, err := v.List(t.Context(), 0)
-		vaulttest.Must(t, err)
-		bad := 0
-		for r := range list {
-			if r.Err == nil {
-				continue
-			}
-			bad++
+			all := slices.Collect(found)
 			var e *storage.Error
-			if !errors.Is(r.Err, storage.ErrCorrupt) || !errors.As(r.Err, &e) || e.Plan != third || e.Op != "List" {
-				t.Errorf("got %v", r.Err)
+			if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || e.Op != "Search" || !errors.Is(e, c.want) || all[2].Result.ID != ids[0] {
+				t.Errorf("got %.200v", all)
 			}
-		}
-		if all := slices.Collect(list); bad != 1 || len(all) != 5 {
-			t.Errorf("%d of %d can't be read", bad, len(all))
-		}
-	})
-	vaulttest.InBubble(t, "broken off, and ranged over again", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		fill(t, v, 5)
-		list, err := v.List(t.Context(), 0)
-		vaulttest.Must(t, err)
-		for range list {
-			break
-		}
-		if n := len(slices.Collect(list)); n != 5 {
-			t.Errorf("%d plans at the second time", n)
-		}
-		vaulttest.Must(t, v.Close(t.Context()))
-		if all := slices.Collect(list); len(all) != 1 || !errors.Is(all[0].Err, storage.ErrClosed) {
-			t.Errorf("after Close: %v", all)
-		}
-	})
+		})
+	}
 }
 
 // TestDayProbing lists where the identity may not list containers.
@@ -323,60 +231,6 @@ func TestDayProbing(t *testing.T) {
 	})
 }
 
-// TestListingsBesideWrites creates, updates and deletes plans before each request of listings of every kind, which show each
-// plan that was there throughout exactly once.
-func TestListingsBesideWrites(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for name, f := range map[string]storage.Filters{
-		"all": {Before: time.Now().AddDate(100, 0, 0)}, "a limit": {Limit: 1000}, "open ones": {ByStatus: []workflow.Status{workflow.Running, workflow.NotStarted}},
-		"a group": {ByGroupIDs: []uuid.UUID{uuid.Max}},
-	} {
-		vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(40)), func(t *testing.T, server *emulator.Server) {
-			time.Sleep(48 * time.Hour)
-			v := vaulttest.OnEmulator(t, server)
-			create := func() *workflow.Plan {
-				p := &workflow.Plan{GroupID: uuid.Max, ID: vaulttest.IDAt(time.Now().Add(-time.Duration(rand.Int64N(int64(30 * time.Hour)))))}
-				vaulttest.Should(t, v.Create(t.Context(), p))
-				return p
-			}
-			there := map[uuid.UUID]*workflow.Plan{}
-			var doomed []*workflow.Plan
-			for range 150 {
-				p := create()
-				there[p.ID] = p
-				doomed = append(doomed, create())
-			}
-			transport := server.Transport()
-			transport.SetGate(vaulttest.Gate(func(emulator.Request) {
-				create()
-				if len(doomed) > 0 {
-					vaulttest.Should(t, v.Delete(t.Context(), doomed[0].ID))
-					doomed = doomed[1:]
-				}
-				for _, p := range there {
-					p.State.Status = workflow.Running
-					vaulttest.Should(t, v.UpdatePlan(t.Context(), p))
-					break
-				}
-			}))
-			seen := map[uuid.UUID]int{}
-			var last uuid.UUID
-			for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), f) {
-				if last != uuid.Nil && driver.NewestFirst(last, r.ID) >= 0 {
-					t.Fatalf("%s: %s after %s", name, r.ID, last)
-				}
-				last = r.ID
-				seen[r.ID]++
-			}
-			for id := range there {
-				if seen[id] != 1 {
-					t.Errorf("%s: %s is shown %d times", name, id, seen[id])
-				}
-			}
-		})
-	}
-}
-
 // TestServiceWithoutStartFrom lists a day of many pages from a service that does not know where to begin.
 func TestServiceWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, "it takes a minute under the race detector, which sees listings of fewer plans")
@@ -443,45 +297,6 @@ func TestOpenPlans(t *testing.T) {
 			t.Errorf("without markers: got %v, want %v", got, want)
 		}
 	})
-	vaulttest.InBubble(t, "one can't be read: the rest comes", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		var ids []uuid.UUID
-		for range 3 {
-			ids = append(ids, vaulttest.Created(t, v, plantest.Small()).ID)
-			time.Sleep(time.Second)
-		}
-		v = vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Path(ids[1].String()+"-object").Do(emulator.Answer(403, "AuthorizationFailure")))
-		found, err := v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}})
-		vaulttest.Must(t, err)
-		all := slices.Collect(found)
-		var e *storage.Error
-		if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || all[2].Result.ID != ids[0] {
-			t.Errorf("got %v", all)
-		}
-	})
-}
-
-// TestCutTextsThatCantBeRead shows an error in place of a plan whose whole name can't be learnt, and the other plans.
-func TestCutTextsThatCantBeRead(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "the entry is refused", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		var ids []uuid.UUID // oldest first
-		for _, name := range []string{"short", strings.Repeat("long ", 4000), "short, too"} {
-			ids = append(ids, vaulttest.Created(t, v, &workflow.Plan{Name: name}).ID)
-			time.Sleep(time.Second)
-		}
-		for _, f := range []storage.Filters{{Limit: 10}, {ByIDs: ids}, {ByStatus: []workflow.Status{workflow.NotStarted}}} {
-			v := vaulttest.Faulty(t, server, emulator.On(emulator.GetBlob).Path("-entry").Do(emulator.Answer(403, "AuthorizationFailure")))
-			found, err := v.Search(t.Context(), f)
-			vaulttest.Must(t, err)
-			all := slices.Collect(found)
-			var e *storage.Error
-			if len(all) != 3 || all[0].Result.ID != ids[2] || !errors.As(all[1].Err, &e) || e.Plan != ids[1] || !errors.Is(e, storage.ErrDenied) || all[2].Result.ID != ids[0] {
-				t.Errorf("%+v: got %.200v", f, all)
-			}
-		}
-	})
 }
 
 // TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
@@ -517,28 +332,6 @@ func TestLimitsSaveRequests(t *testing.T) {
 			}
 		}
 	})
-}
-
-// metered counts the bytes of answers.
-type metered struct {
-	policy.Transporter
-	bytes *atomic.Int64
-}
-
-func (m metered) Do(req *http.Request) (*http.Response, error) {
-	resp, err := m.Transporter.Do(req)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.TeeReader(resp.Body, m), resp.Body}
-	}
-	return resp, err
-}
-
-func (m metered) Write(p []byte) (int, error) {
-	m.bytes.Add(int64(len(p)))
-	return len(p), nil
 }
 
 // put stores the entries and objects of final plans of these times, and the containers of their days.
@@ -623,8 +416,18 @@ func TestListOfTen(t *testing.T) {
 		vaulttest.InBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
 			time.Sleep(time.Until(c.now))
 			put(t, server, c.plans)
-			var bytes atomic.Int64
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(metered{delayed{server.Transport()}, &bytes}))
+			var size atomic.Int64
+			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				resp, err := server.Transport().Do(req)
+				if err == nil {
+					var body []byte
+					body, err = io.ReadAll(resp.Body)
+					size.Add(int64(len(body)))
+					resp.Body = io.NopCloser(bytes.NewReader(body))
+				}
+				return resp, err
+			})))
 			server.ResetRequests()
 			started := time.Now()
 			got := vaulttest.Collect(t, v, storage.Filters{Limit: 10})
@@ -636,18 +439,10 @@ func TestListOfTen(t *testing.T) {
 			}) {
 				t.Errorf("got %d plans, not the newest %d", len(got), len(want))
 			}
-			t.Logf("%d requests, %d round trips, %d bytes", requests, trips, bytes.Load())
-			if requests > c.requests || trips > c.trips || int(bytes.Load()) > c.bytes {
-				t.Errorf("%d requests, %d round trips, %d bytes; %d, %d, %d are the budget", requests, trips, bytes.Load(), c.requests, c.trips, c.bytes)
+			t.Logf("%d requests, %d round trips, %d bytes", requests, trips, size.Load())
+			if requests > c.requests || trips > c.trips || int(size.Load()) > c.bytes {
+				t.Errorf("%d requests, %d round trips, %d bytes; %d, %d, %d are the budget", requests, trips, size.Load(), c.requests, c.trips, c.bytes)
 			}
 		})
 	}
-}
-
-// delayed answers each request after a second.
-type delayed struct{ policy.Transporter }
-
-func (d delayed) Do(req *http.Request) (*http.Response, error) {
-	time.Sleep(time.Second)
-	return d.Transporter.Do(req)
 }
