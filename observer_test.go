@@ -118,7 +118,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, deferred) }},
 		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferBatch(ctx, deferred.Batches[0]) }},
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
-		{"Recover", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Repair(ctx, RepairOptions{})) }},
+		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Repair(ctx, RepairOptions{})) }},
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Check(ctx, CheckOptions{})) }},
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Catalogue(ctx, CatalogueOptions{})) }},
 		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
