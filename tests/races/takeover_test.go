@@ -57,9 +57,9 @@ func runs(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
 }
 
 // zombie is the owner from before all takes. It knows the plan as it was begun.
-func zombie(plan **workflow.Plan, o *ownership) actor {
+func zombie(o *ownership) actor {
 	return actor{name: "zombie", do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
-		mine, block := **plan, *(*plan).Blocks[0]
+		mine, block := *a.run.was, *a.run.was.Blocks[0]
 		mine.Blocks = []*workflow.Block{&block}
 		err := runs(ctx, v, &mine)
 		o.note(a, mine.Owner, err == nil)
@@ -97,19 +97,20 @@ func taker(name string, o *ownership, rival bool) actor {
 
 // takeovers returns the spaces of takes beside the former owner and each other.
 func takeovers() (list []space) {
-	var begun *workflow.Plan
 	o := new(ownership)
-	prepare := func(t *testing.T, server *emulator.Server) {
+	prepare := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
 		v := vaulttest.OnEmulator(t, server)
-		begun = numbered(&workflow.Plan{Name: "taken", Blocks: []*workflow.Block{{Name: "only"}}}, 1)
+		begun := numbered(&workflow.Plan{Name: "taken", Blocks: []*workflow.Block{{Name: "only"}}}, 1)
 		vaulttest.Created(t, v, begun)
 		begun.Owner, begun.Epoch, begun.State.Status = uuid.MustParse(numberedPrefix+"ffffffffffff"), 1, workflow.Running
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), begun))
+		return begun, nil
 	}
 	judge := func(r *run, v *azblob.Vault) {
 		ended := ""
 		for _, a := range r.actors {
-			r.returned(a.name, storage.ErrConflict, fleet.ErrFenced)
+			a.may = []error{storage.ErrConflict, fleet.ErrFenced}
+			r.returned(a)
 			if o.run != r || !o.ended[a.name] {
 				continue
 			}
@@ -134,9 +135,9 @@ func takeovers() (list []space) {
 		vaulttest.Settled(r.T, v)
 	}
 	for _, s := range []space{
-		{name: "a take and the former owner", actors: []actor{taker("first", o, false), zombie(&begun, o)}},
+		{name: "a take and the former owner", actors: []actor{taker("first", o, false), zombie(o)}},
 		{name: "two takes", actors: []actor{taker("first", o, true), taker("second", o, true)}},
-		{name: "two takes and the former owner", actors: []actor{taker("first", o, true), taker("second", o, true), zombie(&begun, o)}},
+		{name: "two takes and the former owner", actors: []actor{taker("first", o, true), taker("second", o, true), zombie(o)}},
 	} {
 		s.prepare, s.judge = prepare, judge
 		list = append(list, s)
