@@ -2,7 +2,6 @@ package module_test
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -28,9 +27,7 @@ func TestDependenciesAreDocumented(t *testing.T) {
 			want = append(want, r.Path)
 		}
 	}
-	page, err := os.ReadFile("docs/dependencies.md")
-	vaulttest.Must(t, err)
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(read(t, "docs/dependencies.md"), -1) {
 		got = append(got, row[1])
 	}
 	slices.Sort(want)

@@ -1,7 +1,6 @@
 package module_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,33 +15,16 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-
-// readmeBlocks returns the Go blocks of README.md.
-func readmeBlocks(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("README.md")
-	vaulttest.Must(t, err)
-	var blocks []string
-	for _, m := range goBlock.FindAllSubmatch(text, -1) {
-		blocks = append(blocks, string(m[1]))
-	}
-	return blocks
-}
-
 // TestErrorsAreListed looks for every error of a vault in the pages that list them.
 func TestErrorsAreListed(t *testing.T) {
-	code, err := os.ReadFile("storage/errors.go")
-	vaulttest.Must(t, err)
-	found := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllSubmatch(code, -1)
+	found := regexp.MustCompile(`(?m)^\t(Err\w+) += `).FindAllStringSubmatch(read(t, "storage/errors.go"), -1)
 	if len(found) < 11 {
 		t.Fatalf("found only %d errors", len(found))
 	}
 	for _, page := range []string{"README.md", "docs/embedding.md"} {
-		text, err := os.ReadFile(page)
-		vaulttest.Must(t, err)
+		text := read(t, page)
 		for _, name := range found {
-			if !bytes.Contains(text, name[1]) {
+			if !strings.Contains(text, name[1]) {
 				t.Errorf("%s lacks %s", page, name[1])
 			}
 		}
@@ -58,7 +40,9 @@ func TestFunctions(t *testing.T) {
 	vault := store.Open(nil)
 	action := &workflow.Action{Name: "a", Plugin: "p"}
 	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	vaulttest.Must(t, vault.Create(ctx, plan))
+	if err := vault.Create(ctx, plan); err != nil {
+		t.Fatal(err)
+	}
 	resumed := make(chan string)
 	go func() {
 		if err := start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }); err != nil {
@@ -80,7 +64,8 @@ func TestReadme(t *testing.T) {
 	efforttest.NotShort(t, "it compiles programs")
 	t.Parallel()
 	files := map[string]string{"main_test.go": withImports(readmeMain)}
-	for i, block := range readmeBlocks(t) {
+	for i, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		block := m[1]
 		if strings.HasPrefix(block, "package main\n") {
 			_, want, _ := strings.Cut(block, "// Output: ")
 			want, _, _ = strings.Cut(want, "\n")
@@ -92,7 +77,7 @@ func TestReadme(t *testing.T) {
 	}
 	// The package's directory exists only in the overlay, so the test is compiled there and run elsewhere.
 	tests := filepath.Join(t.TempDir(), "readme.test")
-	goCommand(t, files, "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", tests)
+	compile(t, files, tests)
 	cmd := exec.CommandContext(t.Context(), tests, "-test.v")
 	cmd.Dir = t.TempDir() // the program writes a file
 	out, err := cmd.CombinedOutput()
@@ -119,27 +104,23 @@ func withImports(source string) string {
 	return strings.Replace(source, "package main_test\n", "package main_test\n\nimport (\n"+strings.Join(imports, "\n")+"\n)\n", 1)
 }
 
-// goCommand runs a go command on a package of this module whose files exist only in an overlay.
-func goCommand(t *testing.T, files map[string]string, command ...string) string {
+// compile makes the tests of a package of this module whose files exist only in an overlay.
+func compile(t *testing.T, files map[string]string, binary string) {
 	t.Helper()
-	root, err := filepath.Abs(".")
+	root, err := filepath.Abs("readme")
 	vaulttest.Must(t, err)
-	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	replaced := map[string]string{}
 	dir := t.TempDir()
 	for name, text := range files {
-		file := filepath.Join(dir, name)
-		vaulttest.Must(t, os.WriteFile(file, []byte(text), 0o600))
-		overlay.Replace[filepath.Join(root, "readme", name)] = file
+		replaced[filepath.Join(root, name)] = filepath.Join(dir, name)
+		vaulttest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	text, err := json.Marshal(overlay)
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
 	vaulttest.Must(t, err)
-	file := filepath.Join(dir, "overlay.json")
-	vaulttest.Must(t, os.WriteFile(file, text, 0o600))
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "go", append(command, "-overlay", file, "./readme")...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("go %s: %v\n%s%s", command[0], err, out.String(), errs.String())
+	overlay := filepath.Join(dir, "overlay.json")
+	vaulttest.Must(t, os.WriteFile(overlay, text, 0o600))
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary, "-overlay", overlay, "./readme")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	return out.String()
 }
