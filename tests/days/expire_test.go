@@ -69,10 +69,10 @@ func TestExpire(t *testing.T) {
 		}
 		before := vaulttest.Stored(server)
 		for _, dry := range []bool{true, false} {
-			var progress []azblob.ExpiredDay
-			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(d azblob.ExpiredDay) { progress = append(progress, d) }})
-			if got := text(report.Days); !slices.Equal(got, want) || !slices.Equal(text(progress), want) || report.Dropped() != 4 {
-				t.Errorf("dry run: %t: %v, want %v", dry, got, want)
+			var progress storage.Progress
+			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(p storage.Progress) { progress = p }})
+			if got := text(report.Days); !slices.Equal(got, want) || progress.Done != int64(len(want)) || report.Dropped() != 4 {
+				t.Errorf("dry run: %t: %v and %+v, want %v", dry, got, progress, want)
 			}
 			if dry && vaulttest.Stored(server) != before {
 				t.Error("a dry run removed something")
