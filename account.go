@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,37 +18,21 @@ import (
 type AccountReport struct {
 	// Kind is the kind of the account, such as StorageV2, and SKU its performance and redundancy, such as
 	// Standard_LRS or Standard_RAGRS.
-	Kind, SKU Fact[string]
+	Kind, SKU string
 	// Hierarchical says whether the account has a hierarchical namespace. Listings cost more there.
-	Hierarchical Fact[bool]
-	// SoftDelete is for how many days the account keeps deleted blobs, and ContainerSoftDelete the same for
-	// deleted containers, such as days that [Vault.Expire] has dropped; 0 if it does not keep them. The Blob
-	// service does not tell the second one, so it is always unknown.
-	SoftDelete, ContainerSoftDelete Fact[int]
+	Hierarchical bool
+	// SoftDelete is for how many days the account keeps deleted blobs; 0 if it does not keep them. The Blob service
+	// does not tell how long it keeps deleted containers, such as days that [Vault.Expire] has dropped.
+	SoftDelete int
 	// Versioning says whether the account kept versions when one of the vault's newest blobs was written. It is
 	// unknown while the newest day has no blob.
-	Versioning Fact[bool]
+	Versioning bool
 	// Replication is what the secondary says. It is known only of a vault that was opened [WithSecondary], and
 	// of accounts whose SKU has no secondary that can be read.
-	Replication Fact[Replication]
-}
-
-// Fact is something that the service may tell about an account. The vault never guesses: what the service does
-// not tell is unknown.
-type Fact[T any] struct {
-	Value T
-	Known bool
-	// Why says why the fact is unknown, and what the login lacks if that is the reason. It is nil if the fact
-	// is known, and if Account ended before it was asked for.
-	Why error
-}
-
-// String returns the value, or "unknown".
-func (f Fact[T]) String() string {
-	if f.Known {
-		return fmt.Sprint(f.Value)
-	}
-	return "unknown"
+	Replication Replication
+	// Unknown says of the fields above that are unknown why they are, by their names, and what the login lacks if
+	// that is the reason. The vault never guesses: what the service does not tell is unknown.
+	Unknown map[string]error
 }
 
 // Replication is the state of an account's secondary.
@@ -70,38 +55,47 @@ const NoSecondary = "none"
 // shared access signature of the account (for SoftDelete and Replication with the resource type s and the permission
 // r), or a role with the actions Microsoft.Storage/storageAccounts/blobServices/getInfo/action and
 // Microsoft.Storage/storageAccounts/blobServices/read, such as Storage Account Contributor. A refused question is no
-// error: the fact is unknown, and its Why says what is missing.
+// error: AccountReport.Unknown then says what is missing.
 //
 // Errors: [storage.ErrUnavailable] if the service does not answer, and that of ctx. The report has what was found
 // until then. A secondary that does not answer within two seconds is no error.
 func (v *Vault) Account(ctx context.Context) (report AccountReport, err error) {
+	report.Unknown = map[string]error{}
+	for _, field := range []string{"Kind", "SKU", "Hierarchical", "SoftDelete", "Versioning", "Replication"} {
+		report.Unknown[field] = errUnasked
+	}
 	err = v.call(ctx, "Account", uuid.Nil, func(ctx context.Context) error {
-		q := inquiry{v.store, v.second, &report}
+		q := inquiry{store: v.store, second: v.second, report: &report}
 		questions := []func(context.Context) error{q.askInfo, q.askSoftDelete, q.askVersioning, q.askReplication}
 		err := v.parallel(len(questions), func(i int) error { return questions[i](ctx) })
-		if !report.Replication.Known && report.SKU.Known && !readableSecondary(report.SKU.Value) {
-			report.Replication = known(Replication{Status: NoSecondary})
+		if report.Unknown["Replication"] != nil && report.Unknown["SKU"] == nil && !readableSecondary(report.SKU) {
+			report.Replication = Replication{Status: NoSecondary}
+			delete(report.Unknown, "Replication")
 		}
 		return err
 	})
 	return report, err
 }
 
+// errUnasked is why a fact is unknown if Account ended before it asked for it.
+var errUnasked = errors.New("it was not asked for")
+
 // inquiry is an Account that is running.
 type inquiry struct {
 	*store
 	second *secondary
+
+	mu     sync.Mutex // guards report.Unknown
 	report *AccountReport
 }
 
-func known[T any](value T) Fact[T] { return Fact[T]{Value: value, Known: true} }
-
-// unless returns a fact that is known if why is nil.
-func unless[T any](why error, value T) Fact[T] {
-	if why != nil {
-		return Fact[T]{Why: why}
+// learned notes that a field is known, or why it is not.
+func (q *inquiry) learned(field string, why error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if delete(q.report.Unknown, field); why != nil {
+		q.report.Unknown[field] = why
 	}
-	return known(value)
 }
 
 // unanswered returns err if it means that nobody answered. Otherwise the service has refused to tell.
@@ -118,7 +112,7 @@ func untold(what string) error { return fmt.Errorf("the service's answer does no
 // readableSecondary reports whether a SKU, such as Standard_RAGZRS, has a secondary that can be read.
 func readableSecondary(sku string) bool { return strings.Contains(strings.ToUpper(sku), "_RAG") }
 
-func (q inquiry) askInfo(ctx context.Context) error {
+func (q *inquiry) askInfo(ctx context.Context) error {
 	info, err := q.client.AccountInfo(ctx)
 	err = blobError("ask for the kind of the account", blob.Ref{}, err)
 	need := func(told bool, what string) error {
@@ -127,38 +121,37 @@ func (q inquiry) askInfo(ctx context.Context) error {
 		}
 		return err
 	}
-	q.report.Kind = unless(need(info.Kind != "", "the kind"), info.Kind)
-	q.report.SKU = unless(need(info.SKU != "", "the SKU"), info.SKU)
-	q.report.Hierarchical = unless(need(info.Hierarchical != nil, "the kind of the namespace"), info.Hierarchical != nil && *info.Hierarchical)
+	q.report.Kind, q.report.SKU, q.report.Hierarchical = info.Kind, info.SKU, info.Hierarchical != nil && *info.Hierarchical
+	q.learned("Kind", need(info.Kind != "", "the kind"))
+	q.learned("SKU", need(info.SKU != "", "the SKU"))
+	q.learned("Hierarchical", need(info.Hierarchical != nil, "the kind of the namespace"))
 	return unanswered(err)
 }
 
-// errContainersUntold is why it is unknown how long deleted containers are kept.
-var errContainersUntold = errors.New("the Blob service does not tell this; ask Azure Resource Manager: az storage account blob-service-properties show")
-
-func (q inquiry) askSoftDelete(ctx context.Context) error {
-	q.report.ContainerSoftDelete.Why = errContainersUntold
+func (q *inquiry) askSoftDelete(ctx context.Context) error {
 	days, told, err := q.client.SoftDelete(ctx)
 	err = blobError("ask how long deleted blobs are kept", blob.Ref{}, err)
+	q.report.SoftDelete = days
 	if err == nil && !told {
-		q.report.SoftDelete.Why = untold("how long deleted blobs are kept")
+		q.learned("SoftDelete", untold("how long deleted blobs are kept"))
 		return nil
 	}
-	q.report.SoftDelete = unless(err, days)
+	q.learned("SoftDelete", err)
 	return unanswered(err)
 }
 
 // askVersioning finds out whether a blob of the newest day has a version. It looks at the latest of the day's first
 // blobs, because the setting may have changed.
-func (q inquiry) askVersioning(ctx context.Context) error {
+func (q *inquiry) askVersioning(ctx context.Context) error {
 	ref, err := q.recentBlob(ctx)
 	if err != nil {
-		q.report.Versioning.Why = err
+		q.learned("Versioning", err)
 		return unanswered(err)
 	}
 	id, err := q.client.VersionID(ctx, ref)
 	err = blobError("look for version", ref, err)
-	q.report.Versioning = unless(err, id != "")
+	q.report.Versioning = id != ""
+	q.learned("Versioning", err)
 	return unanswered(err)
 }
 
@@ -200,14 +193,17 @@ func (s *store) recentBlob(ctx context.Context) (blob.Ref, error) {
 var errNotOpened = errors.New("the vault was opened without WithSecondary")
 
 // askReplication asks the secondary. One that is away is a fact, and no failure of the account.
-func (q inquiry) askReplication(ctx context.Context) error {
+func (q *inquiry) askReplication(ctx context.Context) error {
 	if q.second == nil {
-		q.report.Replication.Why = errNotOpened
+		q.learned("Replication", errNotOpened)
 		return nil
 	}
 	r, err := q.second.replication(ctx)
 	err = blobError("ask the secondary for its state", blob.Ref{}, err)
-	q.report.Replication = unless(err, Replication{r.Status, r.Synced.UTC()})
+	if err == nil {
+		q.report.Replication = Replication{r.Status, r.Synced.UTC()}
+	}
+	q.learned("Replication", err)
 	if ctx.Err() != nil {
 		return err
 	}

@@ -354,8 +354,8 @@ func ExampleVault_Account() {
 	report, err := vault.Account(ctx)
 	check(err)
 	fmt.Printf("%v, %v, hierarchical namespace: %v\n", report.Kind, report.SKU, report.Hierarchical)
-	if !report.Versioning.Known {
-		fmt.Println("versioning:", report.Versioning.Why)
+	if why := report.Unknown["Versioning"]; why != nil {
+		fmt.Println("versioning:", why)
 	}
 
 	// Output:

@@ -245,37 +245,37 @@ func busyFinding(probes, refused int, errs []error, latencies []time.Duration) (
 func (x *doctor) account(ctx context.Context) (goOn bool) {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	r, err := x.v.Account(limited)
+	r, _ := x.v.Account(limited) // what it does not know says why
 	if ctx.Err() != nil {
 		return false
 	}
+	r.Unknown["containers"] = errContainersUntold
 	for _, fact := range []struct {
-		check  string
-		known  bool
-		why    error // it is not known
-		judged finding
+		check, field string
+		judged       finding
 	}{
-		{"kind", r.Kind.Known, r.Kind.Why, kindFinding(r.Kind.Value)},
-		{"namespace", r.Hierarchical.Known, r.Hierarchical.Why, namespaceFinding(r.Hierarchical.Value)},
-		{"soft delete", r.SoftDelete.Known, r.SoftDelete.Why, softDeleteFinding(r.SoftDelete.Value)},
-		{"soft delete of containers", r.ContainerSoftDelete.Known, r.ContainerSoftDelete.Why, softDeleteFinding(r.ContainerSoftDelete.Value)},
-		{"versioning", r.Versioning.Known, r.Versioning.Why, versioningFinding(r.Versioning.Value)},
-		{"redundancy", r.SKU.Known, r.SKU.Why, judged(resultOK, redundancy(r.SKU.Value), "")},
-		{"last sync", r.Replication.Known, r.Replication.Why, syncFinding(r.Replication.Value, time.Now())},
+		{"kind", "Kind", kindFinding(r.Kind)},
+		{"namespace", "Hierarchical", namespaceFinding(r.Hierarchical)},
+		{"soft delete", "SoftDelete", softDeleteFinding(r.SoftDelete)},
+		{"soft delete of containers", "containers", finding{}},
+		{"versioning", "Versioning", versioningFinding(r.Versioning)},
+		{"redundancy", "SKU", judged(resultOK, redundancy(r.SKU), "")},
+		{"last sync", "Replication", syncFinding(r.Replication, time.Now())},
 	} {
-		switch {
-		case fact.known:
+		switch why := r.Unknown[fact.field]; {
+		case why == nil:
 			x.say(fact.check, fact.judged.Result, fact.judged.Finding, fact.judged.Advice)
-		case fact.check == "last sync" && r.SKU.Known && errors.Is(fact.why, storage.ErrUnavailable):
-			x.say(fact.check, resultProblem, fact.why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
-		case fact.why != nil:
-			x.say(fact.check, resultUnknown, fact.why.Error(), "")
+		case fact.check == "last sync" && r.Unknown["SKU"] == nil && errors.Is(why, storage.ErrUnavailable):
+			x.say(fact.check, resultProblem, why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
 		default:
-			x.say(fact.check, resultUnknown, fmt.Sprint("it was not asked for: ", err), "")
+			x.say(fact.check, resultUnknown, why.Error(), "")
 		}
 	}
 	return true
 }
+
+// errContainersUntold is why it is unknown how long deleted containers are kept.
+var errContainersUntold = errors.New("the Blob service does not tell this; ask Azure Resource Manager: az storage account blob-service-properties show")
 
 // judged returns what a check of a fact found.
 func judged(result, found, advice string) finding {

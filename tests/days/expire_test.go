@@ -210,7 +210,7 @@ func TestCancelledExpire(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: week, Progress: func(azblob.ExpiredDay) { cancel() }})
+		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: week, Progress: func(storage.Progress) { cancel() }})
 		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
 			t.Errorf("%+v, %v", report, err)
 		}

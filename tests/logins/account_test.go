@@ -1,8 +1,10 @@
 package logins_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,7 +44,7 @@ func TestAccount(t *testing.T) {
 			synced := time.Now()
 			v := vaulttest.Signing(t, server, opts...)
 			empty, err := v.Account(t.Context())
-			if err != nil || empty.Versioning.Known || !errors.Is(empty.Versioning.Why, storage.ErrNotFound) {
+			if err != nil || !errors.Is(empty.Unknown["Versioning"], storage.ErrNotFound) {
 				t.Errorf("%s, empty: %+v, %v", name, empty, err)
 			}
 			vaulttest.Created(t, v, plantest.Small())
@@ -52,15 +54,15 @@ func TestAccount(t *testing.T) {
 			if n, want := len(server.Requests()), 5+len(opts); n != want { // whatever is stored
 				t.Errorf("%s: %d requests, want %d: %v", name, n, want, server.Requests())
 			}
-			if err != nil || r.ContainerSoftDelete.Known || r.ContainerSoftDelete.Why == nil {
+			if err != nil || len(r.Unknown) > 0 {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
-			got := []string{r.Kind.String(), r.SKU.String(), r.Hierarchical.String(), r.SoftDelete.String(), r.Versioning.String(), r.Replication.Value.Status}
+			got := strings.Fields(fmt.Sprintln(r.Kind, r.SKU, r.Hierarchical, r.SoftDelete, r.Versioning, r.Replication.Status))
 			if want := []string{"StorageV2", test.sku, test.hns, test.kept, test.versions, test.state}; !slices.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", name, got, want)
 			}
-			if test.second && !r.Replication.Value.Synced.Equal(synced.UTC().Truncate(time.Second)) {
-				t.Errorf("synced %v, want %v", r.Replication.Value.Synced, synced)
+			if test.second && !r.Replication.Synced.Equal(synced.UTC().Truncate(time.Second)) {
+				t.Errorf("synced %v, want %v", r.Replication.Synced, synced)
 			}
 		})
 	}
@@ -68,7 +70,7 @@ func TestAccount(t *testing.T) {
 		v := vaulttest.OpenVault(t, "account", vaulttest.Azurite.Get(t).ConnectionString(), azblob.WithSecondary(""))
 		vaulttest.Created(t, v, plantest.Small())
 		r, err := v.Account(t.Context())
-		if err != nil || r.Kind.Value != "StorageV2" || !r.SKU.Known || !r.Hierarchical.Known || r.Versioning.String() != "false" || !r.Replication.Known {
+		if err != nil || r.Kind != "StorageV2" || r.Versioning || len(r.Unknown) != 1 || r.Unknown["SoftDelete"] == nil {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -96,19 +98,19 @@ func TestAccountOfLogins(t *testing.T) {
 			}
 			var got []string
 			texts := ""
-			cell := func(known bool, why error) {
-				got = append(got, yes(known))
-				if !known {
+			cell := func(why error) {
+				got = append(got, yes(why == nil))
+				if why != nil {
 					texts += why.Error()
 					if !errors.Is(why, storage.ErrDenied) {
 						t.Errorf("%s: it is not ErrDenied: %v", login, why)
 					}
 				}
 			}
-			cell(r.Kind.Known && r.SKU.Known && r.Hierarchical.Known, r.Kind.Why)
-			cell(r.SoftDelete.Known, r.SoftDelete.Why)
-			cell(r.Versioning.Known, r.Versioning.Why)
-			cell(r.Replication.Known, r.Replication.Why)
+			cell(cmp.Or(r.Unknown["Kind"], r.Unknown["SKU"], r.Unknown["Hierarchical"]))
+			cell(r.Unknown["SoftDelete"])
+			cell(r.Unknown["Versioning"])
+			cell(r.Unknown["Replication"])
 			if !slices.Equal(got, cells[:4]) {
 				t.Errorf("%s: the row says %v, and it is %v\n%s", login, cells[:4], got, texts)
 			}
@@ -138,7 +140,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 	}
 	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
 	r, err := v.Account(t.Context())
-	if err != nil || r.Kind.Known || r.SKU.Known || r.Hierarchical.Known || r.Replication.Known || r.Kind.Why == nil || r.SKU.Why == nil || r.Hierarchical.Why == nil {
+	if err != nil || r.Unknown["Kind"] == nil || r.Unknown["SKU"] == nil || r.Unknown["Hierarchical"] == nil || r.Unknown["Replication"] == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for name, effect := range map[string]emulator.Effect{
@@ -150,7 +152,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		r, err := vaulttest.OnEmulator(t, server).Account(ctx)
 		cancel()
-		if !errors.Is(err, storage.ErrUnavailable) || r.Kind.Known || r.SoftDelete.Known || r.Hierarchical.Known {
+		if !errors.Is(err, storage.ErrUnavailable) || r.Unknown["Kind"] == nil || r.Unknown["SoftDelete"] == nil || r.Unknown["Hierarchical"] == nil {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
@@ -166,7 +168,7 @@ func TestAccountOfDeadSecondary(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server, azblob.WithSecondary(""))
 		began := time.Now()
 		r, err := v.Account(t.Context())
-		if err != nil || r.Replication.Known || !errors.Is(r.Replication.Why, storage.ErrUnavailable) || time.Since(began) > 3*time.Second {
+		if err != nil || !errors.Is(r.Unknown["Replication"], storage.ErrUnavailable) || time.Since(began) > 3*time.Second {
 			t.Errorf("after %v: %+v, %v", time.Since(began), r, err)
 		}
 	})
