@@ -2,7 +2,11 @@ package report_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"os"
 	"regexp"
@@ -303,6 +307,25 @@ func luminance(color string) (l float64) {
 		l += weight * v
 	}
 	return l
+}
+
+// TestPolicyAllowsTheStyle checks the hash of the style as a browser computes it, which the page would be bare
+// without.
+func TestPolicyAllowsTheStyle(t *testing.T) {
+	_, rest, _ := bytes.Cut(write(t, plantest.Small(), report.Options{}), []byte("<style>"))
+	style, _, _ := bytes.Cut(rest, []byte("</style>"))
+	sum := sha256.Sum256(style)
+	if want := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(report.Policy(report.Options{}), want) {
+		t.Errorf("the policy %q lacks %s", report.Policy(report.Options{}), want)
+	}
+}
+
+func TestWriteFails(t *testing.T) {
+	full, w := io.Pipe()
+	full.CloseWithError(io.ErrShortWrite)
+	if err := report.Write(w, plantest.Full(), report.Options{}); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("Write returns %v", err)
+	}
 }
 
 func BenchmarkWrite(b *testing.B) {
