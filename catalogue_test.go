@@ -20,6 +20,7 @@ import (
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/oracle"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -427,6 +428,10 @@ func TestCostOfCatalogues(t *testing.T) {
 		count("all", 1+days, 7, func() { gather(t, v, storage.Filters{}) })
 		count("a search for open plans", 1+days, 9, func() { gather(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}) })
 		count("Count", 1+days, 7, func() { _, _ = v.Count(t.Context(), storage.Filters{}) })
+		count("Stats", 1+days, 1+(days+listing.CataloguesAhead-1)/listing.CataloguesAhead, func() { statsOf(t, a, a.open(), StatsOptions{}) })
+		count("Stats with bytes, a page of each day in turns", 1+2*days, 2+(days+sizedAtOnce-1)/sizedAtOnce+days/listing.CataloguesAhead, func() {
+			statsOf(t, a, a.open(), StatsOptions{Bytes: true})
+		})
 		count("List(10)", 1+5, 6, func() { gather(t, v, storage.Filters{Limit: 10}) })
 		for c := range a.server.Containers() {
 			a.server.Remove(c, catalogueName)

@@ -221,70 +221,8 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 	})
 }
 
-// TestObserverSeesListings checks when the operation of a listing begins and ends, and with which error.
-func TestObserverSeesListings(t *testing.T) {
-	observed(t, slowServer, func(t *testing.T, v *Vault, s *emulator.Server, n *notes) {
-		var plans []*workflow.Plan
-		for range 3 {
-			plans = append(plans, plantest.Small())
-			must(t, v.Create(t.Context(), plans[len(plans)-1]))
-		}
-		one := func(what string, want error) {
-			t.Helper()
-			if len(n.started) != 1 || len(n.ends) != 1 || !errors.Is(n.ends[0].Err, want) || n.ends[0].Outcome != OutcomeOf(want) {
-				t.Errorf("%s: %+v began, %+v ended", what, n.started, n.ends)
-			}
-			*n = notes{}
-		}
-		*n = notes{}
-		list, err := v.List(t.Context(), 0)
-		must(t, err)
-		if len(n.started) > 0 {
-			t.Error("an operation began before the range did")
-		}
-		for range 2 {
-			for range list {
-				if len(n.started) != 1 || len(n.ends) > 0 {
-					t.Errorf("in the loop: %+v began, %+v ended", n.started, n.ends)
-				}
-			}
-			one("a whole range", nil)
-		}
-		for range list {
-			break
-		}
-		one("a break", nil)
-		func() {
-			defer func() { recover() }()
-			for range list {
-				panic("of the loop")
-			}
-		}()
-		one("a panic", errPanicked)
-		if _, err := v.Search(t.Context(), storage.Filters{Limit: -1}); !errors.Is(err, storage.ErrInvalid) {
-			t.Error(err)
-		}
-		one("a refused search", storage.ErrInvalid)
-
-		entry := v.prefix.plan(plans[1].ID).entry()
-		s.Put(entry.Container, entry.Name, []byte("{}"), map[string]string{"type": "planEntry"})
-		found := 0
-		for range list {
-			found++
-		}
-		if found != 3 {
-			t.Errorf("%d plans are listed", found)
-		}
-		one("a damaged plan", storage.ErrCorrupt)
-		s.Inject(emulator.On(emulator.ListBlobs).Do(emulator.Answer(403, "AuthorizationFailure")))
-		for range list {
-		}
-		one("a refused request", storage.ErrDenied)
-	})
-}
-
-// TestLogObserver logs requests, retries, conflicts, repairs and damage as a golden file has them. Requests take
-// 400ms, and one is slow. IDs are numbered in the order of their plans.
+// TestLogObserver logs operations, requests, retries, conflicts, repairs and damage as a golden file has them. Requests
+// take 400ms, and one is slow. IDs are numbered in the order of their plans.
 func TestLogObserver(t *testing.T) {
 	var log bytes.Buffer
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -339,12 +277,41 @@ func TestLogObserver(t *testing.T) {
 		must(t, failure(v.Catalogue(t.Context(), CatalogueOptions{})))
 		s.Corrupt(ref.Container, catalogueName, func(b []byte) []byte { b[0] ^= 1; return b })
 		does("a listing finds a damaged catalogue", failure(storage.Collect(v.List(t.Context(), 0))), nil)
+
+		listed := &workflow.Plan{Name: "listed"}
+		must(t, v.Create(t.Context(), listed))
+		began := len(n.started)
+		list, err := v.List(t.Context(), 0)
+		must(t, err)
+		if len(n.started) > began {
+			t.Error("an operation began before the loop did")
+		}
+		for range list {
+			fmt.Fprintln(&log, "a plan is listed")
+		}
+		for range list {
+			break
+		}
+		does("a loop is left", nil, nil)
+		func() {
+			defer func() { recover() }()
+			for range list {
+				panic("of the loop")
+			}
+		}()
+		does("a loop panics", nil, nil)
+		does("a search is refused", failure(v.Search(t.Context(), storage.Filters{Limit: -1})), storage.ErrInvalid)
+		entry := v.prefix.plan(listed.ID).entry()
+		s.Put(entry.Container, entry.Name, []byte("{}"), map[string]string{"type": "planEntry"})
+		for range list {
+		}
+		does("a plan is damaged", nil, nil)
 		s.Inject(emulator.On(emulator.ListContainers).Do(emulator.Answer(403, "AuthorizationFailure")))
 		does("a listing is refused", failure(storage.Collect(v.List(t.Context(), 0))), storage.ErrDenied)
 		if len(n.requests) != len(s.Requests()) || len(n.foreign) > 0 {
 			t.Errorf("%d requests were observed, %d were sent; foreign: %+v", len(n.requests), len(s.Requests()), n.foreign)
 		}
-		ids = []uuid.UUID{plan.ID, lost.ID}
+		ids = []uuid.UUID{plan.ID, lost.ID, listed.ID}
 	})
 	text := log.String()
 	for i, id := range ids {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
-	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -105,31 +104,6 @@ func TestStats(t *testing.T) {
 		some, _ := statsOf(t, a, v, StatsOptions{After: first.AddDate(0, 0, 3), Before: first.AddDate(0, 0, 5)})
 		if len(some) != 2 || !some[0].Day.Equal(first.AddDate(0, 0, 4)) || some[0].Left != 1 || some[0].Total() == 0 {
 			t.Errorf("two days: %+v", some)
-		}
-	})
-}
-
-// TestStatsCost counts the requests and round trips of a year with catalogues.
-func TestStatsCost(t *testing.T) {
-	inArchive(t, 1, []emulator.Option{emulator.WithLatency(time.Second)}, func(t *testing.T, a *archive, first time.Time) {
-		days := efforttest.Pick(60, 365, 365)
-		for i := range days {
-			a.put(a.plan(first.AddDate(0, 0, -i)))
-		}
-		_, err := a.open().Catalogue(t.Context(), CatalogueOptions{})
-		must(t, err)
-		began := time.Now()
-		got, n := statsOf(t, a, a.open(), StatsOptions{})
-		trips := int(time.Since(began) / time.Second)
-		if len(got) != days || n > 1+days || trips > 1+(days+listing.CataloguesAhead-1)/listing.CataloguesAhead {
-			t.Errorf("%d days in %d requests and %d round trips", len(got), n, trips)
-		}
-		// The days that are sized take a page each, in turns.
-		began = time.Now()
-		_, n = statsOf(t, a, a.open(), StatsOptions{Bytes: true})
-		trips = int(time.Since(began) / time.Second)
-		if n > 1+2*days || trips > 2+(days+sizedAtOnce-1)/sizedAtOnce+days/listing.CataloguesAhead {
-			t.Errorf("with bytes: %d requests and %d round trips", n, trips)
 		}
 	})
 }
