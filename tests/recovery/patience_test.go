@@ -171,23 +171,6 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 	})
 }
 
-// sleeper is a transport that delays the first removal of an object, as in a process that was frozen or on a
-// machine that slept.
-type sleeper struct {
-	*emulator.Transport
-	do func()
-}
-
-func (s *sleeper) Do(req *http.Request) (*http.Response, error) {
-	if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && s.do != nil {
-		do := s.do
-		s.do = nil
-		do()
-		req = req.WithContext(context.WithoutCancel(req.Context())) // it was on its way
-	}
-	return s.Transport.Do(req)
-}
-
 // TestSlowDelete freezes a Delete between its marker and its commit until Recovery has removed the delete
 // marker, and kills it after the commit. A marker leads to everything that is left.
 func TestSlowDelete(t *testing.T) {
@@ -196,31 +179,28 @@ func TestSlowDelete(t *testing.T) {
 		for _, dies := range []bool{false, true} {
 			vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 				plan, shown := in(t, vaulttest.WorldOf(server), plantest.Full())
-				transport := server.Transport()
+				v, transport, slept := vaulttest.OnEmulator(t, server), server.Transport(), false
 				if dies {
 					transport.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
 				}
-				late := &sleeper{transport, func() {
-					time.Sleep(vaulttest.PastGrace)
-					report, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), azblob.RepairOptions{})
-					if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
-						t.Errorf("Recover: %+v, %v", report, err)
+				sleeps := vaulttest.Send(func(req *http.Request) (*http.Response, error) { // as a machine that slept
+					if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && !slept {
+						slept = true
+						time.Sleep(vaulttest.PastGrace)
+						report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+						if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
+							t.Errorf("Recover: %+v, %v", report, err)
+						}
+						vaulttest.Same(t, v, shown)
+						req = req.WithContext(context.WithoutCancel(req.Context())) // it was on its way
 					}
-					vaulttest.Same(t, vaulttest.OnEmulator(t, server), shown)
-				}}
-				err := vaulttest.OnEmulator(t, server, azblob.WithTransport(late), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute})).Delete(t.Context(), plan.ID)
-				vaulttest.Fails(t, err, storage.ErrUnknown)
-				v := vaulttest.OnEmulator(t, server)
+					return transport.Do(req)
+				})
+				slow := vaulttest.OnEmulator(t, server, azblob.WithTransport(sleeps), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+				vaulttest.Fails(t, slow.Delete(t.Context(), plan.ID), storage.ErrUnknown)
 				vaulttest.Settled(t, v)
-				if exists, err := v.Exists(t.Context(), plan.ID); err != nil {
-					t.Error(err)
-				} else if exists {
-					vaulttest.Same(t, v, shown)
-				} else if n := vaulttest.Stored(server); n != 0 {
-					t.Fatalf("%d blobs are left of a plan that is gone", n)
-				}
-				if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
-					t.Errorf("the same call again: %v", err)
+				if vaulttest.WholeOrGone(t, v, shown) != nil {
+					vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 				}
 				vaulttest.Empty(t, server)
 			})

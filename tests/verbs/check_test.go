@@ -34,119 +34,103 @@ func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { retur
 // TestCheckFindsWhatIsBroken breaks each invariant in turn, and then applies the documented remedy.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	efforttest.NotShort(t, "TestCheckBesideWork runs Check concurrently")
-	type store struct {
-		*emulator.Server
-		container  string
-		plan, done *workflow.Plan
-	}
 	var at time.Time
-	var prepared store
+	var prepared vaulttest.Damaged
+	var done *workflow.Plan
 	vaulttest.InBubble(t, "preparation", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		prepared = store{Server: server, plan: vaulttest.Created(t, v, plantest.Full())}
-		_, prepared.done = vaulttest.Running(t, v, plantest.Full())
-		vaulttest.Must(t, v.UpdatePlan(t.Context(), prepared.done))
-		for prepared.container = range server.Containers() {
-		}
+		prepared = vaulttest.DamagedOf(server, vaulttest.Created(t, v, plantest.Full()))
+		done, _ = vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Full())
 		at = time.Now().Round(0)
 	})
-	name := func(s store, role string) string { return "plans/" + s.plan.ID.String() + "-" + role + ".json" }
-	part := func(s store) string {
-		return "actions/" + s.plan.ID.String() + "/" + s.plan.Blocks[0].Sequences[0].Actions[0].ID.String() + ".json"
+	container, plan := prepared.Container, prepared.Plan
+	seq := plan.Blocks[0].Sequences[0]
+	entry, object, marker := prepared.Name("entry"), prepared.Name("object"), prepared.Marker()
+	nameOf := func(dir string, id uuid.UUID) string {
+		return dir + "/" + plan.ID.String() + "/" + id.String() + ".json"
 	}
-	rewrite := func(s store, blob string, body func(string) string, metadata func(map[string]string)) {
-		b, ok := s.Blob(s.container, blob)
-		if !ok {
-			t.Fatalf("there is no %s", blob)
+	part, sequence := nameOf("actions", seq.Actions[0].ID), nameOf("sequences", seq.ID)
+	nobody, older := vaulttest.IDAt(at).String(), vaulttest.IDAt(at.AddDate(0, 0, -3)).String()
+
+	type breaks = func(s *emulator.Server)
+	loses := func(name string) breaks { return func(s *emulator.Server) { s.Remove(container, name) } }
+	gets := func(name string) breaks {
+		return func(s *emulator.Server) { s.Put(container, name, []byte("{}"), nil) }
+	}
+	body := func(name, before, after string) breaks {
+		return func(s *emulator.Server) {
+			b, _ := s.Blob(container, name)
+			s.Put(container, name, []byte(strings.Replace(string(b.Body), before, after, 1)), b.Metadata)
 		}
-		metadata(b.Metadata)
-		s.Put(s.container, blob, []byte(body(string(b.Body))), b.Metadata)
 	}
-	as := func(s string) string { return s }
-	nothing := func(map[string]string) {}
+	metadata := func(name, key, value string) breaks {
+		return func(s *emulator.Server) {
+			b, _ := s.Blob(container, name)
+			b.Metadata[key] = value
+			s.Put(container, name, b.Body, b.Metadata)
+		}
+	}
+	setBack := func(role string) breaks {
+		return func(s *emulator.Server) { vaulttest.RewriteStatus(s, container, done, role, "Running") }
+	}
 	for what, c := range map[string]struct {
-		breaks func(s store)
+		breaks breaks
 		want   azblob.ProblemKind
 		remedy remedy
 	}{
-		"nothing":              {func(store) {}, "", nil},
-		"the object is gone":   {func(s store) { s.Remove(s.container, name(s, "object")) }, azblob.IncompletePlan, recovers},
-		"the entry is gone":    {func(s store) { s.Remove(s.container, name(s, "entry")) }, azblob.Missing, thorough},
-		"markers of no plan":   {func(s store) { s.Put(s.container, "open/"+vaulttest.IDAt(time.Now()).String(), nil, nil) }, azblob.IncompletePlan, recovers},
-		"a sub-object is gone": {func(s store) { s.Remove(s.container, part(s)) }, azblob.Missing, thorough},
-		"a sub-object too many": {func(s store) {
-			s.Put(s.container, "blocks/"+s.plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
-		}, azblob.Orphan, thorough},
-		"sub-objects of no plan": {func(s store) {
-			id := vaulttest.IDAt(time.Now()).String()
-			s.Put(s.container, "blocks/"+id+"/"+id+".json", []byte("{}"), nil)
-		}, azblob.Orphan, thorough},
-		"an open plan without marker": {func(s store) { s.Remove(s.container, "open/"+s.plan.ID.String()) }, azblob.Unmarked, thorough},
-		"a final plan with a marker":  {func(s store) { s.Put(s.container, "open/"+s.done.ID.String(), nil, nil) }, azblob.LeftMarker, recovers},
-		"a delete marker":             {func(s store) { s.Put(s.container, "open/"+s.plan.ID.String()+"-delete", nil, nil) }, azblob.LeftMarker, recovers},
-		"a flipped bit":               {func(s store) { s.Corrupt(s.container, part(s), func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable, deletes},
-		"a newer schema": {func(s store) {
-			rewrite(s, part(s), func(b string) string { return strings.Replace(b, `"schema":1`, `"schema":9`, 1) }, nothing)
-		}, azblob.Unreadable, deletes},
-		"another status in metadata": {func(s store) {
-			rewrite(s, part(s), as, func(m map[string]string) { m["state"] = `{"status":"Failed"}` })
-		}, azblob.Disagreement, deletes},
-		"other attempts in metadata": {func(s store) { rewrite(s, part(s), as, func(m map[string]string) { m["attempts"] = "7" }) }, azblob.Disagreement, deletes},
-		"another name in metadata":   {func(s store) { rewrite(s, name(s, "entry"), as, func(m map[string]string) { m["name"] = "x" }) }, azblob.Disagreement, deletes},
-		"an object set back":         {func(s store) { vaulttest.RewriteStatus(s.Server, s.container, s.done, "object", "Running") }, azblob.Unfinalized, thorough},
-		"an entry set back":          {func(s store) { vaulttest.RewriteStatus(s.Server, s.container, s.done, "entry", "Running") }, azblob.Disagreement, deletes},
-		"an entry with other children": {func(s store) {
-			rewrite(s, name(s, "entry"), func(b string) string {
-				return strings.Replace(b, s.plan.Blocks[0].ID.String(), s.plan.Blocks[1].ID.String(), 1)
-			}, nothing)
-		}, azblob.Disagreement, deletes},
-		"a sub-object with other children": {func(s store) {
-			seq := s.plan.Blocks[0].Sequences[0]
-			rewrite(s, "sequences/"+s.plan.ID.String()+"/"+seq.ID.String()+".json", func(b string) string {
-				return strings.Replace(b, seq.Actions[0].ID.String(), workflow.NewV7().String(), 1)
-			}, nothing)
-		}, azblob.Disagreement, deletes},
-		"a blob between":    {func(s store) { s.Put(s.container, "notes.txt", []byte("hello"), nil) }, azblob.Stray, nil},
-		"a blob before all": {func(s store) { s.Put(s.container, "0", []byte("hello"), nil) }, azblob.Stray, nil},
-		"a blob behind all": {func(s store) { s.Put(s.container, "zz/"+s.plan.ID.String(), []byte("hello"), nil) }, azblob.Stray, nil},
-		"a strange name":    {func(s store) { s.Put(s.container, "plans/README", []byte("hello"), nil) }, azblob.Stray, nil},
-		"a plan of another day": {func(s store) {
-			s.Put(s.container, "open/"+vaulttest.IDAt(time.Now().AddDate(0, 0, -3)).String(), nil, nil)
-		}, azblob.Stray, nil},
+		"nothing":                          {func(*emulator.Server) {}, "", nil},
+		"the object is gone":               {loses(object), azblob.IncompletePlan, recovers},
+		"the entry is gone":                {loses(entry), azblob.Missing, thorough},
+		"markers of no plan":               {gets("open/" + nobody), azblob.IncompletePlan, recovers},
+		"a sub-object is gone":             {loses(part), azblob.Missing, thorough},
+		"a sub-object too many":            {gets(nameOf("blocks", workflow.NewV7())), azblob.Orphan, thorough},
+		"sub-objects of no plan":           {gets("blocks/" + nobody + "/" + nobody + ".json"), azblob.Orphan, thorough},
+		"an open plan without marker":      {loses(marker), azblob.Unmarked, thorough},
+		"a final plan with a marker":       {gets("open/" + done.ID.String()), azblob.LeftMarker, recovers},
+		"a delete marker":                  {gets(marker + "-delete"), azblob.LeftMarker, recovers},
+		"a flipped bit":                    {func(s *emulator.Server) { s.Corrupt(container, part, func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable, deletes},
+		"a newer schema":                   {body(part, `"schema":1`, `"schema":9`), azblob.Unreadable, deletes},
+		"another status in metadata":       {metadata(part, "state", `{"status":"Failed"}`), azblob.Disagreement, deletes},
+		"other attempts in metadata":       {metadata(part, "attempts", "7"), azblob.Disagreement, deletes},
+		"another name in metadata":         {metadata(entry, "name", "x"), azblob.Disagreement, deletes},
+		"an object set back":               {setBack("object"), azblob.Unfinalized, thorough},
+		"an entry set back":                {setBack("entry"), azblob.Disagreement, deletes},
+		"an entry with other children":     {body(entry, plan.Blocks[0].ID.String(), plan.Blocks[1].ID.String()), azblob.Disagreement, deletes},
+		"a sub-object with other children": {body(sequence, seq.Actions[0].ID.String(), nobody), azblob.Disagreement, deletes},
+		"a blob between":                   {gets("notes.txt"), azblob.Stray, nil},
+		"a blob before all":                {gets("0"), azblob.Stray, nil},
+		"a blob behind all":                {gets("zz/" + plan.ID.String()), azblob.Stray, nil},
+		"a strange name":                   {gets("plans/README"), azblob.Stray, nil},
+		"a plan of another day":            {gets("open/" + older), azblob.Stray, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			vaulttest.InBubbleOf(t, prepared.Clone(), func(t *testing.T, server *emulator.Server) {
 				time.Sleep(time.Until(at))
 				vaulttest.Strict(t, server)
 				v := vaulttest.OnEmulator(t, server)
-				s := prepared
-				s.Server = server
-				c.breaks(s)
+				c.breaks(server)
 				if now, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" {
 					t.Errorf("at once: %+v, %v", now, err)
 				}
 				time.Sleep(vaulttest.PastGrace)
 				report, err := v.Check(t.Context(), azblob.CheckOptions{})
 				vaulttest.Must(t, err)
+				if n := vaulttest.Stored(server); report.Blobs != n {
+					t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
+				}
 				if c.want == "" {
-					if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Blobs != vaulttest.Stored(server) || report.Bytes == 0 {
-						t.Errorf("%+v; %d blobs are stored", report, vaulttest.Stored(server))
+					if len(report.Problems) != 0 || report.Plans != 2 || report.Days != 1 || report.InProgress != 0 || report.Bytes == 0 {
+						t.Errorf("%+v", report)
 					}
 					return
 				}
 				if len(report.Problems) != 1 || report.Problems[0].Kind != c.want || report.Problems[0].Detail == "" {
-					t.Errorf("want %q alone, got %v", c.want, report.Problems)
+					t.Fatalf("want %q alone, got %v", c.want, report.Problems)
 				}
-				if n := vaulttest.Stored(server); report.Blobs != n {
-					t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
+				if c.remedy != nil {
+					vaulttest.Should(t, c.remedy(t.Context(), v, report.Problems[0].Plan))
+					vaulttest.Sound(t, v)
 				}
-				if c.remedy == nil {
-					return
-				}
-				if err := c.remedy(t.Context(), v, report.Problems[0].Plan); err != nil {
-					t.Errorf("the remedy: %v", err)
-				}
-				vaulttest.Sound(t, v)
 			})
 		})
 	}
