@@ -154,7 +154,7 @@ func TestCost(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
 	const latency = time.Second
 	for _, plan := range sizes {
-		n := len(vaulttest.SubObjects(plan()))
+		n := len(workflow.Parts(plan()))
 		for _, c := range []int{256, 8} {
 			for _, op := range operations {
 				t.Run(fmt.Sprintf("%s of %d sub-objects, %d at a time", op.name, n, c), func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestKeptCopies(t *testing.T) {
 				last = kept
 			}
 			plan := vaulttest.EachKind()
-			n := len(vaulttest.SubObjects(plan))
+			n := len(workflow.Parts(plan))
 			vaulttest.Must(t, v.Create(t.Context(), plan))
 			count("Create", 0)
 			plan.State.Status = workflow.Running

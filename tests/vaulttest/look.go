@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,21 +41,11 @@ func WholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found
 	t.Helper()
 	id := wanted[0].ID
 	got, err := v.Read(t.Context(), id)
-	shown := false
-	list, listErr := v.List(t.Context(), 0)
-	if listErr != nil {
-		t.Fatal(listErr)
-	}
-	for r := range list {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		shown = shown || r.Result.ID == id
-	}
+	list, listErr := storage.Collect(v.List(t.Context(), 0))
+	Must(t, listErr)
+	shown := slices.ContainsFunc(list, func(r storage.ListResult) bool { return r.ID == id })
 	exists, existsErr := v.Exists(t.Context(), id)
-	if existsErr != nil {
-		t.Fatal(existsErr)
-	}
+	Must(t, existsErr)
 	if errors.Is(err, storage.ErrNotFound) {
 		if shown || exists {
 			t.Errorf("Read does not find the plan; List shows it: %v, Exists: %v", shown, exists)
@@ -80,25 +69,19 @@ func WholeOrGone(t *testing.T, v *azblob.Vault, wanted ...*workflow.Plan) (found
 // Same compares what the vault shows of a plan with the plan.
 func Same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	t.Helper()
-	got, err := v.Read(t.Context(), plan.ID)
-	Must(t, err)
-	if d := plantest.Diff(plan, got); d != "" {
+	if d := plantest.Diff(plan, Reread(t, v, plan)); d != "" {
 		t.Fatal(d)
 	}
-	list, err := v.List(t.Context(), 0)
+	list, err := storage.Collect(v.List(t.Context(), 0))
 	Must(t, err)
 	n := 0
-	for r := range list {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		if r.Result.ID != plan.ID {
+	for _, r := range list {
+		if r.ID != plan.ID {
 			continue
 		}
 		n++
-		if r.Result.Name != plan.Name || r.Result.Descr != plan.Descr || r.Result.GroupID != plan.GroupID ||
-			r.Result.State.Status != plan.State.Status || !r.Result.SubmitTime.Equal(plan.SubmitTime) {
-			t.Errorf("List shows %+v of %+v", r.Result, plan)
+		if r.Name != plan.Name || r.Descr != plan.Descr || r.GroupID != plan.GroupID || r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) {
+			t.Errorf("List shows %+v of %+v", r, plan)
 		}
 	}
 	if n != 1 {
@@ -134,16 +117,9 @@ func ErrOf[T any](_ T, err error) error { return err }
 // Collect gathers a listing, failing the test at any Err.
 func Collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListResult {
 	t.Helper()
-	found, err := v.Search(t.Context(), f)
+	found, err := storage.Collect(v.Search(t.Context(), f))
 	Must(t, err)
-	var out []storage.ListResult
-	for r := range found {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-		out = append(out, r.Result)
-	}
-	return out
+	return found
 }
 
 // Contents returns the names and bodies of all stored blobs.
@@ -176,31 +152,22 @@ func Named(trace string) string {
 	})
 }
 
-// Catalogues returns the number of catalogues in a store, whether they are built or not.
-func Catalogues(server *emulator.Server) (n int) {
+// Catalogues returns the number of catalogues in a store, and whether one can be read and is not just a placeholder.
+func Catalogues(server *emulator.Server) (n int, built bool) {
 	for c := range server.Containers() {
-		if _, ok := server.Blob(c, "catalogue"); ok {
+		if b, ok := server.Blob(c, "catalogue"); ok {
 			n++
+			built = built || b.Metadata["state"] == "built"
 		}
 	}
-	return n
-}
-
-// catalogued reports whether a store has a catalogue that can be read, and not just a placeholder.
-func catalogued(server *emulator.Server) bool {
-	for c := range server.Containers() {
-		if b, ok := server.Blob(c, "catalogue"); ok && b.Metadata["state"] == "built" {
-			return true
-		}
-	}
-	return false
+	return n, built
 }
 
 // EqualListings checks that the catalogue of a store with one day shows what its listings show. The one is taken
 // from a store without plans, and the others from one without the catalogue.
 func EqualListings(t *testing.T, server *emulator.Server) {
 	t.Helper()
-	if !catalogued(server) {
+	if _, built := Catalogues(server); !built {
 		return
 	}
 	plain, bare := server.Clone(), server.Clone()
@@ -223,21 +190,15 @@ func EqualListings(t *testing.T, server *emulator.Server) {
 func ShownBy(t *testing.T, server *emulator.Server) (lines []string) {
 	t.Helper()
 	v := WithToken(t, server)
-	add := func(list iter.Seq[storage.Stream[storage.ListResult]], err error) {
-		results, err := storage.Collect(list, err)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, r := range results {
-			lines = append(lines, fmt.Sprintf("%+v", r))
-		}
-	}
-	add(v.List(t.Context(), 0))
-	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}))
-	add(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
-	n, err := v.Count(t.Context(), storage.Filters{})
-	if err != nil {
+	all, listErr := storage.Collect(v.List(t.Context(), 0))
+	done, doneErr := storage.Collect(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Completed}}))
+	fresh, freshErr := storage.Collect(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted}}))
+	n, countErr := v.Count(t.Context(), storage.Filters{})
+	if err := errors.Join(listErr, doneErr, freshErr, countErr); err != nil {
 		t.Error(err)
+	}
+	for _, r := range slices.Concat(all, done, fresh) {
+		lines = append(lines, fmt.Sprintf("%+v", r))
 	}
 	return append(lines, fmt.Sprint(n))
 }

@@ -70,29 +70,13 @@ func PlanOf(day time.Time) *workflow.Plan {
 }
 
 // IDAt returns a new ID of a time.
-func IDAt(at time.Time) uuid.UUID {
-	id := workflow.NewV7()
-	ms := at.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
-	return id
-}
+func IDAt(at time.Time) uuid.UUID { return workflow.NewV7At(at) }
 
 // ActionsOf lists a plan's actions.
 func ActionsOf(plan *workflow.Plan) (list []*workflow.Action) {
 	for o := range workflow.Walk(plan) {
 		if a, ok := o.(*workflow.Action); ok {
 			list = append(list, a)
-		}
-	}
-	return list
-}
-
-func SubObjects(p *workflow.Plan) (list []workflow.Object) {
-	for o, parent := range workflow.Walk(p) {
-		if parent != nil {
-			list = append(list, o)
 		}
 	}
 	return list
@@ -113,6 +97,7 @@ func Created(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan 
 	return Reread(t, v, plan)
 }
 
+// Reread returns the plan as it is stored.
 func Reread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
 	t.Helper()
 	got, err := v.Read(t.Context(), plan.ID)

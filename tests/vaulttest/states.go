@@ -21,11 +21,11 @@ type World struct {
 	Server *emulator.Server
 	Open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
 	Skew   *atomic.Int64 // nanoseconds by which the service's clock is ahead; nil for a clock that a test doesn't change
-	// pairs says that the call sends two requests at once, of which one may decide while the process dies at the other.
+	// Pairs says that the call sends two requests at once, of which one may decide while the process dies at the other.
 	Pairs bool
 }
 
-// WorldOf returns a world whose vaults are opened with onEmulator.
+// WorldOf returns a world whose vaults are opened with [OnEmulator].
 func WorldOf(server *emulator.Server) World { return World{Server: server, Open: OnEmulator} }
 
 // Vault opens a vault. Each process has its own.
@@ -51,7 +51,7 @@ func (w World) MayDie(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault),
 	return transport.Crashed()
 }
 
-// dies is [World.mayDie] for a process that must die.
+// dies is [World.MayDie] for a process that must die.
 func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
 	if !w.MayDie(t, at, do, opts...) {
@@ -59,7 +59,7 @@ func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), o
 	}
 }
 
-// Dies is [World.dies] for a process that uses onEmulator.
+// Dies is [World.MayDie] for a process on the emulator that must die.
 func Dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
 	t.Helper()
 	WorldOf(server).dies(t, at, do, opts...)
@@ -118,18 +118,21 @@ func BeforeEach(t *testing.T, name string, test func(t *testing.T, server *emula
 // State brings a store into a state. It returns the plan concerned, and the plan that readers find.
 type State func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan)
 
+// NotStarted leaves a plan that was created.
 func NotStarted(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
 	t.Helper()
 	plan = Created(t, w.Vault(t), plan)
 	return plan, plan
 }
 
+// AtWork leaves a running plan whose sub-objects have finished.
 func AtWork(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
 	t.Helper()
 	before, _ := Running(t, w.Vault(t), plan)
 	return before, before
 }
 
+// Final leaves a plan that has ended.
 func Final(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
 	t.Helper()
 	v := w.Vault(t)
@@ -160,65 +163,55 @@ func CompletionBroken(op emulator.Op, path string) State {
 	}
 }
 
-// DeleteBroken leaves the remains of a Delete that dies before a request.
+// DeleteBroken leaves the remains of a Delete of a running plan that dies before a request.
 func DeleteBroken(op emulator.Op, path string) State {
+	return deleteBroken(CreatedRunning, op, path)
+}
+
+func deleteBroken(create func(*testing.T, *azblob.Vault, *workflow.Plan) *workflow.Plan, op emulator.Op, path string) State {
 	return func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		t.Helper()
-		before := CreatedRunning(t, w.Vault(t), plan)
+		before := create(t, w.Vault(t), plan)
 		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
-		if exists, err := w.Vault(t).Exists(t.Context(), before.ID); err != nil {
-			t.Fatal(err)
-		} else if !exists {
+		exists, err := w.Vault(t).Exists(t.Context(), before.ID)
+		Must(t, err)
+		if !exists {
 			return before, nil
 		}
 		return before, before
 	}
 }
 
-// Wreck makes a store with one plan in each state that a crash can leave, and returns what Recovery is to
-// find of each.
+// Wreck makes a store with one plan in each state that a crash can leave. It returns what Recovery is to find of
+// them, and the plans that are whole.
 func Wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, whole []*workflow.Plan) {
 	t.Helper()
-	v := OnEmulator(t, server)
 	found = map[uuid.UUID]string{}
-	lost := func(plan *workflow.Plan, what string) { found[plan.ID] = what }
-	create := func(v *azblob.Vault, p *workflow.Plan) { _ = v.Create(t.Context(), p) }
-
-	p := EachKind()
-	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { create(v, p) })
-	lost(p, "markers without a plan")
-	p = EachKind()
-	Dies(t, server, emulator.On(emulator.PutBlob).Path("actions/").Nth(3), func(v *azblob.Vault) { create(v, p) })
-	lost(p, "an entry without object")
-	p = EachKind()
-	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { create(v, p) })
-	lost(p, "an entry without object")
-	p = Created(t, v, EachKind())
-	Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
-	lost(p, "an entry without object")
-	p = Created(t, v, EachKind())
-	Dies(t, server, emulator.On(emulator.BatchDelete).Nth(2), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
-	lost(p, "markers without a plan")
-	p = Created(t, v, EachKind())
-	Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), p.ID) })
-	lost(p, "a delete marker on a whole plan")
-	whole = append(whole, p)
-	_, p = Running(t, v, EachKind())
-	Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
-	lost(p, "a final entry beside an object that is not")
-	whole = append(whole, p)
-	_, p = Running(t, v, EachKind())
-	Dies(t, server, emulator.On(emulator.DeleteBlob).Path("open/"), func(v *azblob.Vault) { _ = v.UpdatePlan(t.Context(), p) })
-	lost(p, "a marker on a final plan")
-	whole = append(whole, p)
-
-	p = Created(t, v, EachKind())
-	whole = append(whole, p)
-	p, _ = Running(t, v, EachKind())
-	whole = append(whole, p)
-	_, p = Running(t, v, EachKind())
-	Must(t, v.UpdatePlan(t.Context(), p))
-	return found, append(whole, p)
+	for _, remains := range []struct {
+		in    State
+		found string
+	}{
+		{CreateBroken("plans/*-entry.json", 1), "markers without a plan"},
+		{CreateBroken("actions/", 3), "an entry without object"},
+		{CreateBroken("plans/*-object.json", 1), "an entry without object"},
+		{deleteBroken(Created, emulator.BatchDelete, ""), "an entry without object"},
+		{deleteBroken(Created, emulator.BatchDelete, "open/"), "markers without a plan"},
+		{deleteBroken(Created, emulator.DeleteBlob, "plans/*-object.json"), "a delete marker on a whole plan"},
+		{CompletionBroken(emulator.PutBlob, "plans/*-object.json"), "a final entry beside an object that is not"},
+		{CompletionBroken(emulator.DeleteBlob, "open/"), "a marker on a final plan"},
+		{NotStarted, ""},
+		{AtWork, ""},
+		{Final, ""},
+	} {
+		plan, shown := remains.in(t, WorldOf(server), EachKind())
+		if remains.found != "" {
+			found[plan.ID] = remains.found
+		}
+		if shown != nil {
+			whole = append(whole, shown)
+		}
+	}
+	return found, whole
 }
 
 // RewriteStatus changes the status of a plan in one of its two blobs.
@@ -236,10 +229,12 @@ type Damaged struct {
 	Plan      *workflow.Plan
 }
 
+// Name returns the name of the plan's entry or object.
 func (d Damaged) Name(role string) string {
 	return "plans/" + d.Plan.ID.String() + "-" + role + ".json"
 }
 
+// Marker returns the name of the plan's marker.
 func (d Damaged) Marker() string { return "open/" + d.Plan.ID.String() }
 
 // Parts returns the names of the plan's sub-objects.
@@ -250,6 +245,13 @@ func (d Damaged) Parts() (names []string) {
 		}
 	}
 	return names
+}
+
+// Lose removes blobs of the plan's day.
+func (d Damaged) Lose(names ...string) {
+	for _, name := range names {
+		d.Remove(d.Container, name)
+	}
 }
 
 // Behead removes the entry of a plan, as somebody else than a vault may do.
@@ -307,14 +309,8 @@ func PutDay(server *emulator.Server, day time.Time) {
 	server.Put(ContainerOf(day), "plans/of-this-day", nil, nil)
 }
 
+// ContainerOf returns the name of a day's container.
 func ContainerOf(day time.Time) string { return "test-" + day.Format(time.DateOnly) }
 
 // DaysAgo returns the start of a day.
 func DaysAgo(n int) time.Time { return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n) }
-
-// Lose removes blobs of the plan's day.
-func (d Damaged) Lose(names ...string) {
-	for _, name := range names {
-		d.Remove(d.Container, name)
-	}
-}

@@ -117,6 +117,7 @@ func (g *Geo) At() (primary, secondary int) {
 	return primary, secondary
 }
 
+// Open opens a vault on the account.
 func (g *Geo) Open(t *testing.T, opts ...azblob.Option) *azblob.Vault {
 	t.Helper()
 	opts = append([]azblob.Option{azblob.WithTransport(g.Transport()), azblob.WithSecondary("")}, opts...)
