@@ -268,7 +268,7 @@ const (
 // isBuilt reports by its metadata whether a blob is a catalogue. One of an older schema counts as a placeholder.
 func isBuilt(p blob.Properties) bool {
 	schema, err := strconv.Atoi(p.Metadata[metaSchema])
-	return p.Metadata[metaState] == stateBuilt && err == nil && schema >= catalogue.Schema
+	return p.Metadata[metaState] == stateBuilt && err == nil && schema >= catalogue.OldestSchema
 }
 
 // isBuiltOf is isBuilt for the catalogue of a container. A copy of another day's counts as a placeholder, too.

@@ -258,6 +258,7 @@ const (
 	metaGroupID    = "groupid"
 	metaName       = "name"
 	metaDescr      = "descr"
+	metaLabels     = "labels"
 	metaSubmitTime = "submittime"
 	metaState      = "state"
 	metaPlanType   = "plantype"
@@ -318,6 +319,7 @@ var listed = []listedField{
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseOwner),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, epochText, parseEpoch),
+	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
 	rowOf(metaName, false, func(r *storage.ListResult) *string { return &r.Name }, leftToAddTexts, decodeText),
 	rowOf(metaDescr, false, func(r *storage.ListResult) *string { return &r.Descr }, leftToAddTexts, decodeText),
 }
@@ -366,6 +368,18 @@ func parseOwner(text string) (uuid.UUID, error) {
 		return uuid.Nil, errors.New("it should be a UUIDv7")
 	}
 	return owner, nil
+}
+
+func labelsText(labels map[string]string) (string, error) {
+	return encodeText(workflow.FormatLabels(labels)), nil
+}
+
+func parseLabels(text string) (map[string]string, error) {
+	text, err := decodeText(text)
+	if err != nil {
+		return nil, err
+	}
+	return workflow.ParseLabels(text)
 }
 
 // leftToAddTexts writes nothing: addTexts adds name and description when it knows how much room there is.

@@ -43,6 +43,7 @@ func goldenPlan() *workflow.Plan {
 	}
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
+		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
 		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
 	}
@@ -234,6 +235,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
+	older.Labels = nil
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
@@ -262,7 +264,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	must(t, json.Unmarshal(readGolden(t, "metadata"), &all))
 	for _, docType := range []string{typeEntry, typeObject} {
 		r, cut, err := format(nil).parseMetadata(all[docType], plan.ID, docType)
-		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
+		want := storage.ListResult{ID: plan.ID, GroupID: plan.GroupID, Name: plan.Name, Descr: plan.Descr, Labels: plan.Labels, SubmitTime: plan.SubmitTime, State: plan.State, Owner: plan.Owner, Epoch: plan.Epoch}
 		want.State.ETag = ""
 		if err != nil || len(cut) != 0 || !reflect.DeepEqual(r, want) {
 			t.Errorf("the metadata of the %s is read as %+v, cut %q, %v", docType, r, cut, err)

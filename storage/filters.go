@@ -21,6 +21,8 @@ type Filters struct {
 	// NamePrefix and NameContains select plans whose name begins with a text, and contains a text. They compare
 	// bytes, so upper and lower case differ. The empty text is in every name.
 	NamePrefix, NameContains string
+	// Labels selects plans that have all of these labels.
+	Labels map[string]string
 	// After and Before select plans created after and before a time, both exclusive. The creation time is the
 	// one in the plan's ID, in whole milliseconds. The zero time is no bound.
 	After, Before time.Time
@@ -42,7 +44,7 @@ func (f Filters) Fields() (names []string) {
 	v := reflect.ValueOf(f)
 	for i := range v.NumField() {
 		field := v.Field(i)
-		if t, ok := field.Interface().(time.Time); ok && t.IsZero() || field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0 {
+		if t, ok := field.Interface().(time.Time); ok && t.IsZero() || field.IsZero() || (field.Kind() == reflect.Slice || field.Kind() == reflect.Map) && field.Len() == 0 {
 			continue
 		}
 		names = append(names, v.Type().Field(i).Name)

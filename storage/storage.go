@@ -176,6 +176,7 @@ type ListResult struct {
 	GroupID    uuid.UUID
 	Name       string
 	Descr      string
+	Labels     map[string]string
 	SubmitTime time.Time
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"iter"
+	"maps"
 	"reflect"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // the block is Completed: continuous checks, deferred checks and deferred actions, and post checks if some of
 // the work that they judge is left.
 //
-// The fork keeps what the author wrote, including GroupID, Meta and Keys, and the sub-objects are in the same
+// The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
 // order. ForkedFrom is the ID of p. All IDs are new. An action that runs again therefore has another idempotency
 // key: if it was interrupted, and may have had an effect, its plugin must find that out. Before Create, the
 // caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
@@ -68,7 +69,7 @@ func ForkFromStart(p *Plan) (*Plan, error) {
 // fork returns a copy of a plan that is to become a fork.
 func (p *Plan) fork() *Plan {
 	f := copied(reflect.ValueOf(p)).Interface().(*Plan)
-	f.ForkedFrom = p.ID
+	f.ForkedFrom, f.Labels = p.ID, maps.Clone(p.Labels)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
 	return f

@@ -5,7 +5,9 @@ import (
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -144,6 +146,8 @@ func codeFor(t reflect.Type) code {
 		return anyCode
 	case reflect.TypeFor[[]byte]():
 		return textCode
+	case reflect.TypeFor[map[string]string]():
+		return textsCode
 	case reflect.TypeFor[*Checks]():
 		return pointerCode[Checks]()
 	case reflect.TypeFor[*DeferredActions]():
@@ -252,6 +256,30 @@ var anyCode = code{
 	read:  func(r *reader, v unsafe.Pointer) { *(*any)(v) = json.RawMessage(bytes.Clone(r.value())) },
 	reset: func(v unsafe.Pointer) { *(*any)(v) = nil },
 }
+
+// textsCode is the code of texts by name, which are written in the order of the names.
+var textsCode = codeOf(func(v *map[string]string) bool { return len(*v) == 0 }, func(w *writer, v *map[string]string) {
+	w.objects++
+	w.text = append(w.text, '{')
+	for _, name := range slices.Sorted(maps.Keys(*v)) {
+		w.comma()
+		w.quote(name)
+		w.text = append(w.text, ':')
+		w.quote((*v)[name])
+	}
+	w.text = append(w.text, '}')
+}, func(r *reader, v *map[string]string) {
+	if *v = nil; r.null() {
+		return
+	}
+	texts := map[string]string{}
+	r.members("map[string]string", func(name []byte, _ int) {
+		var text string
+		r.string(&text)
+		texts[string(name)] = text
+	})
+	*v = texts
+})
 
 // textCode and binaryCode are the codes of Meta: one is for text, the other one for what is not UTF-8. If there are both
 // in a JSON, the text counts. An empty Meta differs from a nil one.

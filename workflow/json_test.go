@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,7 +240,7 @@ func withUnknown(v any, n *int) {
 		}
 	case map[string]any:
 		for name, e := range v {
-			if name != "req" && name != "resp" && name != "err" {
+			if !slices.Contains([]string{"req", "resp", "err", "labels"}, name) {
 				withUnknown(e, n)
 			}
 		}

@@ -30,6 +30,9 @@ type Plan struct {
 	// Name and Descr are for people. They may be any valid UTF-8.
 	Name  string `json:"name,omitempty"`
 	Descr string `json:"descr,omitempty"`
+	// Labels are for searches: at most 16. A key has 1 to 63 visible ASCII characters without = and comma. A value
+	// has up to 128 bytes of UTF-8, without commas, control characters and blanks at its ends.
+	Labels map[string]string `json:"labels,omitempty"`
 	// BypassChecks complete the plan at once if they succeed. Like the other checks, they may be nil.
 	BypassChecks *Checks `json:"bypassChecks,omitempty"`
 	// PreChecks must succeed before the blocks start.

@@ -167,7 +167,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 				delete(v, name)
 			}
 			for name, below := range v {
-				if name != "req" {
+				if name != "req" && name != "labels" {
 					visit(below)
 				}
 			}

@@ -214,6 +214,9 @@ func (v *validator) fields(o Object) {
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
+		if err := CheckLabels(o.Labels); err != nil {
+			c.bad("Labels", "%v", err)
+		}
 	case *Checks:
 		c.duration("Delay", o.Delay)
 	case *Block:

@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,12 +44,27 @@ func TestValidateFields(t *testing.T) {
 	}
 	late := time.Date(9999, 12, 31, 23, 30, 0, 0, time.FixedZone("", -3600)) // in UTC it is the year 10000
 	v4 := key(1)
+	seventeen := map[string]string{}
+	for i := range 17 {
+		seventeen[strconv.Itoa(i)] = ""
+	}
 	damages := map[reflect.Type][]damage{
 		reflect.TypeFor[string]():        {{"a\xff", "is not valid UTF-8"}},
 		reflect.TypeFor[time.Duration](): {{-time.Second, "-1s is negative"}},
 		reflect.TypeFor[time.Time](): {
 			{late, "the year 10000 can't be written as RFC 3339"},
 			{time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC), "the year 0 can't be written as RFC 3339"},
+		},
+		reflect.TypeFor[map[string]string](): {
+			{map[string]string{"a=b": ""}, `"a=b" is not a key: it must have 1 to 63 visible ASCII characters without = and ,`},
+			{map[string]string{"": ""}, `"" is not a key: it must have 1 to 63 visible ASCII characters without = and ,`},
+			{map[string]string{strings.Repeat("k", 63): "", "a b": ""}, `"a b" is not a key: it must have 1 to 63 visible ASCII characters without = and ,`},
+			{map[string]string{"a": strings.Repeat("v", 128), "b": strings.Repeat("v", 129)}, "the value of b has 129 bytes, at most 128 are allowed"},
+			{map[string]string{"a": "b c", "d": "e,f"}, `the value of d, "e,f", must be UTF-8 without commas, control characters and blanks at its ends`},
+			{map[string]string{"a": "b "}, `the value of a, "b ", must be UTF-8 without commas, control characters and blanks at its ends`},
+			{map[string]string{"a": "\n"}, `the value of a, "\n", must be UTF-8 without commas, control characters and blanks at its ends`},
+			{map[string]string{"a": "\xff"}, `the value of a, "\xff", must be UTF-8 without commas, control characters and blanks at its ends`},
+			{seventeen, "there are 17 labels, at most 16 are allowed"},
 		},
 		reflect.TypeFor[workflow.Status]():        {{workflow.Status(5), "there is no status 5"}, {workflow.Status(-1), "there is no status -1"}},
 		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(9), "there is no failure reason 9"}},

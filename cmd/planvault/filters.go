@@ -29,6 +29,10 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 	})
 	flags.StringVar(&s.NamePrefix, "name", "", "plans whose name begins with `TEXT`")
 	flags.StringVar(&s.NameContains, "contains", "", "plans whose name contains `TEXT`")
+	flags.Func("label", "plans that have the label `KEY=VALUE`; give several for plans that have all of them", func(text string) (err error) {
+		s.Labels, err = workflow.ParseLabels(strings.TrimPrefix(workflow.FormatLabels(s.Labels)+","+text, ","))
+		return err
+	})
 	s.created.addFlags(flags, "created", "plans created")
 	s.ended.addFlags(flags, "ended", "final plans that ended")
 }

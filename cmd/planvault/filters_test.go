@@ -39,6 +39,7 @@ func TestFilters(t *testing.T) {
 		"--status final --status completed": {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
 		"--group " + group.String():         {ByGroupIDs: []uuid.UUID{group}},
 		"--name a --contains b":             {NamePrefix: "a", NameContains: "b"},
+		"--label a=1,b= --label c=2":        {Labels: map[string]string{"a": "1", "b": "", "c": "2"}},
 		"--created-after 2026-11-20 --created-before 2026-11-20T01:00Z": {After: day, Before: day.Add(time.Hour)},
 		"--created-after 27h --ended-after 2w":                          {After: day, EndedAfter: now.AddDate(0, 0, -14)},
 		"--ended-before 2026-11-20T01:00:00+01:00":                      {EndedBefore: day},

@@ -42,22 +42,23 @@ func (a *app) showCommand() *cobra.Command {
 
 // planSummary is a plan in the JSON of show.
 type planSummary struct {
-	ID          uuid.UUID      `json:"id"`
-	Group       *uuid.UUID     `json:"group,omitempty"`
-	Name        string         `json:"name"`
-	Descr       string         `json:"descr,omitempty"`
-	Status      string         `json:"status"`
-	Reason      string         `json:"reason,omitempty"`
-	Owner       *uuid.UUID     `json:"owner,omitempty"`
-	Epoch       int64          `json:"epoch,omitempty"`
-	ForkedFrom  *uuid.UUID     `json:"forkedFrom,omitempty"`
-	Submitted   time.Time      `json:"submitted,omitzero"`
-	Started     time.Time      `json:"started,omitzero"`
-	Ended       time.Time      `json:"ended,omitzero"`
-	TookSeconds float64        `json:"tookSeconds,omitempty"`
-	Actions     map[string]int `json:"actions"`
-	Failed      []actionRow    `json:"failed,omitempty"`
-	Running     []actionRow    `json:"running,omitempty"`
+	ID          uuid.UUID         `json:"id"`
+	Group       *uuid.UUID        `json:"group,omitempty"`
+	Name        string            `json:"name"`
+	Descr       string            `json:"descr,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Status      string            `json:"status"`
+	Reason      string            `json:"reason,omitempty"`
+	Owner       *uuid.UUID        `json:"owner,omitempty"`
+	Epoch       int64             `json:"epoch,omitempty"`
+	ForkedFrom  *uuid.UUID        `json:"forkedFrom,omitempty"`
+	Submitted   time.Time         `json:"submitted,omitzero"`
+	Started     time.Time         `json:"started,omitzero"`
+	Ended       time.Time         `json:"ended,omitzero"`
+	TookSeconds float64           `json:"tookSeconds,omitempty"`
+	Actions     map[string]int    `json:"actions"`
+	Failed      []actionRow       `json:"failed,omitempty"`
+	Running     []actionRow       `json:"running,omitempty"`
 }
 
 // actionRow is an action in the JSON of show.
@@ -74,7 +75,7 @@ type actionRow struct {
 // failure of the plan.
 func summaryOf(p *workflow.Plan, root *report.Node) planSummary {
 	s := planSummary{
-		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Descr: p.Descr, Status: p.State.Status.String(),
+		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Descr: p.Descr, Labels: p.Labels, Status: p.State.Status.String(),
 		Owner: known(p.Owner), Epoch: p.Epoch, ForkedFrom: known(p.ForkedFrom),
 		Submitted: utc(p.SubmitTime), Started: utc(p.State.Start), Ended: utc(p.State.End), Actions: map[string]int{},
 	}

@@ -61,6 +61,7 @@ func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	}
 	add("ID", idOf(p.ID))
 	add("Description", t.text(p.Descr))
+	add("Labels", t.text(workflow.FormatLabels(p.Labels)))
 	add("Group", idOf(p.GroupID))
 	owner := idOf(p.Owner)
 	if p.Epoch != 0 {

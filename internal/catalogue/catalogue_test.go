@@ -68,6 +68,9 @@ func randomPlans(r *rand.Rand, n, groups int) []Plan {
 		}
 		p.GroupID, p.Owner, p.Epoch = some[r.IntN(len(some))], owners[r.IntN(len(owners))], r.Int64N(3)
 		p.Name, p.Descr, p.NameCut, p.DescrCut = text(), text(), r.IntN(50) == 0, r.IntN(50) == 0
+		if r.IntN(2) == 0 {
+			p.Labels = map[string]string{"env": fmt.Sprint(r.IntN(3)), "team": "план"}
+		}
 		p.SubmitTime = at(created)
 		p.State.Start = at(p.SubmitTime)
 		p.State.End = at(p.State.Start)

@@ -93,7 +93,7 @@ func DirectorySize(head []byte) (int, error) {
 		return 0, &Damage{"header", 0, fmt.Sprintf("its checksum is %08x, not %08x", sum, u32(head[headerSize-4:]))}
 	}
 	switch schema := u32(head[len(magic):]); {
-	case schema < Schema:
+	case schema < OldestSchema:
 		return 0, &Damage{"header", 0, fmt.Sprintf("its schema %d does not name its day", schema)}
 	case schema > Schema:
 		return 0, fmt.Errorf("%w: %d, but this program knows only %d: update the program", ErrSchema, schema, Schema)

@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// Schema is the version of the form that is written. Schema 1 did not name the container of the day.
-	Schema = 2
+	// Schema is the version of the form that is written, and OldestSchema the oldest one that is read. Schema 1
+	// did not name the container of the day, and schema 2 had no labels.
+	Schema       = 3
+	OldestSchema = 2
 
 	magic      = "planvcat"
 	headerSize = len(magic) + 4*4
@@ -269,7 +271,7 @@ const (
 	colEnd     // seconds after Start
 	colNanos   // of all times
 	colETag    // difference to the plan before
-	colText    // references into colTexts: name, description, and an ETag that is not a number
+	colText    // references into colTexts: name, description, an ETag that is not a number, and labels
 	colLengths // of texts
 	colTexts   // the texts of the block
 	columns
@@ -283,6 +285,7 @@ const (
 	flagNoStart
 	flagNoEnd
 	flagTextETag
+	flagLabels
 	flags
 )
 
@@ -314,7 +317,7 @@ const typicalPlan = 64
 func (b *builder) add(p Plan) {
 	p.Name, p.Descr, p.State.ETag = strings.Clone(p.Name), strings.Clone(p.Descr), strings.Clone(p.State.ETag)
 	b.size += typicalPlan
-	for _, s := range []string{p.Name, p.Descr} {
+	for _, s := range []string{p.Name, p.Descr, workflow.FormatLabels(p.Labels)} {
 		if _, ok := b.texts[s]; !ok {
 			b.texts[s] = 0
 			b.size += len(s)

@@ -50,6 +50,7 @@ var fields = []field{
 		func(r *rows, p *Plan) { p.Descr, p.DescrCut = r.cutText(flagDescrCut) },
 	},
 	{"State", (*builder).state, (*rows).state},
+	{"Labels", (*builder).labels, (*rows).labels},
 }
 
 // before is what the next value is the difference to, and the flags of the plan.
@@ -105,3 +106,20 @@ func (b *builder) cutText(text string, flag byte, cut bool) {
 }
 
 func (r *rows) cutText(flag byte) (text string, cut bool) { return r.text(), r.flags&flag != 0 }
+
+func (b *builder) labels(p *Plan) {
+	if len(p.Labels) > 0 {
+		b.flags |= flagLabels
+		b.text(workflow.FormatLabels(p.Labels))
+	}
+}
+
+func (r *rows) labels(p *Plan) {
+	if r.flags&flagLabels == 0 {
+		return
+	}
+	var err error
+	if p.Labels, err = workflow.ParseLabels(r.text()); err != nil {
+		r.in.fail("labels: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package oracle
 
 import (
 	"iter"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -54,6 +55,20 @@ var filters = []filter{
 		func(f storage.Filters, p *workflow.Plan) bool { return strings.Count(p.Name, f.NameContains) > 0 },
 	},
 	{
+		"Labels", func(r *rand.Rand, f *storage.Filters, p *workflow.Plan) {
+			for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
+				if r.IntN(2) == 0 {
+					f.Labels = map[string]string{key: p.Labels[key]}
+				}
+			}
+		},
+		func(f storage.Filters, p *workflow.Plan) bool {
+			lacks := maps.Clone(f.Labels)
+			maps.DeleteFunc(lacks, func(key, value string) bool { return slices.Contains(pairs(p), key+"="+value) })
+			return len(lacks) == 0
+		},
+	},
+	{
 		"After", func(_ *rand.Rand, f *storage.Filters, p *workflow.Plan) { f.After = workflow.Time(p.ID) },
 		func(f storage.Filters, p *workflow.Plan) bool { return workflow.Time(p.ID).After(f.After) },
 	},
@@ -79,6 +94,13 @@ var filters = []filter{
 		"Limit", func(r *rand.Rand, f *storage.Filters, _ *workflow.Plan) { f.Limit = 1 + r.IntN(10) },
 		func(storage.Filters, *workflow.Plan) bool { return true },
 	},
+}
+
+func pairs(p *workflow.Plan) (labels []string) {
+	for key, value := range p.Labels {
+		labels = append(labels, key+"="+value)
+	}
+	return labels
 }
 
 // cut cuts a text between two characters.
@@ -117,11 +139,15 @@ func Draw(r *rand.Rand, plans []*workflow.Plan, n int) storage.Filters {
 	return draw(r, plans, r.Perm(len(filters))[:min(n, len(filters))])
 }
 
-// Each yields filters with one field each, as [Draw] draws it.
+// Each yields filters with one field each, as [Draw] draws it. It draws a field again until it is set.
 func Each(r *rand.Rand, plans []*workflow.Plan) iter.Seq[storage.Filters] {
 	return func(yield func(storage.Filters) bool) {
 		for i := range filters {
-			if !yield(draw(r, plans, []int{i})) {
+			var f storage.Filters
+			for tries := 0; len(f.Fields()) == 0 && tries < 100; tries++ {
+				f = draw(r, plans, []int{i})
+			}
+			if !yield(f) {
 				return
 			}
 		}
@@ -149,6 +175,6 @@ func draw(r *rand.Rand, plans []*workflow.Plan, rows []int) (f storage.Filters) 
 // Shows reports whether a listing may show a plan like this. It has a version of its own.
 func Shows(r storage.ListResult, p *workflow.Plan) bool {
 	return r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) &&
-		r.Owner == p.Owner && r.Epoch == p.Epoch &&
+		r.Owner == p.Owner && r.Epoch == p.Epoch && maps.Equal(r.Labels, p.Labels) &&
 		r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
 }

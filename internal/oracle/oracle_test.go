@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestEveryFilterIsDrawn(t *testing.T) {
 		at := time.Now().Add(-time.Duration(i) * time.Hour)
 		plans = append(plans, &workflow.Plan{
 			ID: workflow.NewV7At(at), GroupID: uuid.New(), Name: string(rune('a'+i)) + " name",
-			State: workflow.State{Status: workflow.Status(i % 5), End: at},
+			Labels: map[string]string{"a": strconv.Itoa(i), "b": strconv.Itoa(i % 3)}, State: workflow.State{Status: workflow.Status(i % 5), End: at},
 		})
 	}
 	r := rand.New(rand.NewPCG(1, 0))

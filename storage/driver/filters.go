@@ -17,10 +17,14 @@ import (
 
 // Listed returns what a listing shows of a plan. It has every field of a [storage.ListResult].
 func Listed(p *workflow.Plan) storage.ListResult {
-	return storage.ListResult{
+	r := storage.ListResult{
 		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State,
 		Owner: p.Owner, Epoch: p.Epoch,
 	}
+	if len(p.Labels) > 0 {
+		r.Labels = p.Labels
+	}
+	return r
 }
 
 // SameListed reports whether two results are the same, whatever the zones of their times.
@@ -85,6 +89,23 @@ var filters = []filter{
 		field: "NameContains", reads: "Name",
 		check: func(f storage.Filters) error { return checkText("NameContains", f.NameContains) },
 		plan:  func(f storage.Filters, r storage.ListResult) bool { return strings.Contains(r.Name, f.NameContains) },
+	},
+	{
+		field: "Labels", reads: "Labels",
+		check: func(f storage.Filters) error {
+			if err := workflow.CheckLabels(f.Labels); err != nil {
+				return Invalid("Filters.Labels", "%v", err)
+			}
+			return nil
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			for key, value := range f.Labels {
+				if has, ok := r.Labels[key]; !ok || has != value {
+					return false
+				}
+			}
+			return true
+		},
 	},
 	{
 		field: "After",

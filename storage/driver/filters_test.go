@@ -38,12 +38,12 @@ func TestCreatedBefore(t *testing.T) {
 func TestChooseAllocatesNothing(t *testing.T) {
 	now := time.Now()
 	r := storage.ListResult{
-		ID: workflow.NewV7(), GroupID: uuid.New(), Name: "deploy west",
+		ID: workflow.NewV7(), GroupID: uuid.New(), Name: "deploy west", Labels: map[string]string{"a": "1", "b": "2"},
 		State: workflow.State{Status: workflow.Failed, End: now},
 	}
 	f := storage.Filters{
 		ByIDs: []uuid.UUID{uuid.New(), r.ID}, ByGroupIDs: []uuid.UUID{uuid.New(), r.GroupID}, ByStatus: []workflow.Status{workflow.Running, workflow.Failed},
-		NamePrefix: "deploy", NameContains: "west", After: now.Add(-time.Hour), Before: now.Add(time.Hour),
+		NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
 		EndedAfter: now.Add(-time.Hour), EndedBefore: now.Add(time.Hour),
 	}
 	if err := driver.CheckCount(f); err != nil || !driver.Choose(f, r) {
@@ -59,9 +59,9 @@ func TestEveryFilterSelects(t *testing.T) {
 	now := time.Now()
 	at := func(ago time.Duration) uuid.UUID { return workflow.NewV7At(now.Add(-ago)) }
 	chosen := storage.ListResult{
-		ID: at(time.Hour), GroupID: uuid.New(), Name: "deploy west", State: workflow.State{Status: workflow.Failed, End: now},
+		ID: at(time.Hour), GroupID: uuid.New(), Name: "deploy west", Labels: map[string]string{"env": "prod", "a": ""}, State: workflow.State{Status: workflow.Failed, End: now},
 	}
-	other := storage.ListResult{ID: at(3 * time.Hour), Name: "remove east", State: workflow.State{Status: workflow.Running, End: now}}
+	other := storage.ListResult{ID: at(3 * time.Hour), Name: "remove east", Labels: map[string]string{"env": "test"}, State: workflow.State{Status: workflow.Running, End: now}}
 	later := chosen
 	later.ID = at(-time.Hour)
 	missing := map[string]bool{}
@@ -78,6 +78,7 @@ func TestEveryFilterSelects(t *testing.T) {
 		"ByStatus":     {storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, "State", other},
 		"NamePrefix":   {storage.Filters{NamePrefix: "de"}, "Name", other},
 		"NameContains": {storage.Filters{NameContains: "west"}, "Name", other},
+		"Labels":       {storage.Filters{Labels: map[string]string{"env": "prod"}}, "Labels", other},
 		"After":        {storage.Filters{After: now.Add(-2 * time.Hour)}, "", other},
 		"Before":       {storage.Filters{Before: now}, "", later},
 		"EndedAfter":   {storage.Filters{EndedAfter: now.Add(-time.Hour)}, "State", other},

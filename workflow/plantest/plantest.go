@@ -113,6 +113,7 @@ func Full() *workflow.Plan {
 		GroupID: uuid.New(),
 		Name:    "full",
 		Descr:   "every field that an author may set",
+		Labels:  map[string]string{"env": "test", "team": "план"},
 		Meta:    []byte(`{"owner": "plantest"}`),
 	}
 	allChecks(p)
@@ -205,6 +206,12 @@ func Random(seed uint64) *workflow.Plan {
 				Name: r.text(), Descr: r.text(), When: workflow.When(r.IntN(3)), FailElement: r.coin(), Actions: r.actions(),
 			})
 		}
+	}
+	for i := range r.IntN(3) {
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[string(rune('a'+i))] = []string{"", "1", "=?план 🚀"}[r.IntN(3)]
 	}
 	return p
 }

@@ -179,6 +179,7 @@ func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 	return present([]fact{
 		{Name: "ID", Value: id(p.ID), Mono: true},
 		{Name: "Group", Value: id(p.GroupID), Mono: true},
+		{Name: "Labels", Value: text(workflow.FormatLabels(p.Labels))},
 		{Name: "Owner", Value: id(p.Owner), Mono: true},
 		{Name: "Epoch", Value: epoch},
 		from,

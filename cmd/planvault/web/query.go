@@ -41,6 +41,10 @@ var fields = []field{
 		f.NamePrefix = text
 		return nil
 	}},
+	{"label", "Labels", "env=prod, team=web", true, func(f *storage.Filters, text string) (err error) {
+		f.Labels, err = workflow.ParseLabels(text)
+		return err
+	}},
 	{"group", "Group ID", "", true, func(f *storage.Filters, text string) error {
 		f.ByGroupIDs = make([]uuid.UUID, 1)
 		return parseID(&f.ByGroupIDs[0], text)
