@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -273,21 +272,11 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 	})
 }
 
-// before is a transport that calls do before the nth request that matches.
-type before struct {
-	*emulator.Transport
-	match func(*http.Request) bool
-	nth   int
-	do    func()
-}
-
-func (b *before) Do(req *http.Request) (*http.Response, error) {
-	if b.match(req) {
-		if b.nth--; b.nth == 0 {
-			b.do()
-		}
-	}
-	return b.Transport.Do(req)
+// before connects a vault that calls a function before one of its requests takes effect.
+func (a *archive) before(at *emulator.Rule, do func()) Option {
+	transport := a.server.Transport()
+	transport.Inject(at.Do(emulator.Before(do)))
+	return WithTransport(transport)
 }
 
 // TestDayChangesWhileCatalogueIsBuilt removes the placeholder, as every change does, before each request of a build.
@@ -297,9 +286,7 @@ func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
 			a.fill(first, 1, 10)
 			day := prefix("test").day(first)
 			changed := false
-			v := a.open(WithTransport(&before{a.server.Transport(), func(*http.Request) bool { return true }, nth, func() {
-				changed = a.server.Remove(day, catalogueName)
-			}}))
+			v := a.open(a.before(emulator.On().Nth(nth), func() { changed = a.server.Remove(day, catalogueName) }))
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			// The requests: list containers, look, placeholder, open/ twice, plans/ twice, catalogue.
@@ -352,9 +339,7 @@ func TestUnusableCatalogue(t *testing.T) {
 			for nth := 1; nth <= 2; nth++ {
 				a.server.Restore(day, sound)
 				n := new(notes)
-				v := a.open(WithObserver(n.observer()), WithTransport(&before{a.server.Transport(), func(r *http.Request) bool {
-					return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+catalogueName)
-				}, nth, do}))
+				v := a.open(WithObserver(n.observer()), a.before(emulator.On(emulator.GetBlob).Path(catalogueName).Nth(nth), do))
 				a.server.ResetRequests()
 				got := gather(t, v, storage.Filters{})
 				if !reflect.DeepEqual(got, want) {

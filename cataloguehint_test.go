@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"maps"
-	"net/http"
 	"testing"
 	"time"
 
@@ -99,7 +98,7 @@ func TestHintsOfDaysThatGo(t *testing.T) {
 		if got := a.hintsOf(day); len(got) != 1 {
 			t.Errorf("a new day has the metadata %v", got)
 		}
-		dropping := a.open(WithTransport(&before{a.server.Transport(), func(r *http.Request) bool { return r.URL.Query().Get("comp") == "metadata" }, 1, func() { a.server.RemoveContainer(day) }}))
+		dropping := a.open(a.before(emulator.On(emulator.SetContainerMetadata).Nth(1), func() { a.server.RemoveContainer(day) }))
 		report, err := dropping.Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		if len(report.Built) != 1 {

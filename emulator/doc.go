@@ -24,7 +24,7 @@
 // # Support for tests
 //
 //   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies
-//     do.
+//     do. [Before] and [After] call a function at a request.
 //   - [WithRealAnswers] answers as real accounts were recorded to, where Azurite is plainer.
 //   - [Server.Requests] is a log of all requests.
 //   - [Server.Forbid] refuses requests that a protocol does not allow.
