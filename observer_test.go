@@ -237,7 +237,8 @@ func TestLogObserver(t *testing.T) {
 	n := new(notes)
 	var ids []uuid.UUID
 	inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(400 * time.Millisecond)) }, func(s *emulator.Server) []Option {
-		slowly := &before{s.Transport(), func(r *http.Request) bool { return r.Method == http.MethodGet }, 1, func() { time.Sleep(time.Second) }}
+		slowly := s.Transport()
+		slowly.Inject(emulator.On().Method(http.MethodGet).Nth(1).Do(emulator.Before(func() { time.Sleep(time.Second) })))
 		observer := Tee(LogObserver(slog.New(handler)), n.observer())
 		return []Option{WithObserver(observer), WithTransport(slowly), WithConcurrency(1), WithRetry(Retry{InitialInterval: time.Millisecond, MaxElapsed: 90 * time.Second})}
 	}, func(t *testing.T, v *Vault, s *emulator.Server) {

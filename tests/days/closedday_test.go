@@ -245,18 +245,12 @@ func TestDeleteMeetsAHold(t *testing.T) {
 
 // meetsAHold returns a transport that holds the plan's day before its second look for a hold.
 func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) *emulator.Transport {
-	looks := 0
 	transport := server.Transport()
-	transport.SetGate(vaulttest.Once(func(r emulator.Request) bool {
-		if r.Op == emulator.GetContainerProperties {
-			looks++
-		}
-		return looks == 2
-	}, func() {
+	transport.Inject(emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
-	}))
+	})))
 	return transport
 }
 

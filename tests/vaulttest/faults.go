@@ -112,31 +112,13 @@ func (g Gate) Enter(_ context.Context, r emulator.Request) error {
 // Leave implements [emulator.Gate].
 func (g Gate) Leave(emulator.Request) {}
 
-// Once is a gate that calls a function before the first request that matches. It matches one request at a time.
-func Once(match func(r emulator.Request) bool, do func()) Gate {
-	var mu sync.Mutex
-	done := false
-	return func(r emulator.Request) {
-		mu.Lock()
-		now := !done && match(r)
-		done = done || now
-		mu.Unlock()
-		if now {
-			do()
-		}
-	}
-}
-
-// Before is [Once] for the first request of one kind for certain blobs. The part is of the blob's name, or of the
-// prefix of a listing.
-func Before(op emulator.Op, part string, do func()) Gate {
-	return Once(func(r emulator.Request) bool { return r.Op == op && strings.Contains(r.Blob+r.Prefix, part) }, do)
+// Before is a rule that does something before the first request of one kind for certain blobs.
+func Before(op emulator.Op, path string, do func()) *emulator.Rule {
+	return emulator.On(op).Path(path).Nth(1).Do(emulator.Before(do))
 }
 
 // With opens a vault of a process that does something before one of its requests takes effect.
 func With(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
 	t.Helper()
-	transport := server.Transport()
-	transport.SetGate(Once(match, run))
-	return OnEmulator(t, server, azblob.WithTransport(transport))
+	return Faulty(t, server, emulator.On().Where(match).Nth(1).Do(emulator.Before(run)))
 }

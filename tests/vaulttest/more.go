@@ -74,10 +74,7 @@ func Sent(server *emulator.Server, op emulator.Op, part string) (n int) {
 // [Before] says.
 func Meanwhile(t *testing.T, server *emulator.Server, op emulator.Op, part string, do func(), rules ...*emulator.Rule) *azblob.Vault {
 	t.Helper()
-	transport := server.Transport()
-	transport.Inject(rules...)
-	transport.SetGate(Before(op, part, do))
-	return OnEmulator(t, server, azblob.WithTransport(transport))
+	return Faulty(t, server, append(rules, Before(op, part, do))...)
 }
 
 // DamagedOf returns a store that has one day, to damage one of its plans.

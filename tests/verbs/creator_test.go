@@ -109,7 +109,7 @@ func TestUndoBesideACreate(t *testing.T) {
 			again := *plan
 			v, transport := vaulttest.OnEmulator(t, server), server.Transport()
 			transport.Inject(refused())
-			transport.SetGate(vaulttest.Before(op, name, func() {
+			transport.Inject(vaulttest.Before(op, name, func() {
 				vaulttest.Settled(t, v)
 				vaulttest.Should(t, v.Create(t.Context(), &again))
 			}))
