@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,7 +159,7 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 		transport.Inject(
 			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
 			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
-		transport.Inject(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
+		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
 			now := vaulttest.Reread(t, other, plan)
 			now.State.Status = workflow.Running
 			vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
@@ -258,23 +258,20 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 // over. Create gives up and says so.
 func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 	vaulttest.InBubble(t, "for ever", func(t *testing.T, server *emulator.Server) {
-		plan := plantest.Small()
+		plan, v, transport := plantest.Small(), vaulttest.OnEmulator(t, server), server.Transport()
 		driver.Complete(plan)
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), plan)
-		transport := server.Transport()
 		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
 			if r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" {
 				server.Put(r.Container, r.Blob, nil, map[string]string{"writeid": "another"})
 			}
 		}))
 		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
-		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.HasSuffix(err.Error(), "call again") {
-			t.Errorf("got %v, want ErrConflict", err)
+		if vaulttest.Fails(t, err, storage.ErrConflict); !strings.HasSuffix(err.Error(), "call again") {
+			t.Errorf("got %v", err)
 		}
-		if err := vaulttest.OnEmulator(t, server).Create(t.Context(), plan); err != nil {
-			t.Errorf("called again: %v", err)
-		}
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+		vaulttest.Must(t, v.Create(t.Context(), plan))
+		vaulttest.Same(t, v, plan)
 	})
 }
 
@@ -309,45 +306,37 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 	vaulttest.InBubble(t, "Recovery beside a marker taken over", func(t *testing.T, server *emulator.Server) {
 		// The Create with the long grace period is at its entry. Another one with the short period takes the
 		// marker over and dies there.
-		plan := vaulttest.EachKind()
+		plan, v := vaulttest.EachKind(), vaulttest.OnEmulator(t, server)
 		driver.Complete(plan)
 		other := *plan
-		transport := server.Transport()
-		transport.Inject(vaulttest.Before(emulator.PutBlob, "-entry.json", func() {
+		vaulttest.Must(t, vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.WithGracePeriod(short))
 			time.Sleep(20 * time.Second)
 			if report, err := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short)).Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
-		}))
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan))
-		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-		vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
+		}).Create(t.Context(), plan))
+		vaulttest.Same(t, v, plan)
+		vaulttest.Sound(t, v)
 	})
 	vaulttest.InBubble(t, "a grace period that can't be read", func(t *testing.T, server *emulator.Server) {
-		plan := vaulttest.EachKind()
-		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-		for c := range server.Containers() {
-			server.Put(c, "open/"+plan.ID.String(), nil, map[string]string{"grace": "soon"})
-		}
+		plan, _ := vaulttest.CreateBroken("-object.json", 1)(t, vaulttest.WorldOf(server), vaulttest.EachKind())
+		d, v := vaulttest.DamagedOf(server, plan), vaulttest.OnEmulator(t, server)
+		d.Put(d.Container, d.Marker(), nil, map[string]string{"grace": "soon"})
 		time.Sleep(vaulttest.PastGrace)
-		before := vaulttest.Contents(server)
-		v := vaulttest.OnEmulator(t, server)
+		untouched := vaulttest.Untouched(t, server)
 		report, err := v.Repair(t.Context(), vaulttest.Thorough)
-		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil || !maps.Equal(before, vaulttest.Contents(server)) {
+		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("%+v, %v", report, err)
 		}
+		untouched()
 		if check, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
 			t.Errorf("Check: %+v, %v", check, err)
 		}
-		// Without an entry a Create would take the marker over.
-		for c := range server.Containers() {
-			server.Remove(c, "plans/"+plan.ID.String()+"-entry.json")
-		}
-		before = vaulttest.Contents(server)
-		if err := v.Create(t.Context(), plan); !errors.Is(err, storage.ErrCorrupt) || !maps.Equal(before, vaulttest.Contents(server)) {
-			t.Errorf("Create: %v, want ErrCorrupt", err)
-		}
+		d.Lose(d.Name("entry")) // without which a Create would take the marker over
+		untouched = vaulttest.Untouched(t, server)
+		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrCorrupt)
+		untouched()
 	})
 }
 
@@ -356,16 +345,13 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	vaulttest.InBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
-		transport.Inject(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
+		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
-		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-		busy := make(chan struct{})
-		go func() {
-			defer close(busy)
-			if _, err := v.Exists(t.Context(), plan.ID); err != nil {
-				t.Error(err)
-			}
-		}()
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			_, err := v.Exists(t.Context(), workflow.NewV7())
+			vaulttest.Should(t, err)
+		})
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -373,72 +359,57 @@ func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "grace period") {
 			t.Errorf("got %v, want the caller's deadline alone", err)
 		}
-		<-busy
+		busy.Wait()
 	})
 }
 
-// TestRecoveryOfADayThatCantBeListed fails the listing of one day. Recovery continues with the other days,
-// and does nothing on that one.
-func TestRecoveryOfADayThatCantBeListed(t *testing.T) {
-	for _, thorough := range []bool{false, true} {
-		vaulttest.InBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			now := time.Now()
-			for i := range 3 {
-				plan := plantest.Small()
-				plan.ID = vaulttest.IDAt(now.AddDate(0, 0, -i))
-				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), plan) })
-			}
-			time.Sleep(vaulttest.PastGrace)
-			middle := "test-" + now.AddDate(0, 0, -1).UTC().Format(time.DateOnly)
-			denied := emulator.On(emulator.ListBlobs).Path(middle).Do(vaulttest.Denied)
-			server.ResetRequests()
-			report, err := vaulttest.Faulty(t, server, denied).Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
-			if !errors.Is(err, storage.ErrDenied) || report.Days != 3 || len(report.Plans) != 2 {
-				t.Errorf("%+v, %v, want what is in the two other days", report, err)
-			}
-			for _, r := range server.Requests() {
-				if r.Container == "" && r.Op != emulator.ListContainers || strings.Contains(r.Blob, "00000000-0000") {
-					t.Errorf("a request about no plan: %v", r)
-				}
-			}
-			if n := vaulttest.Stored(server); n == 0 {
-				t.Error("what could not be listed was removed")
-			}
-			vaulttest.Settled(t, v)
-			vaulttest.Empty(t, server)
-		})
-	}
-}
-
-// TestThoroughRecoveryBesideADroppedDay drops the middle one of three days before it is listed, or only says so. Recovery
-// goes on with the others, and reports the false response: it has not looked at that day.
+// TestThoroughRecoveryBesideADroppedDay drops the middle one of three days before it is listed, or only says so, or refuses
+// its listing. Recovery goes on with the others, and reports that it has not looked at that day.
 func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
-	for _, dropped := range []bool{true, false} {
-		vaulttest.InBubble(t, fmt.Sprint(dropped), func(t *testing.T, server *emulator.Server) {
+	for name, c := range map[string]struct {
+		answer   emulator.Effect // none drops the day
+		thorough bool
+		want     error
+	}{
+		"dropped":          {emulator.Effect{}, true, nil},
+		"a false 404":      {vaulttest.Absences[1], true, storage.ErrUnavailable},
+		"denied":           {vaulttest.Denied, false, storage.ErrDenied},
+		"denied, thorough": {vaulttest.Denied, true, storage.ErrDenied},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			for n := 9; n <= 11; n++ {
-				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), vaulttest.PlanOf(vaulttest.DaysAgo(n))) })
+				vaulttest.CreateBroken("-object.json", 1)(t, vaulttest.WorldOf(server), vaulttest.PlanOf(vaulttest.DaysAgo(n)))
 			}
 			time.Sleep(vaulttest.PastGrace)
 			middle := vaulttest.ContainerOf(vaulttest.DaysAgo(10))
 			listed := func(r emulator.Request) bool {
 				return r.Op == emulator.ListBlobs && r.Container == middle && r.Prefix != ""
 			}
-			recoverer := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(vaulttest.Absences[1]))
-			if dropped {
-				recoverer = vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
+			broken := func() *azblob.Vault {
+				if c.want == nil {
+					return vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
+				}
+				return vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Where(listed).Do(c.answer))
 			}
-			report, err := recoverer.Repair(t.Context(), vaulttest.Thorough)
-			if len(report.Plans) != 2 || dropped != (err == nil) || !dropped && !errors.Is(err, storage.ErrUnavailable) {
+			server.ResetRequests()
+			report, err := broken().Repair(t.Context(), azblob.RepairOptions{Thorough: c.thorough})
+			if len(report.Plans) != 2 || !errors.Is(err, c.want) {
 				t.Errorf("%+v, %v", report, err)
 			}
-			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != dropped {
+			for _, r := range server.Requests() {
+				if r.Container == "" && r.Op != emulator.ListContainers || strings.Contains(r.Blob, "00000000-0000") {
+					t.Errorf("a request about no plan: %v", r)
+				}
+			}
+			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != (c.want == nil) {
 				t.Errorf("Check: %+v, %v", report, err)
 			}
-			if _, err := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Path(middle).Where(listed).Do(vaulttest.Absences[1])).Check(t.Context(), azblob.CheckOptions{}); dropped != (err == nil) {
-				t.Errorf("Check beside a false response: %v", err)
+			if _, err := broken().Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, c.want) {
+				t.Errorf("Check of that day: %v", err)
 			}
+			vaulttest.Settled(t, v)
+			vaulttest.Empty(t, server)
 		})
 	}
 }
@@ -499,51 +470,43 @@ func TestCheckBesideADroppedDay(t *testing.T) {
 // also beside a marker of another Create.
 func TestCreateBesideALatePart(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, marker := range []bool{false, true} {
-		for _, recovers := range []bool{false, true} {
-			vaulttest.InBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {
-				plan := plantest.Full()
-				driver.Complete(plan)
-				late := emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Duplicate(1 << 20))
-				refused := emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Answer(403, "AuthorizationFailure"))
-				if err := vaulttest.Faulty(t, server, late, refused).Create(t.Context(), plan); !errors.Is(err, storage.ErrDenied) {
+	for run := range 4 {
+		marker, recovers := run%2 == 1, run/2 == 1
+		vaulttest.InBubble(t, fmt.Sprintf("marker %t, Recovery %t", marker, recovers), func(t *testing.T, server *emulator.Server) {
+			plan := plantest.Full()
+			driver.Complete(plan)
+			late := emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Duplicate(1 << 20))
+			refused := emulator.On(emulator.PutBlob).Path("-object.json").Do(vaulttest.Denied)
+			vaulttest.Fails(t, vaulttest.Faulty(t, server, late, refused).Create(t.Context(), plan), storage.ErrDenied)
+			server.DeliverLate()
+			if n := vaulttest.Stored(server); n != 1 {
+				t.Fatalf("%d blobs are stored, want the late sub-object", n)
+			}
+			if marker {
+				diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), plan)
+			}
+			v, began, stored := vaulttest.OnEmulator(t, server), time.Now(), vaulttest.Stored(server)
+			err := v.Create(t.Context(), plan)
+			for ; err != nil && time.Since(began) < 20*time.Minute; err = v.Create(t.Context(), plan) {
+				if vaulttest.Fails(t, err, storage.ErrConflict); !strings.Contains(err.Error(), "call again in") {
 					t.Fatal(err)
 				}
-				server.DeliverLate()
-				if n := vaulttest.Stored(server); n != 1 {
-					t.Fatalf("%d blobs are stored, want the late sub-object", n)
+				if n := vaulttest.Stored(server); n != stored {
+					t.Fatalf("%d blobs were stored, now %d", stored, n)
 				}
-				if marker {
-					diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("-entry.json"), plan)
+				if recovers {
+					vaulttest.Must(t, v.Recovery(t.Context()))
+					stored = vaulttest.Stored(server)
 				}
-				v := vaulttest.OnEmulator(t, server)
-				began := time.Now()
-				for ; ; time.Sleep(5 * time.Minute) {
-					before := vaulttest.Stored(server)
-					err := v.Create(t.Context(), plan)
-					if err == nil {
-						break
-					}
-					if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "call again in") {
-						t.Fatal(err)
-					}
-					if n := vaulttest.Stored(server); n != before {
-						t.Fatalf("%d blobs were stored, now %d", before, n)
-					}
-					if time.Since(began) > 20*time.Minute {
-						t.Fatalf("%v later: %v", time.Since(began), err)
-					}
-					if recovers {
-						vaulttest.Must(t, v.Recovery(t.Context()))
-					}
-				}
-				if time.Since(began) < 10*time.Minute {
-					t.Errorf("it removed what was %v old", time.Since(began))
-				}
-				vaulttest.Same(t, v, plan)
-				vaulttest.Sound(t, v)
-			})
-		}
+				time.Sleep(5 * time.Minute)
+			}
+			vaulttest.Must(t, err)
+			if time.Since(began) < 10*time.Minute {
+				t.Errorf("it removed what was %v old", time.Since(began))
+			}
+			vaulttest.Same(t, v, plan)
+			vaulttest.Sound(t, v)
+		})
 	}
 }
 
