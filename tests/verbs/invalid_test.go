@@ -38,11 +38,18 @@ func TestNothingIsSent(t *testing.T) {
 		bad.Edit(p)
 		refused("Create", v.Create(t.Context(), p), storage.ErrInvalid)
 	}
+	raw, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	vaulttest.Must(t, err)
+	unfit := plantest.Small()
+	vaulttest.ActionsOf(unfit)[0].Req = make(chan int) // which only the attempt to encode it shows
+	refused("Create", raw.Create(t.Context(), unfit), storage.ErrInvalid)
 	action := vaulttest.ActionsOf(plan)[0]
 	action.Attempts = []workflow.Attempt{{Resp: make(chan int)}}
-	refused("UpdateAction", v.UpdateAction(t.Context(), action), storage.ErrInvalid)
-	plan.State.Status = workflow.Completed
-	refused("UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrInvalid)
+	for _, v := range []*azblob.Vault{v, raw} {
+		refused("UpdateAction", v.UpdateAction(t.Context(), action), storage.ErrInvalid)
+		plan.State.Status = workflow.Completed
+		refused("UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrInvalid)
+	}
 	now := time.Now()
 	for _, before := range []time.Time{now, now.Add(-time.Hour)} {
 		_, err := v.Check(t.Context(), azblob.CheckOptions{After: now, Before: before})
@@ -66,7 +73,7 @@ func TestNothingIsSent(t *testing.T) {
 	}
 
 	vaulttest.Must(t, v.Close(t.Context()))
-	_, err := v.Check(t.Context(), azblob.CheckOptions{})
+	_, err = v.Check(t.Context(), azblob.CheckOptions{})
 	refused("Check", err, storage.ErrClosed)
 	_, err = v.Repair(t.Context(), azblob.RepairOptions{})
 	refused("Recovery", err, storage.ErrClosed)
