@@ -218,7 +218,7 @@ func TestCancelledExpire(t *testing.T) {
 }
 
 // TestLeftExpiry leaves the mark of an Expire that died. It stops no Create for longer than its lease, Check
-// reports it after that, and a hold does not keep it there.
+// reports it after that, another Expire leaves the day alone, and a hold does not keep it there.
 func TestLeftExpiry(t *testing.T) {
 	for remover, remove := range map[string]func(ctx context.Context, v *azblob.Vault, day time.Time) error{
 		"Create": func(ctx context.Context, v *azblob.Vault, day time.Time) error {
@@ -239,6 +239,9 @@ func TestLeftExpiry(t *testing.T) {
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs), func(v *azblob.Vault) {
 				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: week})
 			})
+			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayBusy {
+				t.Errorf("another Expire: %+v", report)
+			}
 			vaulttest.Fails(t, v.Create(t.Context(), vaulttest.PlanOf(day)), storage.ErrConflict)
 			// The lease is looked at again before the mark is removed, because the first response may be false.
 			lie := emulator.On(emulator.GetContainerProperties).Nth(1).Do(vaulttest.Absences[1])
