@@ -29,15 +29,12 @@ import (
 
 // notes is an observer that records its calls.
 type notes struct {
-	mu        sync.Mutex
-	started   []Operation
-	ends      []OperationEnd
-	requests  []RequestEvent
-	retries   []RetryEvent
-	conflicts []ConflictEvent
-	repairs   []RepairEvent
-	damages   []DamageEvent
-	foreign   []any // events whose context is not that of an operation
+	mu       sync.Mutex
+	started  []Operation
+	ends     []OperationEnd
+	requests []RequestEvent
+	damages  []DamageEvent
+	foreign  []any // events whose context is not that of an operation
 }
 
 // noteKey is the context key that marks the context of an operation.
@@ -61,7 +58,8 @@ func (n *notes) observer() Observer {
 			note(n, &n.started)(ctx, op)
 			return ctx, func(e OperationEnd) { note(n, &n.ends)(ctx, e) }
 		},
-		Request: note(n, &n.requests), Retry: note(n, &n.retries), Conflict: note(n, &n.conflicts), Repair: note(n, &n.repairs), Damage: note(n, &n.damages),
+		Request: note(n, &n.requests), Damage: note(n, &n.damages),
+		Retry: note(n, new([]RetryEvent)), Conflict: note(n, new([]ConflictEvent)), Repair: note(n, new([]RepairEvent)),
 	}
 }
 

@@ -199,27 +199,3 @@ func TestWithGracePeriod(t *testing.T) {
 		})
 	}
 }
-
-func TestWithRetry(t *testing.T) {
-	var waits []time.Duration
-	inTime(t, newServer, func(s *emulator.Server) []Option {
-		s.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
-		return []Option{
-			WithRetry(Retry{InitialInterval: time.Second, MaxInterval: 4 * time.Second, MaxElapsed: time.Minute}),
-			WithObserver(Observer{Retry: func(_ context.Context, r RetryEvent) { waits = append(waits, r.Wait) }}),
-		}
-	}, func(t *testing.T, v *Vault, _ *emulator.Server) {
-		started := time.Now()
-		_, err := v.Exists(t.Context(), workflow.NewV7())
-		if took := time.Since(started); !errors.Is(err, storage.ErrUnavailable) || took > time.Minute || took < 50*time.Second {
-			t.Errorf("%v after %v", err, took)
-		}
-		base := time.Second
-		for i, w := range waits {
-			if w < base/2 || w > base*3/2 {
-				t.Errorf("wait %d was %v, not about %v", i+1, w, base)
-			}
-			base = min(2*base, 4*time.Second)
-		}
-	})
-}
