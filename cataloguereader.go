@@ -253,12 +253,6 @@ func compareListings(catalogued iter.Seq2[candidate, error], listed func() (cand
 	return "", err
 }
 
-// inUTC returns a result with its times in UTC.
-func inUTC(r storage.ListResult) storage.ListResult {
-	r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
-	return r
-}
-
 // The states of a catalogue's blob, in its metadata.
 const (
 	statePlaceholder = "placeholder" // it is being built, or its builder died
@@ -301,3 +295,6 @@ func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, er
 	r.State.ETag = entry.ETag
 	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
 }
+
+// inNames reports whether the names of a plan's blobs tell all that the filters ask for.
+func inNames(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }

@@ -165,9 +165,6 @@ func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) 
 	return driver.Choose(q.f, p.result)
 }
 
-// inNames reports whether the names of a plan's blobs tell all that the filters ask for.
-func inNames(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }
-
 // isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
 func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)

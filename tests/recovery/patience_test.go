@@ -159,7 +159,7 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 		transport.Inject(
 			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
 			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
-		transport.SetGate(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
+		transport.Inject(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
 			now := vaulttest.Reread(t, other, plan)
 			now.State.Status = workflow.Running
 			vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
@@ -345,7 +345,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	vaulttest.InBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
-		transport.SetGate(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
+		transport.Inject(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
 		var busy sync.WaitGroup
 		busy.Go(func() {
