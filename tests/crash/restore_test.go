@@ -88,6 +88,9 @@ func TestRestoredPlanThatLostItsObject(t *testing.T) {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
 			v, plan := vaulttest.OnEmulator(t, server), vaulttest.Copied(plantest.Small(), tt.status)
 			vaulttest.Must(t, v.Restore(t.Context(), plan))
+			if _, marked := server.Blob(vaulttest.ContainerOf(time.Now()), "open/"+plan.ID.String()); marked == tt.status.Final() {
+				t.Errorf("it has a marker: %t", marked)
+			}
 			if tt.update {
 				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 			}
