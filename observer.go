@@ -268,7 +268,7 @@ func (o Observer) retries() func(context.Context, blob.RetryEvent) {
 const slow = time.Second
 
 // LogObserver returns an observer that writes to a logger, with the contexts of the events. It logs neither
-// bodies nor URLs. The levels are:
+// bodies nor URLs, and errors with [storage.Detail]. The levels are:
 //
 //   - error: operations that need a person (denied, corrupt, schema, failed);
 //   - warn: operations that are unavailable, unknown or invalid, retries, conflicts, repairs, damage, and requests
@@ -282,7 +282,7 @@ func LogObserver(l *slog.Logger) Observer {
 			return ctx, func(e OperationEnd) {
 				l.LogAttrs(ctx, levelOf(e.Outcome), "operation", append(about(e.Operation), slog.String("outcome", string(e.Outcome)),
 					slog.Duration("duration", e.Duration), slog.Int("requests", e.Requests), slog.Int("roundTrips", e.RoundTrips),
-					slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), slog.Any("err", e.Err))...)
+					slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), detail(e.Err))...)
 			}
 		},
 		Request: func(ctx context.Context, e RequestEvent) {
@@ -292,23 +292,31 @@ func LogObserver(l *slog.Logger) Observer {
 			}
 			l.LogAttrs(ctx, level, "request", append(about(e.Operation), slog.String("request", e.Name), slog.String("container", e.Container),
 				slog.String("blob", e.Blob), slog.Int("try", e.Try), slog.Int("status", e.Status), slog.String("requestID", e.RequestID),
-				slog.Duration("duration", e.Duration), slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), slog.Any("err", e.Err))...)
+				slog.Duration("duration", e.Duration), slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), detail(e.Err))...)
 		},
 		Retry: func(ctx context.Context, e RetryEvent) {
 			l.LogAttrs(ctx, slog.LevelWarn, "retry", append(about(e.Operation), slog.String("request", e.Name), slog.String("container", e.Container),
-				slog.String("blob", e.Blob), slog.Int("try", e.Try), slog.Duration("wait", e.Wait), slog.Any("err", e.Err))...)
+				slog.String("blob", e.Blob), slog.Int("try", e.Try), slog.Duration("wait", e.Wait), detail(e.Err))...)
 		},
 		Conflict: func(ctx context.Context, e ConflictEvent) {
-			l.LogAttrs(ctx, slog.LevelWarn, "conflict", append(about(e.Operation), slog.String("blob", e.Blob), slog.Any("err", e.Err))...)
+			l.LogAttrs(ctx, slog.LevelWarn, "conflict", append(about(e.Operation), slog.String("blob", e.Blob), detail(e.Err))...)
 		},
 		Repair: func(ctx context.Context, e RepairEvent) {
 			l.LogAttrs(ctx, slog.LevelWarn, "repair", slog.String("operation", e.Operation.Name), slog.Any("plan", e.ID), slog.String("found", e.Found),
-				slog.String("did", e.Did), slog.Any("err", e.Err))
+				slog.String("did", e.Did), detail(e.Err))
 		},
 		Damage: func(ctx context.Context, e DamageEvent) {
-			l.LogAttrs(ctx, slog.LevelWarn, "damage", append(about(e.Operation), slog.String("blob", e.Blob), slog.Any("err", e.Err))...)
+			l.LogAttrs(ctx, slog.LevelWarn, "damage", append(about(e.Operation), slog.String("blob", e.Blob), detail(e.Err))...)
 		},
 	}
+}
+
+// detail returns the attribute of an error.
+func detail(err error) slog.Attr {
+	if err == nil {
+		return slog.Any("err", nil)
+	}
+	return slog.String("err", storage.Detail(err))
 }
 
 // about returns the attributes of an operation.

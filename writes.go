@@ -135,7 +135,7 @@ func (s *store) inContainer(ctx context.Context, name string, put func() error) 
 			}
 			return err
 		case denied != nil:
-			return &blob.Error{Reason: blob.Refused, Err: fmt.Errorf("%w; or create the container %s beforehand", denied, name)}
+			return &blob.Error{Reason: blob.Refused, Err: fmt.Errorf("%w; or create the day's container beforehand", denied)}
 		case again:
 			return err
 		}

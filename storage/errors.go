@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode"
@@ -51,6 +52,7 @@ type Error struct {
 	// Plan is the plan that the call was about, or uuid.Nil if it was about none or several.
 	Plan uuid.UUID
 	// Blob is the stored object that the vault was working on, as container/name; empty if there was none.
+	// [Error.Error] has the name alone.
 	Blob string
 	// Doing says what the vault was doing, such as "write entry"; it may be empty.
 	Doing string
@@ -59,18 +61,75 @@ type Error struct {
 	Err error
 }
 
-// Error returns the error as one line. If Err joins many errors, it contains the first ten and the number of
-// the others.
+// Error returns the error as one line, without containers, hosts and URLs, so that it may be shown to users of an API.
+// The verb %+v and [Detail] add them. If Err joins many errors, the line contains the first ten and the number of the
+// others.
 func (e *Error) Error() string {
+	_, name, _ := strings.Cut(e.Blob, "/")
+	return e.text(name, e.Err.Error())
+}
+
+// Detail returns what %+v prints. Other errors that leave something out of their texts may have this method, too: %+v
+// and the function [Detail] look for it in all errors that are wrapped.
+func (e *Error) Detail() string { return e.text(e.Blob, Detail(e.Err)) }
+
+// Format prints the error. With %+v it adds the blob's container, and the hosts and URLs in its cause.
+func (e *Error) Format(s fmt.State, verb rune) {
+	text := e.Error()
+	switch {
+	case verb == 'v' && s.Flag('+'):
+		io.WriteString(s, e.Detail())
+	case verb == 'v':
+		io.WriteString(s, text)
+	default:
+		fmt.Fprintf(s, fmt.FormatString(s, verb), text)
+	}
+}
+
+// Detail returns the text of an error for operators: with the containers, hosts and URLs that are not in the texts of
+// the [Error] values that it wraps. Neither text has secrets.
+func Detail(err error) string {
+	text, at := err.Error(), 0
+	expand(err, func(short, long string) {
+		if i := strings.Index(text[at:], short); i >= 0 {
+			text = text[:at+i] + long + text[at+i+len(short):]
+			at += i + len(long)
+		}
+	})
+	return text
+}
+
+// expand calls replace for the errors in err that have a longer text, in the order of their texts.
+func expand(err error, replace func(short, long string)) {
+	if d, ok := err.(interface{ Detail() string }); ok {
+		if short, long := err.Error(), d.Detail(); short != long {
+			replace(short, long)
+			return
+		}
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := err.Unwrap(); inner != nil {
+			expand(inner, replace)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range err.Unwrap() {
+			expand(inner, replace)
+		}
+	}
+}
+
+// text returns the error as one line.
+func (e *Error) text(name, cause string) string {
 	what := e.Op
 	if e.Plan != uuid.Nil {
 		what = strings.TrimPrefix(what+" plan "+e.Plan.String(), " ")
 	}
 	doing := e.Doing
-	if e.Blob != "" {
-		doing = strings.TrimPrefix(doing+" ("+e.Blob+")", " ")
+	if name != "" {
+		doing = strings.TrimPrefix(doing+" ("+name+")", " ")
 	}
-	parts := slices.DeleteFunc([]string{what, doing, oneLine(e.Err.Error())}, func(s string) bool { return s == "" })
+	parts := slices.DeleteFunc([]string{what, doing, oneLine(cause)}, func(s string) bool { return s == "" })
 	return strings.Map(space, strings.Join(parts, ": "))
 }
 

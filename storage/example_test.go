@@ -21,12 +21,14 @@ func ExampleError() {
 		Err:   storage.ErrNotFound,
 	}
 	fmt.Println(err)
+	fmt.Printf("%+v\n", err)
 
 	var e *storage.Error
 	if errors.As(err, &e) && errors.Is(err, storage.ErrNotFound) {
 		fmt.Println("there is no plan", e.Plan)
 	}
 	// Output:
+	// Read plan 018f0000-0000-7000-8000-000000000001: read entry (plans/018f0000-0000-7000-8000-000000000001): not found
 	// Read plan 018f0000-0000-7000-8000-000000000001: read entry (prod-20240420/plans/018f0000-0000-7000-8000-000000000001): not found
 	// there is no plan 018f0000-0000-7000-8000-000000000001
 }

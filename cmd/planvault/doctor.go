@@ -129,16 +129,16 @@ func (x *doctor) reach(ctx context.Context) (goOn bool) {
 	var noToken interface{ NonRetriable() } // azcore's mark for errors of credentials
 	switch {
 	case errors.As(err, &noToken):
-		x.say("log in", resultProblem, err.Error(), "log in with az login, set the environment variables of an identity, or give --connection-string")
+		x.say("log in", resultProblem, storage.Detail(err), "log in with az login, set the environment variables of an identity, or give --connection-string")
 		return false
 	case errors.Is(err, storage.ErrUnavailable), err != nil && report.Server == "":
-		x.say("reach", resultProblem, err.Error(), "")
+		x.say("reach", resultProblem, storage.Detail(err), "")
 		return false
 	}
 	x.say("reach", resultOK, fmt.Sprintf("%s answers in %s", cmp.Or(report.Server, "the service"), span(report.Latency)), "")
 	x.say(clockFinding(report.Skew))
 	if err != nil {
-		x.say("read", resultProblem, err.Error(), "")
+		x.say("read", resultProblem, storage.Detail(err), "")
 		return false
 	}
 	x.say("read", resultOK, "the login may read blobs", "")
@@ -168,7 +168,7 @@ func (x *doctor) rights(ctx context.Context) (goOn bool) {
 		ctx, cancel := context.WithTimeout(ctx, checkLimit)
 		defer cancel()
 		if err := ask(ctx); err != nil {
-			x.say(name, resultProblem, err.Error(), "")
+			x.say(name, resultProblem, storage.Detail(err), "")
 		} else {
 			x.say(name, resultOK, "the login may "+may, "")
 		}
@@ -234,7 +234,7 @@ func busyFinding(probes, refused int, errs []error, latencies []time.Duration) (
 	case len(failed) == 0:
 		return "busy", resultOK, found, ""
 	case refused == 0:
-		return "busy", resultProblem, found + ", for example: " + failed[0].Error(), "look at the network and at proxies between this machine and the account"
+		return "busy", resultProblem, found + ", for example: " + storage.Detail(failed[0]), "look at the network and at proxies between this machine and the account"
 	case 10*len(failed) >= probes:
 		return "busy", resultProblem, found, "the account is over its limit, or the service has an outage: look at its metrics, and send fewer requests"
 	}
@@ -266,9 +266,9 @@ func (x *doctor) account(ctx context.Context) (goOn bool) {
 		case why == nil:
 			x.say(fact.check, fact.judged.Result, fact.judged.Finding, fact.judged.Advice)
 		case fact.check == "last sync" && r.Unknown["SKU"] == nil && errors.Is(why, storage.ErrUnavailable):
-			x.say(fact.check, resultProblem, why.Error(), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
+			x.say(fact.check, resultProblem, storage.Detail(why), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
 		default:
-			x.say(fact.check, resultUnknown, why.Error(), "")
+			x.say(fact.check, resultUnknown, storage.Detail(why), "")
 		}
 	}
 	return true

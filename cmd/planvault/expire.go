@@ -137,7 +137,7 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 			row.Plans = &n
 		}
 		if d.Err != nil {
-			row.Error = d.Err.Error()
+			row.Error = storage.Detail(d.Err)
 		}
 		rows = append(rows, row)
 	}

@@ -172,7 +172,7 @@ func (a *app) eachDay(ctx context.Context, c dayChange) error {
 		case !c.days[day] && errors.Is(err, storage.ErrNotFound):
 			row.Result = "no plans"
 		default:
-			row.Result, row.Error = "failed", err.Error()
+			row.Result, row.Error = "failed", storage.Detail(err)
 			errs = append(errs, err)
 		}
 		if err := t.add(row); err != nil {

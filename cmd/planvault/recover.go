@@ -60,7 +60,7 @@ func recoverReportOf(r azblob.RepairReport, dry bool) recoverReport {
 	for _, p := range r.Plans {
 		row := recoveredRow{ID: p.ID, Found: p.Found, Did: p.Did}
 		if p.Err != nil {
-			row.Error = p.Err.Error()
+			row.Error = storage.Detail(p.Err)
 		}
 		report.Plans = append(report.Plans, row)
 	}

@@ -201,7 +201,7 @@ var secrets = regexp.MustCompile(`(?i)(\b(?:sig|AccountKey|SharedAccessSignature
 
 // complain prints an error on stderr. It prints each error that was joined on a line of its own.
 func (a *app) complain(err error) {
-	for line := range strings.Lines(err.Error()) {
+	for line := range strings.Lines(storage.Detail(err)) {
 		if line = strings.TrimSpace(secrets.ReplaceAllString(line, "${1}…")); line != "" {
 			fmt.Fprintln(a.stderr, "planvault:", printable(line, 0))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -107,7 +108,7 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 		r.Status = p.State.Status.String()
 	}
 	if p.Err != nil {
-		r.Error = p.Err.Error()
+		r.Error = storage.Detail(p.Err)
 	}
 	for n, action := range p.Running {
 		if n == mostRunning {

@@ -104,7 +104,7 @@ func (w *watch) leave() {
 // trouble says why there is no news.
 func (w *watch) trouble(err error) {
 	if w.second {
-		fmt.Fprint(w.app.stdout, topLeft, restOfLine, printable(err.Error(), 200))
+		fmt.Fprint(w.app.stdout, topLeft, restOfLine, printable(storage.Detail(err), 200))
 		return
 	}
 	w.app.complain(err)

@@ -177,7 +177,7 @@ func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
 				if !errors.As(err, &foreign) {
 					t.Fatalf("%s: %v", what, err)
 				}
-				text := err.Error()
+				text := detail(t, err)
 				if !strings.Contains(text, "blob.emulator.invalid: ") || !strings.Contains(text, strconv.Itoa(foreign.status)) ||
 					strings.ContainsAny(text, "\n\r") || strings.Contains(text, "secret") {
 					t.Errorf("%s: %q", what, text)
@@ -312,7 +312,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		must(t, err)
 		_, err = c.Head(t.Context(), ref)
 		wantError(t, what, err, Unreachable, false)
-		if followed > 0 || asked == 0 || !strings.Contains(err.Error(), "a redirect to "+strings.TrimPrefix(portal.URL, "http://")+" is not followed") || strings.Contains(err.Error(), "secret") {
+		if followed > 0 || asked == 0 || !strings.Contains(detail(t, err), "a redirect to "+strings.TrimPrefix(portal.URL, "http://")+" is not followed") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %d of %d requests followed the redirect: %v", what, followed, asked, err)
 		}
 		c.Close()
@@ -339,7 +339,7 @@ func TestAnswersAfterARedirect(t *testing.T) {
 		before = &http.Response{StatusCode: http.StatusFound}
 		_, err = c.Head(t.Context(), ref)
 		wantError(t, "redirected", err, Unreachable, false)
-		if !strings.Contains(err.Error(), "other.invalid after a redirect") {
+		if !strings.Contains(detail(t, err), "other.invalid after a redirect") {
 			t.Error(err)
 		}
 	})
@@ -375,7 +375,7 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 				w.server.Inject(emulator.On().Do(emulator.Answer(403, code)))
 				err := do(t.Context(), w)
 				wantError(t, op+", "+code, err, reason, false)
-				if text := err.Error(); !strings.Contains(text, "blob.emulator.invalid: ") || !strings.Contains(text, "403 "+code) || strings.Contains(text, "\n") {
+				if text := detail(t, err); !strings.Contains(text, "blob.emulator.invalid: ") || !strings.Contains(text, "403 "+code) || strings.Contains(text, "\n") {
 					t.Errorf("%s: %q", op, text)
 				}
 				// A refused batch is followed by a delete of each of its two blobs, and refused groups by a listing of all names.

@@ -41,9 +41,15 @@ type Error struct {
 	// Err is the error of the last attempt: the error of the service if it answered, joined with the error of
 	// the context if the context ended.
 	Err error
+
+	host, container string // of the request
 }
 
-func (e *Error) Error() string { return e.Err.Error() }
+// Error returns the text of Err without the hosts, URLs and the container in it.
+func (e *Error) Error() string { return private(e.Err, e.host, e.container) }
+
+// Detail returns the whole text of Err.
+func (e *Error) Detail() string { return e.Err.Error() }
 
 // Unwrap returns the error of the last attempt.
 func (e *Error) Unwrap() error { return e.Err }

@@ -159,7 +159,7 @@ func TestForbidden(t *testing.T) {
 }
 
 func TestReasonsAreTold(t *testing.T) {
-	err := fmt.Errorf("wrapped: %w", &Error{Mismatch, true, io.EOF})
+	err := fmt.Errorf("wrapped: %w", &Error{Reason: Mismatch, Unknown: true, Err: io.EOF})
 	if !Is(err, Mismatch) || !Is(err, Absent, Mismatch) || Is(err, Absent) || Is(err) || Is(io.EOF, Mismatch) || Is(nil, Mismatch) {
 		t.Error("Is does not tell")
 	}
@@ -187,4 +187,14 @@ func TestConditions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// detail returns the whole text of the client's error in err.
+func detail(t *testing.T, err error) string {
+	t.Helper()
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	return e.Detail()
 }

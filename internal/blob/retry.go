@@ -70,13 +70,13 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			return nil
 		}
 		if err == errNotStarted {
-			return ended(ctx, unknown, last)
+			return c.ended(ctx, call, unknown, last)
 		}
 		v := judge(err)
 		unknown = unknown || call.write && v.applied
 		last = fmt.Errorf("%s: %w", c.host, explain(err))
 		if ctx.Err() != nil {
-			return ended(ctx, call.write, last)
+			return c.ended(ctx, call, call.write, last)
 		}
 		if wait == nil {
 			wait = c.retry.backOff()
@@ -85,26 +85,31 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		next = max(next, v.after)
 		tooLong := !bounded(ctx) && time.Since(started)+next > c.retry.MaxElapsed // or the deadline of the caller is the bound
 		if !v.again || ctx.Value(onceKey{}) != nil || v.once && !onceMore || tooLong {
-			return &Error{v.reason, unknown, last}
+			return c.failure(call, v.reason, unknown, last)
 		}
 		onceMore = onceMore && !v.once
 		if c.onRetry != nil {
 			c.onRetry(ctx, RetryEvent{call.op, call.ref, n, next, last})
 		}
 		if !sleep.For(ctx, next) {
-			return ended(ctx, unknown, last)
+			return c.ended(ctx, call, unknown, last)
 		}
 	}
 }
 
 // ended returns the error of a call whose context has ended, after a last attempt if there was one. A
 // deadline that passed while the service did not serve the call is an outage, too.
-func ended(ctx context.Context, unknown bool, last error) *Error {
+func (c *Client) ended(ctx context.Context, call call, unknown bool, last error) *Error {
 	reason := Ended
 	if last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		reason = Unreachable
 	}
-	return &Error{reason, unknown, contextError(ctx, last)}
+	return c.failure(call, reason, unknown, contextError(ctx, last))
+}
+
+// failure returns the error of a call.
+func (c *Client) failure(call call, reason Reason, unknown bool, err error) *Error {
+	return &Error{Reason: reason, Unknown: unknown, Err: err, host: c.host, container: call.ref.Container}
 }
 
 // ownKey marks contexts whose deadline the vault has set.

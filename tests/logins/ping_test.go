@@ -88,7 +88,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 				server.Inject(emulator.On().Do(test.effect))
 				started := time.Now()
 				_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
-				if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
+				if !errors.Is(err, test.err) || !strings.Contains(storage.Detail(err), test.text) || strings.Contains(storage.Detail(err), "\n") {
 					t.Errorf("got %v, want %v, %q", err, test.err, test.text)
 				}
 				if took := time.Since(started); took > 10*time.Second {

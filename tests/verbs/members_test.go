@@ -256,7 +256,7 @@ func TestMembersErrors(t *testing.T) {
 				t.Errorf("%s names plan %s", c.name, e.Plan)
 			}
 		}
-		if _, err := refusing.Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "Roster: list members (test-control): ") {
+		if _, err := refusing.Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || !strings.Contains(storage.Detail(err), "Roster: list members (test-control): ") {
 			t.Errorf("Roster: %v", err)
 		}
 	})

@@ -106,7 +106,7 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 	data := historyData{Query: q, Plans: found.plans, Statuses: statuses}
 	for _, e := range append(found.errs, err) {
 		if e != nil {
-			data.Errors = append(data.Errors, e.Error())
+			data.Errors = append(data.Errors, storage.Detail(e))
 		}
 	}
 	if n := len(data.Errors); n > maxFailures {
@@ -181,7 +181,7 @@ func (s *Server) report(w http.ResponseWriter, p *workflow.Plan, read time.Time)
 func download(w http.ResponseWriter, p *workflow.Plan) {
 	body, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, storage.Detail(err), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -191,7 +191,7 @@ func download(w http.ResponseWriter, p *workflow.Plan) {
 
 // noPlan answers with the reason why there is no page of a plan.
 func (s *Server) noPlan(w http.ResponseWriter, status int, err error) {
-	s.render(w, status, "error", frame{Title: "No plan to show", Data: err.Error()})
+	s.render(w, status, "error", frame{Title: "No plan to show", Data: storage.Detail(err)})
 }
 
 func (s *Server) noPage(w http.ResponseWriter, _ *http.Request) {
@@ -291,7 +291,7 @@ func newHealth(p ping, now *state) health {
 		Stuck: now.counts.Stuck, Open: now.counts.Total(), MembersAlive: now.counts.Alive, MembersDead: now.counts.Dead,
 	}
 	if p.Err != nil {
-		h.Error = p.Err.Error()
+		h.Error = storage.Detail(p.Err)
 	}
 	return h
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 )
 
 const (
@@ -156,7 +157,7 @@ func (w *watch) note(next *state, err error) *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		f := failure{At: next.seen, Err: err.Error()}
+		f := failure{At: next.seen, Err: storage.Detail(err)}
 		w.failures = append(w.failures, f)
 		w.failures = w.failures[max(0, len(w.failures)-maxFailures):]
 		if w.last != nil {
