@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/plugins"
 )
 
-// MaxWrapped is how many errors the error of an attempt may wrap, each in the one before.
-const MaxWrapped = 100
+// maxWrapped is how many errors the error of an attempt may wrap, each in the one before.
+const maxWrapped = 100
 
 // FieldError says what is wrong with one field.
 type FieldError struct {
@@ -290,7 +290,7 @@ func (c fieldChecks) forkedFrom(p *Plan) {
 // badError reports whether wrapped would report something.
 func badError(err *plugins.Error) bool {
 	depth := 0
-	for ; err != nil && depth <= MaxWrapped && utf8.ValidString(err.Message); depth++ {
+	for ; err != nil && depth <= maxWrapped && utf8.ValidString(err.Message); depth++ {
 		err = err.Wrapped
 	}
 	return err != nil
@@ -300,8 +300,8 @@ func badError(err *plugins.Error) bool {
 func (c fieldChecks) wrapped(field string, err *plugins.Error) {
 	path := field + "."
 	for e, depth := err, 0; e != nil; e, depth = e.Wrapped, depth+1 {
-		if depth > MaxWrapped {
-			c.bad(field+".Wrapped", "more than %d errors are wrapped in each other", MaxWrapped)
+		if depth > maxWrapped {
+			c.bad(field+".Wrapped", "more than %d errors are wrapped in each other", maxWrapped)
 			return
 		}
 		c.text(path+"Message", e.Message)

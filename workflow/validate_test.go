@@ -169,7 +169,7 @@ func TestValidate(t *testing.T) {
 			"the errors behind an attempt's error",
 			func(p *workflow.Plan) {
 				deep := &plugins.Error{}
-				for range workflow.MaxWrapped {
+				for range 100 {
 					deep = &plugins.Error{Wrapped: deep}
 				}
 				action(p).Attempts[0].Err.Wrapped.Message = "\xc3"

@@ -9,8 +9,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// MaxMemberName is how many bytes the name of a member may have.
-const MaxMemberName = 1000
+// maxMemberName is how many bytes the name of a member may have.
+const maxMemberName = 1000
 
 // CheckNewMember returns [storage.ErrInvalid] with every wrong field of a new member's record: an ID that is
 // not a UUIDv7, a name that is too long or not valid UTF-8, or a version. unversioned says that the vault
@@ -40,8 +40,8 @@ func memberErrors(m storage.Member) (errs []error) {
 	switch {
 	case !utf8.ValidString(m.Name):
 		errs = append(errs, Invalid("Member.Name", "is not valid UTF-8"))
-	case len(m.Name) > MaxMemberName:
-		errs = append(errs, Invalid("Member.Name", "has %d bytes, at most %d are allowed", len(m.Name), MaxMemberName))
+	case len(m.Name) > maxMemberName:
+		errs = append(errs, Invalid("Member.Name", "has %d bytes, at most %d are allowed", len(m.Name), maxMemberName))
 	}
 	if y := m.Started.UTC().Year(); y < 1 || y > 9999 {
 		errs = append(errs, Invalid("Member.Started", "the year %d can't be written as RFC 3339", y))
