@@ -128,7 +128,10 @@ func FuzzParseName(f *testing.F) {
 // FuzzParseDay takes no container for a day's that the builder doesn't make, such as some of these seeds.
 func FuzzParseDay(f *testing.F) {
 	for _, own := range [][2]string{
-		{"prod", "prod-2026-01-02"}, {"prod", "prod-2024-02-29"}, {"prod", "prod-0001-01-01"}, {"prod-2", "prod-2-2026-01-02"},
+		{"prod", "prod-2026-01-02"},
+		{"prod", "prod-2024-02-29"},
+		{"prod", "prod-0001-01-01"},
+		{"prod-2", "prod-2-2026-01-02"},
 		{"prod-2026-01-02", "prod-2026-01-02-2026-01-02"},
 	} {
 		f.Add(own[0], own[1])
