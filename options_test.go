@@ -151,8 +151,6 @@ func inTime(t *testing.T, server func() *emulator.Server, opts func(server *emul
 	})
 }
 
-func newServer() *emulator.Server { return emulator.New() }
-
 // TestWithConcurrency counts the requests in flight of two calls, and looks at the version that each names.
 func TestWithConcurrency(t *testing.T) {
 	for n, size := range map[int]int{1: 2, 3: 2, 256: 10} {
@@ -164,7 +162,7 @@ func TestWithConcurrency(t *testing.T) {
 				defer now.Add(-1)
 				for old := most.Load(); in > old && !most.CompareAndSwap(old, in); old = most.Load() {
 				}
-				if sent := req.Header["x-ms-version"]; !slices.Equal(sent, []string{"2021-12-02"}) {
+				if sent := req.Header[strings.ToLower("X-Ms-Version")]; !slices.Equal(sent, []string{"2021-12-02"}) {
 					t.Errorf("the version is %q", sent)
 				}
 				return transport.Do(req)
