@@ -44,7 +44,7 @@ func goldenPlan() *workflow.Plan {
 	plan := &workflow.Plan{
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
-		Meta: []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
+		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
 		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
 	}
 	action := func(name string) *workflow.Action {
@@ -529,6 +529,19 @@ func TestPlanMetadataFits(t *testing.T) {
 	}
 }
 
+// TestLabelsAreNeverCut has the longest labels beside long names and descriptions.
+func TestLabelsAreNeverCut(t *testing.T) {
+	plan := goldenPlan()
+	plan.Labels = map[string]string{}
+	for i := range workflow.MaxLabels {
+		plan.Labels[strings.Repeat("k", workflow.MaxLabelKey-1)+string(rune('a'+i))] = textOf("計", workflow.MaxLabelValue)
+	}
+	for _, size := range []int{0, 1000, 20_000} {
+		plan.Name, plan.Descr = textOf("計画", size), textOf("abc", size)
+		checkPlanMetadata(t, fmt.Sprintf("name and descr of about %d bytes", size), plan)
+	}
+}
+
 // textOf repeats an alphabet up to a size in bytes, without cutting a character.
 func textOf(alphabet string, size int) string {
 	s := strings.Repeat(alphabet, size/len(alphabet)+1)[:size]
@@ -581,7 +594,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
 		}
 	}
-	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch {
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch || !maps.Equal(r.Labels, plan.Labels) {
 		t.Errorf("%s: %+v is listed", what, r)
 	}
 }
@@ -616,6 +629,8 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		{"unknown status", metaState, `{"status":"Gone"}`, storage.ErrCorrupt},
 		{"half a state", metaState, `{"status":"Run`, storage.ErrCorrupt},
 		{"bad name", metaName, "=?utf-8?b?YQ==", storage.ErrCorrupt},
+		{"bad labels", metaLabels, "env=prod,team", storage.ErrCorrupt},
+		{"labels of another set", metaLabels, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 		{"bad descr", metaDescr, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 	} {
 		m, err := format(nil).planMetadata(plan, typeObject, "w", false)

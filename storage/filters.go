@@ -9,7 +9,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Filters select plans. Values within a field are alternatives, and all fields that are set must match. The
+// Filters select plans. Values within a field are alternatives, but for Labels, and all fields that are set must match. The
 // zero value selects everything: Count takes it, and Search returns ErrInvalid, because List does that.
 type Filters struct {
 	// ByIDs selects plans by ID. IDs without a plan are skipped, and so are those that are not UUIDv7s.

@@ -186,6 +186,26 @@ var selections = []selection{
 		},
 	},
 	{
+		name: "labels match as they are, and all of them", paged: true,
+		plans: func(s *stage) (plans []*workflow.Plan) {
+			for i, labels := range []map[string]string{nil, {}, {"env": "prod"}, {"env": "prod", "team": "план 🚀"}, {"env": "Prod", "team": ""}, {"team": "=?utf-8?b?YQ==?="}} {
+				p := bare(fmt.Sprint("labels ", i))
+				p.ID, p.Labels = workflow.NewV7At(time.Now().Add(-time.Duration(i)*time.Second)), labels
+				plans = append(plans, s.create(p))
+			}
+			return plans
+		},
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			for _, labels := range []map[string]string{
+				{"env": "prod"}, {"env": "Prod"}, {"Env": "prod"}, {"env": ""}, {"team": ""}, {"env": "prod", "team": "план 🚀"},
+				{"env": "prod", "team": ""}, {"team": "=?utf-8?b?YQ==?="},
+			} {
+				list = append(list, storage.Filters{Labels: labels}, storage.Filters{Labels: labels, ByIDs: ids(plans)}, storage.Filters{Labels: labels, ByStatus: statuses[:2]})
+			}
+			return list
+		},
+	},
+	{
 		name: "times of end are exclusive bounds, to the nanosecond, of plans that have ended", paged: true,
 		plans: endedPlans,
 		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
@@ -424,6 +444,7 @@ func contradictions() []storage.Filters {
 		{EndedBefore: moment, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}},
 		{NamePrefix: "half a rune: \xc3"},
 		{NameContains: "\xff"},
+		{Labels: map[string]string{"no key": ""}},
 	}
 }
 

@@ -32,6 +32,7 @@ func BadFields() []BadPlan {
 	afterAll, beforeAll := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)
 	return []BadPlan{
 		{"Name", notUTF8, func(p *workflow.Plan) { p.Name = "\xff" }},
+		{"Labels", `"" is not a key`, func(p *workflow.Plan) { p.Labels = map[string]string{"": "no key"} }},
 		{"Reason", "there is no failure reason 99", func(p *workflow.Plan) { p.Reason = 99 }},
 		{"SubmitTime", "the year 10000 ", func(p *workflow.Plan) { p.SubmitTime = afterAll }},
 		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},

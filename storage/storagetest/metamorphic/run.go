@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -307,6 +308,7 @@ func (r *modelRun) draw() *workflow.Plan {
 		p = plantest.Small()
 	}
 	p.ID, p.GroupID = r.id(r.now.plan), r.group(r.rand.IntN(4))
+	p.Labels = map[string]string{"plan": strconv.Itoa(r.now.plan), "env": []string{"", "test", "prod"}[r.rand.IntN(3)]}
 	return p
 }
 
