@@ -197,8 +197,14 @@ var selections = []selection{
 		},
 		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
 			for _, labels := range []map[string]string{
-				{"env": "prod"}, {"env": "Prod"}, {"Env": "prod"}, {"env": ""}, {"team": ""}, {"env": "prod", "team": "план 🚀"},
-				{"env": "prod", "team": ""}, {"team": "=?utf-8?b?YQ==?="},
+				{"env": "prod"},
+				{"env": "Prod"},
+				{"Env": "prod"},
+				{"env": ""},
+				{"team": ""},
+				{"env": "prod", "team": "план 🚀"},
+				{"env": "prod", "team": ""},
+				{"team": "=?utf-8?b?YQ==?="},
 			} {
 				list = append(list, storage.Filters{Labels: labels}, storage.Filters{Labels: labels, ByIDs: ids(plans)}, storage.Filters{Labels: labels, ByStatus: statuses[:2]})
 			}
