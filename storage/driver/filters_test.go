@@ -103,6 +103,18 @@ func TestEveryFilterSelects(t *testing.T) {
 	for field := range missing {
 		t.Errorf("%s is not tested", field)
 	}
+	var empty storage.Filters
+	for _, field := range reflect.ValueOf(&empty).Elem().Fields() {
+		switch field.Kind() {
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 0, 1))
+		case reflect.Map:
+			field.Set(reflect.MakeMap(field.Type()))
+		}
+	}
+	if got := empty.Fields(); len(got) > 0 {
+		t.Errorf("%v are set, but empty", got)
+	}
 	if chosen.ID = uuid.New(); driver.Choose(storage.Filters{}, chosen) {
 		t.Error("an ID that is not a UUIDv7 is chosen")
 	}
