@@ -25,7 +25,7 @@ type Effect struct {
 
 	mediaType, text string // of Foreign
 	location        string
-	header          string // of Strip
+	header          string  // of Strip
 	call            *func() // of Before and After; a pointer, so that effects can be compared
 }
 
