@@ -49,7 +49,7 @@ func pages(t *testing.T) []string {
 
 func TestPagesRun(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, path := range append(pages(t), "testdata/fleet.md", "testdata/repair.md") {
+	for _, path := range append(pages(t), "testdata/fleet.txt", "testdata/repair.txt") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
