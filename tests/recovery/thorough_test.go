@@ -156,8 +156,8 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		says     string
 		remedy   func(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, lost []emulator.Blob)
 	}{
-		"entry, not started": {vaulttest.NotStarted, entry, false, "Recover with Thorough restores it", restored},
-		"entry, running":     {vaulttest.AtWork, entry, false, "Recover with Thorough restores it", restored},
+		"entry, not started": {vaulttest.NotStarted, entry, false, "a thorough Recovery restores it", restored},
+		"entry, running":     {vaulttest.AtWork, entry, false, "a thorough Recovery restores it", restored},
 		"object":             {vaulttest.AtWork, object, true, "restore the blob from a backup, or Delete the plan", fromBackup},
 	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
@@ -199,7 +199,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Parts()[0])
 		v := vaulttest.OnEmulator(t, server)
-		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Recover with Thorough restores it") {
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "a thorough Recovery restores it") {
 			t.Errorf("Read: %v", err)
 		}
 		_, err := v.Repair(t.Context(), vaulttest.Thorough)
