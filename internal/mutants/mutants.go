@@ -41,7 +41,7 @@ var mutants = []mutant{
 	{"writeid: the entry's is forgotten when its completion fails", "v.unknown.keep(entry.write, entry.id)", "", "TestCompletionAgain"},
 	{"writeid: kept for every later equal write", "delete(u.ids, w); return id", "return id", "TestUpdate"},
 	{"writeid: a Create continues an earlier one", "call: uuid.NewString()", "call: plan.ID.String()", "TestCreate|TestRecovery"},
-	{"unknown: the end of a context has a certain outcome", "return ended(ctx, call.write, last)", "return ended(ctx, false, last)", "TestCancelled"},
+	{"unknown: the end of a context has a certain outcome", "return c.ended(ctx, call, call.write, last)", "return c.ended(ctx, call, false, last)", "TestCancelled"},
 	{"unknown: a lost answer is forgotten", "unknown = unknown || call.write && v.applied", "unknown = false", "TestUpdateUnknown"},
 	{"unknown: a broken connection has no effect", "return verdict{reason: Unreachable, again: true, applied: true}", "return verdict{reason: Unreachable, again: true}", "TestUpdateUnknown"},
 
@@ -297,7 +297,7 @@ var mutants = []mutant{
 	{"delete: never gives up", "const deleteRounds = 4", "const deleteRounds = 40", "TestDeleteEnds|TestDeleteOfAnObject"},
 	{"delete: may take any time until it commits", "v.within(ctx, started, true, errSlowDelete)", "context.WithCancel(ctx)", "TestSlowDelete"},
 	{"recovery: completes from metadata", "if !entry.State.Status.Final() { return vaultError", "if false { return vaultError", "TestRecoveryReadsWhat"},
-	{"recovery: goes on with plans of days that could not be listed", "r.failed(err); continue", "r.failed(err)", "TestRecoveryOfADay"},
+	{"recovery: goes on with plans of days that could not be listed", "r.failed(err); continue", "r.failed(err)", "TestThoroughRecoveryBesideADroppedDay"},
 	{"grace: the margin is less than a quarter", "return grace/4 + time.Second", "return grace/5 + time.Second", "TestRecoveryLeavesRecent"},
 	{"grace: the grace period in a marker does not count", "longest = max(longest, d)", "_ = d", "TestGracePeriods"},
 	{"thorough: removes recent sub-objects", "return named[item.Name] || recent(&item, d.seen, d.grace)", "return named[item.Name]", "TestThorough"},

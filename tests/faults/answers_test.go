@@ -116,7 +116,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%s: the outcome of a read is unknown: %v", effect, err)
 			}
 			text := fmt.Sprint(err)
-			if !strings.Contains(text, "blob.emulator.invalid: ") && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt) {
+			if !strings.Contains(storage.Detail(err), "blob.emulator.invalid") && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrCorrupt) {
 				t.Errorf("%s: the host is not named: %q", effect, text)
 			}
 			if strings.Contains(text, "right to list containers") && (m.writes || m.name == "Read" || m.name == "Exists") {
