@@ -314,6 +314,7 @@ type stage struct {
 	call     func() *call // nil where the shape can't have it
 	number   int          // of the stage in its test; samples of different stages differ by it
 	requests int          // of the call without any fault
+	more     func() bool  // reports whether there is time for more runs
 }
 
 // on prepares a scenario, and makes its call once without a fault. That call must succeed.
@@ -343,6 +344,9 @@ func (s scenario) on(t *testing.T, newWorld func() vaulttest.World, shape vaultt
 func (st stage) run(t *testing.T, name string, test func(t *testing.T, w vaulttest.World, c *call)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
+		if !st.more() {
+			t.Skip("there is no time left")
+		}
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Until(st.at))
 			w := st.Clone()
@@ -358,7 +362,7 @@ func everywhere(t *testing.T, newWorld func() vaulttest.World, scenarios []scena
 	t.Helper()
 	var runs atomic.Int64
 	t.Cleanup(func() { t.Logf("space: %d runs", runs.Load()) })
-	number := 0
+	number, more := 0, efforttest.More(t)
 	for _, s := range scenarios {
 		for _, name := range slices.Sorted(maps.Keys(shapes)) {
 			number++
@@ -366,7 +370,7 @@ func everywhere(t *testing.T, newWorld func() vaulttest.World, scenarios []scena
 			t.Run(s.name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				if st := s.on(t, newWorld, shapes[name]); st.call != nil {
-					st.number = nth
+					st.number, st.more = nth, more
 					runs.Add(int64(test(t, st)))
 				}
 			})

@@ -180,9 +180,10 @@ func TestNoListingOfOneKindIsBelieved(t *testing.T) {
 // end, Recovery leaves nothing that belongs to no plan, and all plans are whole.
 func TestLies(t *testing.T) {
 	var operations, fired int
-	seeds := efforttest.Pick(2, 20, 20_000)
-	for i := range seeds {
-		seed := *vaulttest.ModelSeed + uint64(i)
+	seeds := 0
+	for i := range efforttest.Seeds(t, 2, 20, 20_000) {
+		seeds++
+		seed := *vaulttest.ModelSeed + i
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {
 				if t.Failed() {

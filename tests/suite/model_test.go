@@ -87,9 +87,10 @@ func TestModel(t *testing.T) {
 	efforttest.NotShort(t, "the conformance suite runs the model under the race detector")
 	var sum metamorphic.Figures
 	u := &unsteadily{}
-	seeds := efforttest.Pick(1, 2, 100)
-	for i := range seeds {
-		m := metamorphic.Model{Seed: *vaulttest.ModelSeed + uint64(i), Ops: efforttest.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
+	seeds := 0
+	for i := range efforttest.Seeds(t, 1, 2, 100) {
+		seeds++
+		m := metamorphic.Model{Seed: *vaulttest.ModelSeed + i, Ops: efforttest.Pick(500, 1000, 1000), Faults: true, Deaths: true, Deadlines: true}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(m.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
@@ -103,9 +104,10 @@ func TestModel(t *testing.T) {
 func TestModelHistories(t *testing.T) {
 	var sum metamorphic.Figures
 	u := &unsteadily{}
-	histories := efforttest.Pick(3, 36, 3000)
-	for i := range histories {
-		hist := metamorphic.History{Seed: *vaulttest.ModelSeed + uint64(i), Clients: 3 + i%4, Faults: i%3 == 1, Deaths: i%3 == 2}
+	histories := 0
+	for i := range efforttest.Seeds(t, 3, 36, 3000) {
+		histories++
+		hist := metamorphic.History{Seed: *vaulttest.ModelSeed + i, Clients: 3 + int(i%4), Faults: i%3 == 1, Deaths: i%3 == 2}
 		synctest.Test(t, func(t *testing.T) { sum = sum.Plus(hist.Run(t, u.harness(t))) })
 		if t.Failed() {
 			break
