@@ -7,7 +7,7 @@ var mutants = []mutant{
 	{"condition: Create overwrites an entry", "c.entry.body, c.entry.metadata, blob.IfNew)", "c.entry.body, c.entry.metadata, blob.Always)", "TestCreate"},
 	{"condition: Create overwrites sub-objects", `p.body, p.metadata, blob.IfNew); doing := "write " + p.object.Kind().String()`, `p.body, p.metadata, blob.Always); doing := "write " + p.object.Kind().String()`, "TestTraces"},
 	{"condition: Create overwrites an object", "c.v.client.Put(commit, ref, body, metadata, blob.IfNew)", "c.v.client.Put(commit, ref, body, metadata, blob.Always)", "TestTraces"},
-	{"condition: Delete removes any object", `"remove object", d.keys.object(), blob.IfMatch(etag))`, `"remove object", d.keys.object(), blob.Always)`, "TestTraces|TestDelete"},
+	{"condition: Delete removes any object", `"remove object", d.keys.object(), blob.IfMatch(etag))`, `"remove object", d.keys.object(), blob.Always)`, "TestTraces|TestDeleteDamaged"},
 	{"condition: Recovery rewrites any object", "v.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag))", "v.putObject(ctx, plan, body, blob.Always)", "TestRecovery"},
 	{"condition: Recovery removes any entry", "d.keys.entry(), blob.IfMatch(d.entry.ETag))", "d.keys.entry(), blob.Always)", "TestRecovery|TestTraces"},
 	{"condition: Recovery removes any sub-object", "blob.Target{Name: item.Name, ETag: item.ETag}", "blob.Target{Name: item.Name}", "TestTraces|TestRecovery"},
