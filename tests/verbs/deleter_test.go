@@ -167,7 +167,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			vaulttest.Sound(t, v)
 		})
 	}
-	for n, died := 1, true; died; n++ {
+	for n, died := 1, true; died && !t.Failed(); n++ {
 		vaulttest.InBubble(t, fmt.Sprintf("dies at %d", n), func(t *testing.T, server *emulator.Server) {
 			plan := loses(t, server, vaulttest.AtWork)
 			time.Sleep(vaulttest.PastGrace)
