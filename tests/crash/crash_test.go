@@ -330,11 +330,10 @@ func (s scenario) on(t *testing.T, newWorld func() vaulttest.World, shape vaultt
 		st.at = time.Now().Round(0)
 		w, c := st.Clone(), st.call()
 		vaulttest.Strict(t, w.Server)
-		var sent atomic.Int64
-		transport := w.Server.Transport()
-		transport.SetGate(vaulttest.Gate(func(emulator.Request) { sent.Add(1) }))
+		transport, all := w.Server.Transport(), emulator.On().Do(emulator.Before(func() {}))
+		transport.Inject(all)
 		vaulttest.Must(t, c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport))))
-		st.requests = int(sent.Load())
+		st.requests = all.Fired()
 		c.judge(t, w, nil)
 	})
 	return st

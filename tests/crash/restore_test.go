@@ -2,7 +2,6 @@ package crash_test
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -126,10 +125,7 @@ func TestLateRestore(t *testing.T) {
 			slow := server.Transport()
 			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
 			var before map[string]string
-			transport := vaulttest.After(slow, func(req *http.Request) {
-				if req.Method != http.MethodPut || !strings.HasSuffix(req.URL.Path, "-object.json") {
-					return
-				}
+			slow.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.After(func() {
 				before = vaulttest.Contents(server)
 				for c := range server.Containers() {
 					for b := range server.Blobs(c) {
@@ -139,8 +135,8 @@ func TestLateRestore(t *testing.T) {
 					}
 				}
 				time.Sleep(20 * time.Second)
-			})
-			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Restore(t.Context(), plan)
+			})))
+			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(slow)).Restore(t.Context(), plan)
 			if tt.kept && !errors.Is(err, storage.ErrUnknown) || !tt.kept && !errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("Restore: %v", err)
 			}

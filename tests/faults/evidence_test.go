@@ -379,22 +379,16 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 		plan, _ := vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Small())
 		time.Sleep(vaulttest.PastGrace)
 		transport := server.Transport()
-		begun, ended := false, false
-		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-			switch {
-			case r.Op == emulator.HeadBlob && strings.HasSuffix(r.Blob, "-object.json") && !begun:
-				begun = true
-				vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
-			case r.Op == emulator.ListBlobs && strings.HasPrefix(r.Prefix, "open/") && begun && !ended:
-				ended = true
-				if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil {
-					t.Error(err)
-				}
-			}
-		}))
+		begins := vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
+			vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		})
+		ends := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool {
+			return strings.HasPrefix(r.Prefix, "open/") && begins.Fired() == 1
+		}).Nth(1).Do(emulator.Before(func() { vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID)) }))
+		transport.Inject(begins, ends)
 		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Repair(t.Context(), azblob.RepairOptions{Thorough: true})
-		if err != nil || len(report.Plans) != 0 || !ended {
-			t.Errorf("%+v, %v; the Delete ended: %v", report, err, ended)
+		if err != nil || len(report.Plans) != 0 || ends.Fired() != 1 {
+			t.Errorf("%+v, %v; the Delete ended: %d", report, err, ends.Fired())
 		}
 	})
 }

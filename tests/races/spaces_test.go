@@ -253,14 +253,9 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 		one, other := small("one"), small("another")
 		vaulttest.Must(t, v.Create(t.Context(), one))
 		transport := server.Transport()
-		asked := 0
-		transport.SetGate(vaulttest.Gate(func(emulator.Request) {
-			if asked++; asked == 2 {
-				if err := errors.Join(v.Delete(t.Context(), target), v.Create(t.Context(), other)); err != nil {
-					t.Error(err)
-				}
-			}
-		}))
+		transport.Inject(emulator.On().Nth(2).Do(emulator.Before(func() {
+			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), target), v.Create(t.Context(), other)))
+		})))
 		got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), one)
 		if d := plantest.Diff(other, got); d != "" && plantest.Diff(one, got) != "" {
 			t.Error(d)

@@ -164,7 +164,8 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 			now.State.Status = workflow.Running
 			vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
 		}))
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Frozen(transport, "-object.json", 20*time.Second)), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		transport.Inject(vaulttest.Frozen("-object.json", 20*time.Second))
+		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
 		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrUnknown)
 		vaulttest.Settled(t, other)
 		vaulttest.Empty(t, server)
@@ -236,16 +237,14 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, plantest.Small())
 		transport := server.Transport()
-		n := 0
-		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-			if r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json") {
-				n++
-				b, _ := server.Blob(r.Container, r.Blob)
-				server.Put(r.Container, r.Blob, b.Body, b.Metadata)
-			}
+		changes := emulator.On(emulator.DeleteBlob).Path("-object.json").Do(emulator.Before(func() {
+			container := vaulttest.ContainerOf(time.Now())
+			b, _ := server.Blob(container, "plans/"+plan.ID.String()+"-object.json")
+			server.Put(container, b.Name, b.Body, b.Metadata)
 		}))
+		transport.Inject(changes)
 		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID), storage.ErrConflict)
-		if n != 4 {
+		if n := changes.Fired(); n != 4 {
 			t.Errorf("it gave up after %d attempts, want 4", n)
 		}
 		vaulttest.Same(t, v, plan)
@@ -261,11 +260,10 @@ func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 		plan, v, transport := plantest.Small(), vaulttest.OnEmulator(t, server), server.Transport()
 		driver.Complete(plan)
 		diesAtOnce(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), plan)
-		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-			if r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" {
-				server.Put(r.Container, r.Blob, nil, map[string]string{"writeid": "another"})
-			}
-		}))
+		takesOver := func(r emulator.Request) bool { return strings.HasPrefix(r.Blob, "open/") && r.IfMatch != "" }
+		transport.Inject(emulator.On(emulator.PutBlob).Where(takesOver).Do(emulator.Before(func() {
+			server.Put(vaulttest.ContainerOf(time.Now()), "open/"+plan.ID.String(), nil, map[string]string{"writeid": "another"})
+		})))
 		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
 		if vaulttest.Fails(t, err, storage.ErrConflict); !strings.HasSuffix(err.Error(), "call again") {
 			t.Errorf("got %v", err)

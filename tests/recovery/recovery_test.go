@@ -343,13 +343,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 		vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		time.Sleep(vaulttest.PastGrace)
 		ctx, cancel := context.WithCancel(t.Context())
-		transport := server.Transport()
-		transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-			if r.Op == emulator.HeadBlob {
-				cancel()
-			}
-		}))
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Repair(ctx, azblob.RepairOptions{})
+		report, err := vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Do(emulator.Before(cancel))).Repair(ctx, azblob.RepairOptions{})
 		if !errors.Is(err, context.Canceled) || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v: the context's end says nothing about a plan", report, err)
 		}

@@ -2,11 +2,9 @@ package vaulttest
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,22 +69,9 @@ type Send func(*http.Request) (*http.Response, error)
 // Do implements policy.Transporter.
 func (s Send) Do(req *http.Request) (*http.Response, error) { return s(req) }
 
-// After calls a function after each request.
-func After(t policy.Transporter, call func(*http.Request)) Send {
-	return func(req *http.Request) (*http.Response, error) {
-		resp, err := t.Do(req)
-		call(req)
-		return resp, err
-	}
-}
-
 // Frozen delays the answers to writes to a path.
-func Frozen(t policy.Transporter, path string, by time.Duration) Send {
-	return After(t, func(req *http.Request) {
-		if req.Method == http.MethodPut && strings.Contains(req.URL.Path, path) {
-			time.Sleep(by)
-		}
-	})
+func Frozen(path string, by time.Duration) *emulator.Rule {
+	return emulator.On(emulator.PutBlob).Path(path).Do(emulator.After(func() { time.Sleep(by) }))
 }
 
 // Startless is a service of before version 2026-02-06.
@@ -99,18 +84,6 @@ func Startless(t policy.Transporter) Send {
 		return t.Do(req)
 	}
 }
-
-// Gate is a gate that calls a function before each request.
-type Gate func(emulator.Request)
-
-// Enter implements [emulator.Gate].
-func (g Gate) Enter(_ context.Context, r emulator.Request) error {
-	g(r)
-	return nil
-}
-
-// Leave implements [emulator.Gate].
-func (g Gate) Leave(emulator.Request) {}
 
 // Before is a rule that does something before the first request of one kind for certain blobs.
 func Before(op emulator.Op, path string, do func()) *emulator.Rule {

@@ -84,23 +84,23 @@ func (w World) Dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 var Crashes = []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()}
 
 // NthRequest is the request of a call before which something else happens.
-type NthRequest struct{ N, sent int }
+type NthRequest struct {
+	N    int
+	rule *emulator.Rule
+}
 
 // Vault opens a vault that sends one request at a time, and calls do before the nth. The vault's goroutines call
 // do, so it must not end the test.
 func (r *NthRequest) Vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
 	t.Helper()
 	transport := server.Transport()
-	transport.SetGate(Gate(func(emulator.Request) {
-		if r.sent++; r.sent == r.N {
-			do()
-		}
-	}))
+	r.rule = emulator.On().Nth(r.N).Do(emulator.Before(do))
+	transport.Inject(r.rule)
 	return OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
 }
 
 // Came reports whether there was an nth request.
-func (r *NthRequest) Came() bool { return r.sent >= r.N }
+func (r *NthRequest) Came() bool { return r.rule.Fired() > 0 }
 
 // BeforeEach runs a test for each request of the call that it makes, and once more without anything before a
 // request.

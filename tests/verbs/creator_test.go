@@ -151,8 +151,8 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 	vaulttest.InBubble(t, "with an answer to the object that comes too late", func(t *testing.T, server *emulator.Server) {
 		transport := server.Transport()
 		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
-		frozen := vaulttest.Frozen(transport, "-object.json", 20*time.Second)
-		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(frozen)).Create(t.Context(), plantest.Small()), storage.ErrUnavailable)
+		transport.Inject(vaulttest.Frozen("-object.json", 20*time.Second))
+		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plantest.Small()), storage.ErrUnavailable)
 		vaulttest.Empty(t, server)
 	})
 }
@@ -212,18 +212,15 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 			v, plan := vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 2)
 			slow := server.Transport()
 			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
-			ran := false
 			done = nil
-			transport := vaulttest.After(slow, func(req *http.Request) {
-				if !ran && req.Method == tt.method && strings.HasSuffix(req.URL.Path, tt.blob) {
-					ran = true
-					tt.run(t, server, v, plan)
-				}
-				if req.Method == http.MethodPut && strings.HasSuffix(req.URL.Path, "-object.json") {
-					time.Sleep(20 * time.Second)
-				}
-			})
-			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
+			slow.Inject(
+				emulator.On().Method(tt.method).Path(tt.blob).Nth(1).Do(emulator.After(func() {
+					if tt.run(t, server, v, plan); tt.method == http.MethodPut { // the object
+						time.Sleep(20 * time.Second)
+					}
+				})),
+				vaulttest.Frozen("-object.json", 20*time.Second))
+			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(slow)).Create(t.Context(), plan)
 			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Create: %v, want ErrUnknown in one line", err)
 			}

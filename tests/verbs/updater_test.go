@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -281,17 +280,13 @@ func TestTwoCompletions(t *testing.T) {
 		"the object is rewritten before each try": func(t *testing.T, e ending) *workflow.Plan {
 			e.ResetRequests()
 			transport := e.Transport()
-			transport.SetGate(vaulttest.Gate(func(r emulator.Request) {
-				if r.Op == emulator.PutBlob && strings.HasSuffix(r.Blob, "-object.json") {
-					rewrite(e, e.object)
-				}
-			}))
+			transport.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Before(func() { rewrite(e, e.object) })))
 			w := vaulttest.OnEmulator(t, e.Server, azblob.WithTransport(transport))
 			vaulttest.Fails(t, w.UpdatePlan(t.Context(), e.Plan), storage.ErrUnknown, storage.ErrConflict)
 			if n := len(e.Requests()); n > 20 {
 				t.Errorf("%d requests were sent", n)
 			}
-			transport.SetGate(nil)
+			transport.ClearFaults()
 			vaulttest.Should(t, w.UpdatePlan(t.Context(), e.Plan))
 			return e.Plan
 		},
