@@ -270,7 +270,7 @@ func write(path string) int {
 func bodyOf(i int) []byte { return bytes.Repeat([]byte(fmt.Sprint(i, ";")), 1+i%7*300) }
 
 // TestKilledInTheMiddleOfWrites repeatedly kills a process that writes to the same file. Every answered write
-// must exist. The one that was not answered may exist, but only as a whole.
+// must exist. An unanswered write may exist, but only as a whole.
 func TestKilledInTheMiddleOfWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blobs")
 	said := 0
