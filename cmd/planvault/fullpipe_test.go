@@ -61,7 +61,11 @@ func TestResultsAreNotLost(t *testing.T) {
 			t.Run(strings.Join(args, " "), func(t *testing.T) {
 				done := s.run(t.Context(), args...)
 				whole := len(done.stdout)
-				for _, left := range []int{0, whole / 2, whole - 1} {
+				last := whole - 1
+				if args[0] == "doctor" {
+					last -= whole / 8 // the time that a request takes has more or fewer digits
+				}
+				for _, left := range []int{0, whole / 2, last} {
 					for _, failure := range []error{syscall.ENOSPC, syscall.EPIPE} {
 						r := s.runAs(t.Context(), func(p *process) { p.stdout = &narrow{left, failure} }, args...)
 						want, says := done.code, ""
