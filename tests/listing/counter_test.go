@@ -84,7 +84,7 @@ func TestCostOfLongNames(t *testing.T) {
 		const n = 40
 		long := strings.Repeat("long ", 2000)
 		for i := range n {
-			vaulttest.Created(t, v, &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * time.Minute)), Name: fmt.Sprintf("%s number %d.", long, i)})
+			vaulttest.Created(t, v, &workflow.Plan{ID: workflow.NewV7At(now.Add(-time.Duration(i) * time.Minute)), Name: fmt.Sprintf("%s number %d.", long, i)})
 		}
 		all := storage.Filters{After: now.Add(-time.Hour), Before: now.Add(time.Minute)} // one day, which the vault asks for by name
 		vaulttest.Collect(t, v, all)
@@ -154,7 +154,7 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 	})
 	vaulttest.InBubble(t, "the second page", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		vaulttest.Created(t, v, &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-24 * time.Hour))})
+		vaulttest.Created(t, v, &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))})
 		vaulttest.Created(t, v, plantest.Small())
 		v = vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
 		if n, err := v.Count(t.Context(), storage.Filters{}); n != 0 || !errors.Is(err, storage.ErrDenied) {
@@ -217,7 +217,7 @@ func TestLimitBesideUnreadablePlans(t *testing.T) {
 		now := time.Now()
 		v := vaulttest.OnEmulator(t, server)
 		for i := range 5 {
-			p := vaulttest.Created(t, v, &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * time.Minute))})
+			p := vaulttest.Created(t, v, &workflow.Plan{ID: workflow.NewV7At(now.Add(-time.Duration(i) * time.Minute))})
 			server.Put("test-"+now.UTC().Format(time.DateOnly), "plans/"+p.ID.String()+"-entry.json", nil, map[string]string{"schema": "1"})
 		}
 		server.ResetRequests()

@@ -40,7 +40,7 @@ func TestListPages(t *testing.T) {
 					v := vaulttest.OnEmulator(t, server)
 					var want []uuid.UUID
 					for i := range 12 {
-						p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(-time.Duration(i) * time.Second))}
+						p := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-time.Duration(i) * time.Second))}
 						vaulttest.Must(t, v.Create(t.Context(), p))
 						want = append(want, p.ID)
 					}
@@ -68,7 +68,7 @@ func TestListingsBelieveNoFalse404(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		var ids []uuid.UUID
 		for i := range 5 {
-			p := &workflow.Plan{ID: vaulttest.IDAt(now.Add(-time.Duration(i) * 20 * time.Hour)), Name: strings.Repeat("long ", 4000)}
+			p := &workflow.Plan{ID: workflow.NewV7At(now.Add(-time.Duration(i) * 20 * time.Hour)), Name: strings.Repeat("long ", 4000)}
 			vaulttest.Must(t, v.Create(t.Context(), p))
 			ids = append(ids, p.ID)
 		}
@@ -178,7 +178,7 @@ func TestDayProbing(t *testing.T) {
 		time.Sleep(30*24*time.Hour + 10*time.Hour)
 		var ids []uuid.UUID // of tomorrow, today, and so on
 		for i := range 6 {
-			p := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(20*time.Hour - time.Duration(i)*24*time.Hour))}
+			p := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(20*time.Hour - time.Duration(i)*24*time.Hour))}
 			vaulttest.Must(t, v.Create(t.Context(), p))
 			ids = append(ids, p.ID)
 		}
@@ -354,7 +354,7 @@ func put(t *testing.T, server *emulator.Server, times []time.Time) {
 		if !slices.Contains(slices.Collect(server.Containers()), container) {
 			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
 		}
-		id := vaulttest.IDAt(at).String()
+		id := workflow.NewV7At(at).String()
 		for tail, m := range metadata {
 			m = maps.Clone(m)
 			m["planid"] = id

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 )
@@ -50,8 +51,9 @@ func (f *ShortLister) Do(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	omitted := regexp.MustCompile("<Name>" + f.Name)
 	short := listedBlob.ReplaceAllFunc(body, func(b []byte) []byte {
-		if regexp.MustCompile("<Name>" + f.Name).Match(b) {
+		if omitted.Match(b) {
 			return nil
 		}
 		return b
@@ -94,4 +96,14 @@ func Before(op emulator.Op, path string, do func()) *emulator.Rule {
 func With(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
 	t.Helper()
 	return Faulty(t, server, emulator.On().Where(match).Nth(1).Do(emulator.Before(run)))
+}
+
+// Denied is the answer to an identity without the right to send a request.
+var Denied = emulator.Answer(403, "AuthorizationPermissionMismatch")
+
+// Meanwhile opens a vault of a process that does something before its first request of one kind for certain blobs, as
+// [Before] says.
+func Meanwhile(t *testing.T, server *emulator.Server, op emulator.Op, part string, do func(), rules ...*emulator.Rule) *azblob.Vault {
+	t.Helper()
+	return Faulty(t, server, append(rules, Before(op, part, do))...)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -232,3 +233,54 @@ var ModelSeed = flag.Uint64("model.seed", 1, "first seed of TestModel, TestModel
 
 // Portal is the page of a captive portal.
 const Portal = "<html><body>Please\nsign in.</body></html>"
+
+// Should reports an error. Unlike [Must], it may be called by any goroutine.
+func Should(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Fails checks that an error is all of these, and that it is ErrUnknown only if that is one of them.
+func Fails(t *testing.T, err error, want ...error) {
+	t.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Errorf("got %v, want %v", err, w)
+		}
+	}
+	if errors.Is(err, storage.ErrUnknown) && !slices.Contains(want, storage.ErrUnknown) {
+		t.Errorf("got %v, want a known outcome", err)
+	}
+}
+
+// Empty checks that no blob is stored.
+func Empty(t *testing.T, server *emulator.Server) {
+	t.Helper()
+	if n := Stored(server); n != 0 {
+		t.Errorf("%d blobs are left", n)
+	}
+}
+
+// Untouched returns a check that no blob has changed since.
+func Untouched(t *testing.T, server *emulator.Server) (check func()) {
+	t.Helper()
+	before := Contents(server)
+	return func() {
+		t.Helper()
+		if !maps.Equal(before, Contents(server)) {
+			t.Error("something has changed in the store")
+		}
+	}
+}
+
+// Sent counts the requests of an operation for blobs with this in their names.
+func Sent(server *emulator.Server, op emulator.Op, part string) (n int) {
+	for _, r := range server.Requests() {
+		if r.Op == op && strings.Contains(r.Blob, part) {
+			n++
+		}
+	}
+	return n
+}

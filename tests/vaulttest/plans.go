@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -68,9 +66,6 @@ func PlanOf(day time.Time) *workflow.Plan {
 	plan.ID = workflow.NewV7At(day.Add(time.Hour))
 	return plan
 }
-
-// IDAt returns a new ID of a time.
-func IDAt(at time.Time) uuid.UUID { return workflow.NewV7At(at) }
 
 // ActionsOf lists a plan's actions.
 func ActionsOf(plan *workflow.Plan) (list []*workflow.Action) {

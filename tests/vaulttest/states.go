@@ -282,7 +282,7 @@ func Fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (
 	now := time.Now()
 	for i := range n {
 		at := now.Add(-span + span/time.Duration(n)*time.Duration(i))
-		id := IDAt(at)
+		id := workflow.NewV7At(at)
 		container := "test-" + at.UTC().Format(time.DateOnly)
 		if i == 0 || workflow.Time(ids[i-1]).UTC().Day() != at.UTC().Day() {
 			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
@@ -314,3 +314,14 @@ func ContainerOf(day time.Time) string { return "test-" + day.Format(time.DateOn
 
 // DaysAgo returns the start of a day.
 func DaysAgo(n int) time.Time { return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -n) }
+
+// Thorough are the options of a Recovery that restores what was lost from outside.
+var Thorough = azblob.RepairOptions{Thorough: true}
+
+// DamagedOf returns a store that has one day, to damage one of its plans.
+func DamagedOf(server *emulator.Server, plan *workflow.Plan) Damaged {
+	d := Damaged{Server: server, Plan: plan}
+	for d.Container = range server.Containers() {
+	}
+	return d
+}

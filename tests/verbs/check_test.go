@@ -50,7 +50,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		return dir + "/" + plan.ID.String() + "/" + id.String() + ".json"
 	}
 	part, sequence := nameOf("actions", seq.Actions[0].ID), nameOf("sequences", seq.ID)
-	nobody, older := vaulttest.IDAt(at).String(), vaulttest.IDAt(at.AddDate(0, 0, -3)).String()
+	nobody, older := workflow.NewV7At(at).String(), workflow.NewV7At(at.AddDate(0, 0, -3)).String()
 
 	type breaks = func(s *emulator.Server)
 	loses := func(name string) breaks { return func(s *emulator.Server) { s.Remove(container, name) } }
@@ -172,7 +172,7 @@ func TestCheckChoosesDays(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		now := time.Now().UTC()
 		for i := range 5 {
-			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: vaulttest.IDAt(now.AddDate(0, 0, -i))}))
+			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: workflow.NewV7At(now.AddDate(0, 0, -i))}))
 		}
 		for want, o := range map[int]azblob.CheckOptions{
 			5: {}, 2: {After: now.AddDate(0, 0, -1)}, 3: {Before: now.AddDate(0, 0, -1)}, 1: {After: now.AddDate(0, 0, -3), Before: now.AddDate(0, 0, -2)},

@@ -301,7 +301,7 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 		vaulttest.Created(t, v, plantest.Small())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		next := &workflow.Plan{ID: vaulttest.IDAt(time.Now().Add(12 * time.Hour)), Name: "next day"}
+		next := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(12 * time.Hour)), Name: "next day"}
 		if err := v.Create(ctx, next); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
@@ -316,7 +316,7 @@ func TestCreateBesideADayBeingDeleted(t *testing.T) {
 		v := vaulttest.Faulty(t, server, rule)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			old := &workflow.Plan{ID: vaulttest.IDAt(time.Now().AddDate(0, 0, -2)), Name: "two days ago"}
+			old := &workflow.Plan{ID: workflow.NewV7At(time.Now().AddDate(0, 0, -2)), Name: "two days ago"}
 			vaulttest.Should(t, v.Create(t.Context(), old))
 		})
 		time.Sleep(time.Second)
