@@ -47,7 +47,7 @@ func TestCostOfOpenPlans(t *testing.T) {
 		vaults = append(vaults, vault{"the newest of a year", func(t *testing.T, server *emulator.Server) []uuid.UUID {
 			vaulttest.Fill(t, server, 365, 0, 365*day)
 			return among(1_000, 1_000, 90*time.Second)(t, server)
-		}, budget{1 + 366 + 2 + 2, 0, 12}, budget{1 + 366 + 2 + 4, 0, 12}},
+		}, budget{1 + 366 + 2 + 4, 0, 14}, budget{1 + 366 + 2 + 6, 0, 14}},
 			vault{"few on each day of a year", among(1_000, 1_000, 365*day), budget{1 + 366, 1_000, 25}, budget{1 + 366, 2_000, 41}})
 	}
 	for _, c := range vaults {
