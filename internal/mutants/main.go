@@ -17,6 +17,7 @@ package main
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -170,9 +171,33 @@ type mutant struct {
 	first string
 }
 
+//go:embed mutants.txt
+var list string
+
+var entry = regexp.MustCompile(`^(.+)\n  - (.+)\n  \+ ?(.*)\n  killed by (.+)$`)
+
+// parseList reads the list of mutants.
+func parseList(text string) (mutants []mutant, err error) {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		if strings.HasPrefix(paragraph, "#") {
+			continue
+		}
+		m := entry.FindStringSubmatch(paragraph)
+		if m == nil {
+			return nil, fmt.Errorf("mutants.txt: not a mutant: %s", paragraph)
+		}
+		mutants = append(mutants, mutant{m[1], m[2], m[3], m[4]})
+	}
+	return mutants, nil
+}
+
 // listedTrials returns the mutants of the list, and an error that names those that don't fit the code.
 func listedTrials(ctx context.Context, root string) ([]trial, error) {
 	all, err := load(ctx, root, "./...")
+	if err != nil {
+		return nil, err
+	}
+	mutants, err := parseList(list)
 	if err != nil {
 		return nil, err
 	}
