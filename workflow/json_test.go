@@ -309,19 +309,6 @@ func TestUnknownMembersOfErrorsAreLost(t *testing.T) {
 	}
 }
 
-// TestJSONWithoutHTMLEscapes calls MarshalJSON itself, since json.Marshal escapes its result.
-func TestJSONWithoutHTMLEscapes(t *testing.T) {
-	const html = "<a>&</a>"
-	attempt := workflow.Attempt{Resp: html, Err: &plugins.Error{Message: html}}
-	action := workflow.Action{Name: html, Req: plantest.Request{Text: html}, Attempts: []workflow.Attempt{attempt}}
-	for _, v := range []json.Marshaler{workflow.State{ETag: html}, attempt, action, workflow.Plan{Meta: []byte(html), PreChecks: &workflow.Checks{Actions: []*workflow.Action{&action}}}} {
-		text, err := v.MarshalJSON()
-		if err != nil || !bytes.Contains(text, []byte(html)) || bytes.Contains(text, []byte(`\u00`)) {
-			t.Errorf("%T: %s, %v", v, text, err)
-		}
-	}
-}
-
 func TestMarshalErrors(t *testing.T) {
 	action := func(a *workflow.Action) *workflow.Plan {
 		return &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}}

@@ -1,10 +1,8 @@
 package workflow
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -43,8 +41,7 @@ func Validate(o Object, rules ...Rule) error { return validate(o, maxProblems, r
 
 // validate is Validate for the first limit problems.
 func validate(o Object, limit int, rules []Rule) error {
-	v := newValidator(o, true, rules)
-	v.limit = limit
+	v := newValidator(o, limit, rules)
 	v.do = func(o, _ Object) bool {
 		if v.header(o) {
 			v.fields(o)
@@ -58,7 +55,7 @@ func validate(o Object, limit int, rules []Rule) error {
 // ValidateOwn is Validate for an object's own fields, which an update stores. Of its children it reads only
 // ID and PlanID, which must be set, so other goroutines may work on them.
 func ValidateOwn(o Object, rules ...Rule) error {
-	v := newValidator(o, false, rules)
+	v := newValidator(o, maxProblems, rules)
 	v.do = func(o, parent Object) bool {
 		switch ok := v.header(o); {
 		case ok && parent == nil:
@@ -74,15 +71,13 @@ func ValidateOwn(o Object, rules ...Rule) error {
 	return v.err()
 }
 
-// validator validates the objects that it walks over. It makes paths and keeps objects only if it must, because
-// most plans are valid.
+// validator validates the objects that it walks over.
 type validator struct {
 	*walker
 	root   Object
 	rules  []Rule
 	planID uuid.UUID
-	// seen and objects find IDs and objects that stand in two places. New plans have no IDs yet. Both are nil if
-	// no ID can be there twice.
+	// seen and objects find IDs and objects that stand in two places.
 	seen    map[uuid.UUID]bool
 	objects map[Object]bool
 	report  func(field, problem string) // for the rules
@@ -91,33 +86,13 @@ type validator struct {
 	more    int // the number of the others
 }
 
-func newValidator(o Object, whole bool, rules []Rule) *validator {
-	v := &validator{walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: maxProblems}
+func newValidator(o Object, limit int, rules []Rule) *validator {
+	v := &validator{
+		walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: limit,
+		seen: map[uuid.UUID]bool{}, objects: map[Object]bool{},
+	}
 	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
-	if ids := v.ids(o, whole); ids[0] == uuid.Nil || len(slices.Compact(ids)) < len(ids) {
-		v.seen, v.objects = make(map[uuid.UUID]bool, len(ids)), make(map[Object]bool, len(ids))
-	}
 	return v
-}
-
-// ids returns the IDs of the objects to validate, sorted. Objects whose IDs differ differ too.
-func (v *validator) ids(o Object, whole bool) []uuid.UUID {
-	ids := make([]uuid.UUID, 0, 8)
-	v.do = func(o, _ Object) bool {
-		var id uuid.UUID
-		if o != nil {
-			id = *o.Header().ID
-		}
-		ids = append(ids, id)
-		return true
-	}
-	if whole {
-		v.walk(o)
-	} else {
-		v.walkOwn(o)
-	}
-	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	return ids
 }
 
 // bad adds a problem with a field of the present object.
@@ -174,10 +149,8 @@ func (v *validator) header(o Object) bool {
 	case v.objects[o]:
 		v.bad("", "is the same object as %s", v.first("", func(other Object) bool { return other == o }))
 		return false
-	case v.objects != nil:
-		v.objects[o] = true
 	}
-
+	v.objects[o] = true
 	h := o.Header()
 	if id := *h.ID; id != uuid.Nil {
 		if !IsV7(id) {
@@ -185,9 +158,8 @@ func (v *validator) header(o Object) bool {
 		}
 		if v.seen[id] {
 			v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return *other.Header().ID == id }))
-		} else if v.seen != nil {
-			v.seen[id] = true
 		}
+		v.seen[id] = true
 	}
 	switch planID := *h.PlanID; {
 	case planID == uuid.Nil:

@@ -135,46 +135,31 @@ func Fingerprint(o Object) string {
 	if o.Kind() == KindAction {
 		return "" // most objects are actions
 	}
-	f := &fingerprint{sum: fnvOffset}
-	f.next = f.visit
-	o.children(f.next)
-	if f.sum == fnvOffset {
+	const offset, prime = 14695981039346656037, 1099511628211
+	// It is the 64-bit FNV-1a of package hash/fnv, which would allocate memory for each write.
+	sum, depth := uint64(offset), byte(0)
+	add := func(b byte) { sum = (sum ^ uint64(b)) * prime }
+	var visit func(field string, _ int, child Object) bool
+	visit = func(field string, _ int, child Object) bool {
+		add(depth)
+		for i := range len(field) {
+			add(field[i])
+		}
+		if child != nil {
+			for _, b := range child.Header().ID {
+				add(b)
+			}
+			depth++
+			child.children(visit)
+			depth--
+		}
+		return true
+	}
+	if o.children(visit); sum == offset {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(make([]byte, 0, 8), f.sum))
+	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum))
 }
-
-// fingerprint computes the hash of a tree, which is the 64-bit FNV-1a of package hash/fnv. That would allocate
-// memory for each write.
-type fingerprint struct {
-	sum   uint64
-	depth byte
-	// next is the method visit, which is made a function once.
-	next func(field string, index int, child Object) bool
-}
-
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-func (f *fingerprint) visit(field string, _ int, child Object) bool {
-	f.add(f.depth)
-	for i := range len(field) {
-		f.add(field[i])
-	}
-	if child != nil {
-		for _, b := range child.Header().ID {
-			f.add(b)
-		}
-		f.depth++
-		child.children(f.next)
-		f.depth--
-	}
-	return true
-}
-
-func (f *fingerprint) add(b byte) { f.sum = (f.sum ^ uint64(b)) * fnvPrime }
 
 // ChecksOf returns pointers to the fields that hold the five checks of a plan or a block: bypass, pre, cont,
 // post, deferred. It returns nil for other objects.
