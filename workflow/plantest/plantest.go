@@ -37,16 +37,6 @@ type Response struct {
 	OK   bool
 }
 
-// plugin is a plugin that can't be run.
-type plugin struct {
-	name              string
-	request, response any
-}
-
-func (p plugin) Name() string  { return p.name }
-func (p plugin) Request() any  { return p.request }
-func (p plugin) Response() any { return p.response }
-
 // LooseName is a plugin whose requests and responses can't always be read again. Its requests are of the type
 // [Loose] and its responses of the type *Loose. It can't be run.
 const LooseName = "plantest.Loose"
@@ -79,11 +69,7 @@ func (w *Written) UnmarshalText(text []byte) error {
 
 // Register returns a new register with the plugins [PluginName] and [LooseName].
 func Register() *registry.Register {
-	r := registry.New()
-	if err := errors.Join(r.Register(plugin{PluginName, Request{}, &Response{}}), r.Register(plugin{LooseName, Loose{}, &Loose{}})); err != nil {
-		panic(err) // the two have different names
-	}
-	return r
+	return registry.Must(plugins.Typed[Request, *Response](PluginName), plugins.Typed[Loose, *Loose](LooseName))
 }
 
 // Small returns a plan with one action as an author builds it: without IDs, times and states.
