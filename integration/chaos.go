@@ -30,16 +30,8 @@ type chaos struct {
 	seats []*seat
 
 	mu      sync.Mutex
-	silent  map[uuid.UUID]time.Time // since when nodes are dead or frozen
-	former  map[claim]uuid.UUID     // owners of plans that are being taken
-	recent  uuid.UUID               // the plan that was picked up last
-	stirred time.Time               // when something happened last
-}
-
-// claim names an epoch of a plan.
-type claim struct {
-	plan  uuid.UUID
-	epoch int64
+	recent  uuid.UUID // the plan that was picked up last
+	stirred time.Time // when something happened last
 }
 
 // seat is a place for a process. Its fields are guarded by chaos.mu.
@@ -61,7 +53,7 @@ func (s *stage) playChaos(ctx context.Context) error {
 		s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, ttl)
 	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, reports, func(p *processes) error {
 		p.order.Interval = s.cfg.interval
-		c := &chaos{processes: p, ttl: ttl, silent: map[uuid.UUID]time.Time{}, former: map[claim]uuid.UUID{}, stirred: time.Now()}
+		c := &chaos{processes: p, ttl: ttl, stirred: time.Now()}
 		err := c.play(ctx)
 		c.set("called again", reports.again())
 		return err
@@ -134,24 +126,7 @@ func (c *chaos) hear(s *seat, m message) {
 	switch m.What {
 	case joined: // a process that was fenced joins as a new node
 		s.node = m.Node
-	case beat:
-		if s.p != nil && !s.frozen {
-			delete(c.silent, s.node) // it was frozen, and not removed
-		}
-	case removed:
-		if since, known := c.silent[m.Node]; known {
-			c.took("from death to removal", time.Since(since))
-		}
-	case taken:
-		if m.Former != s.node {
-			c.former[claim{m.Plan, m.Epoch}] = m.Former
-		}
 	case picked:
-		at := claim{m.Plan, m.Epoch}
-		if since, known := c.silent[c.former[at]]; known {
-			c.took("from death to resumption", time.Since(since))
-		}
-		delete(c.former, at)
 		c.recent, c.stirred = m.Plan, time.Now()
 	case called, stored, ended:
 		c.stirred = time.Now()
@@ -253,9 +228,6 @@ func (c *chaos) silence(s *seat, do func(*process) bool) *process {
 	p := s.p
 	if p == nil || !do(p) {
 		return nil
-	}
-	if _, known := c.silent[s.node]; !known {
-		c.silent[s.node] = time.Now()
 	}
 	if s.frozen = !p.killed.Load(); s.frozen {
 		c.add("freezes", 1)

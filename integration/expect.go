@@ -20,16 +20,6 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// idAt returns a UUIDv7 of a time. Its first 48 bits are milliseconds (RFC 9562, section 5.7).
-func idAt(t time.Time) uuid.UUID {
-	id := workflow.NewV7()
-	ms := t.UnixMilli()
-	for i := range 6 {
-		id[i] = byte(ms >> (8 * (5 - i)))
-	}
-	return id
-}
-
 // started is when all objects start, to the nanosecond.
 var started = time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 
@@ -154,23 +144,19 @@ func shows(want []*workflow.Plan) func(iter.Seq[storage.Stream[storage.ListResul
 		if err != nil {
 			return err
 		}
-		return sameList(listed, want)
-	}
-}
-
-func sameList(listed []storage.ListResult, want []*workflow.Plan) error {
-	for i, r := range listed[:min(len(listed), len(want))] {
-		p := want[i]
-		same := r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) &&
-			r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
-		if !same {
-			return fmt.Errorf("no. %d of the list is %+v, want plan %s with %s, %q, %q, %v, %v", i+1, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
+		for i, r := range listed[:min(len(listed), len(want))] {
+			p := want[i]
+			same := r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) &&
+				r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
+			if !same {
+				return fmt.Errorf("no. %d of the list is %+v, want plan %s with %s, %q, %q, %v, %v", i+1, r, p.ID, p.GroupID, p.Name, p.Descr, p.SubmitTime, p.State)
+			}
 		}
+		if len(listed) != len(want) {
+			return fmt.Errorf("%s listed, want %d", count(len(listed), "plan"), len(want))
+		}
+		return nil
 	}
-	if len(listed) != len(want) {
-		return fmt.Errorf("%s listed, want %d", count(len(listed), "plan"), len(want))
-	}
-	return nil
 }
 
 // sound checks that Check finds the expected plans, all their blobs, and no problem.

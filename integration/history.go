@@ -69,7 +69,7 @@ type past struct {
 func (h *past) restore(ctx context.Context) error {
 	for i := range oldDays * onOldDay {
 		p := plantest.Small()
-		p.ID = idAt(h.day.AddDate(0, 0, i/onOldDay).Add(time.Duration(i%onOldDay) * time.Hour))
+		p.ID = workflow.NewV7At(h.day.AddDate(0, 0, i/onOldDay).Add(time.Duration(i%onOldDay) * time.Hour))
 		p.Name = fmt.Sprintf("old %d", i)
 		// A Create in the copy gives the sub-objects their IDs.
 		if err := h.copy.Create(ctx, p); err != nil {

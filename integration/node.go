@@ -26,7 +26,6 @@ import (
 // The kinds of messages of a node, beside created.
 const (
 	joined    = "joined"
-	beat      = "beat"
 	removed   = "removed" // the record of a dead member
 	claimed   = "claimed"
 	taken     = "taken"
@@ -145,18 +144,14 @@ func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
 			Name: fmt.Sprintf("%d.%d", n.Client, n.Life), Interval: n.Interval, TTL: ttlOf * n.Interval,
 			Observer: fleet.Observer{
 				Heartbeat: func(_ context.Context, e fleet.HeartbeatEvent) {
-					if e.Err == nil {
-						n.report(message{What: beat})
-					} else {
+					if e.Err != nil {
 						trouble("heartbeat", e.Err)
 					}
 				},
-				Failure: func(_ context.Context, e fleet.FailureEvent) { trouble(e.Doing, e.Err) },
-				Removal: func(_ context.Context, e fleet.RemovalEvent) { n.report(message{What: removed, Node: e.Member.ID}) },
-				Claim:   func(_ context.Context, e fleet.ClaimEvent) { n.report(message{What: claimed, Plan: e.Plan}) },
-				Takeover: func(_ context.Context, t fleet.TakeoverEvent) {
-					n.report(message{What: taken, Plan: t.Plan, Former: t.From, Epoch: t.Epoch})
-				},
+				Failure:  func(_ context.Context, e fleet.FailureEvent) { trouble(e.Doing, e.Err) },
+				Removal:  func(_ context.Context, e fleet.RemovalEvent) { n.report(message{What: removed, Node: e.Member.ID}) },
+				Claim:    func(_ context.Context, e fleet.ClaimEvent) { n.report(message{What: claimed, Plan: e.Plan}) },
+				Takeover: func(_ context.Context, t fleet.TakeoverEvent) { n.report(message{What: taken, Plan: t.Plan}) },
 			},
 		},
 		Observer: engine.Observer{

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -256,18 +255,6 @@ func TestCalls(t *testing.T) {
 		}
 		if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
-		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var times []time.Duration
-	for i := range 200 {
-		times = append(times, time.Duration(i+1)*time.Second)
-	}
-	for n, want := range map[int]float64{50: 100, 99: 198, 100: 200} {
-		if got := quantile(times, n); got != want {
-			t.Errorf("quantile %d: %v, want %v", n, got, want)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -123,31 +121,5 @@ func TestProcessFails(t *testing.T) {
 		if last := lastLine(out.String()); code != exitFail || !strings.HasPrefix(last, "FAIL: "+who+" ") || !strings.Contains(last, "it ended by itself: exit status 1: worker: ") {
 			t.Errorf("exit code %d, last line %q", code, last)
 		}
-	}
-}
-
-// TestWorkerEnds checks that a process ends when nobody commands it or hears it.
-func TestWorkerEnds(t *testing.T) {
-	t.Parallel()
-	_, server := inEmulator(t, t.Output())
-	l, err := server.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	text, err := json.Marshal(order{account: account{ConnectionString: l.ConnectionString()}, Prefix: "mine", Grace: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var said strings.Builder
-	if err := work(strings.NewReader(string(text)), &said); err != nil || strings.Count(said.String(), "\n")%2 != 0 {
-		t.Errorf("%v; it said %q", err, said.String())
-	}
-	open, end := io.Pipe()
-	defer func() { _ = end.Close() }()
-	deaf, pipe := io.Pipe()
-	_ = deaf.Close()
-	if err := work(io.MultiReader(strings.NewReader(string(text)), open), pipe); err == nil {
-		t.Error("the process does not say that its output is closed")
 	}
 }

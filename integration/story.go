@@ -80,7 +80,7 @@ func refused(ctx context.Context, v *azblob.Vault) error {
 	for _, err := range []error{
 		v.Create(ctx, nil),
 		v.Create(ctx, &workflow.Plan{ID: uuid.New()}), // not a UUIDv7
-		v.Create(ctx, &workflow.Plan{ID: idAt(time.Now().Add(48 * time.Hour))}),
+		v.Create(ctx, &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(48 * time.Hour))}),
 		v.Create(ctx, &workflow.Plan{Blocks: []*workflow.Block{nil}}),
 		v.UpdatePlan(ctx, &workflow.Plan{}),
 		v.UpdateAction(ctx, &workflow.Action{ID: workflow.NewV7(), PlanID: workflow.NewV7(), Plugin: "p"}), // no version
@@ -214,7 +214,7 @@ func (s *stage) createDays(ctx context.Context) error {
 	midnight := time.Now().UTC().Truncate(24 * time.Hour)
 	for i := range listedDays * perDay {
 		p := plantest.Small()
-		p.ID = idAt(midnight.AddDate(0, 0, i/perDay-listedDays).Add(time.Duration(i%perDay) * 6 * time.Hour))
+		p.ID = workflow.NewV7At(midnight.AddDate(0, 0, i/perDay-listedDays).Add(time.Duration(i%perDay) * 6 * time.Hour))
 		p.Name = fmt.Sprintf("plan %d", i)
 		if err := s.create(ctx, p); err != nil {
 			return err

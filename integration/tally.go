@@ -44,13 +44,12 @@ type tally struct {
 	mu     sync.Mutex
 	began  time.Time
 	counts map[string]int
-	times  map[string][]time.Duration
 	kinds  map[string]int // of findings
 	found  []finding      // the first ones
 }
 
 func newTally() tally {
-	return tally{began: time.Now(), counts: map[string]int{}, times: map[string][]time.Duration{}, kinds: map[string]int{}}
+	return tally{began: time.Now(), counts: map[string]int{}, kinds: map[string]int{}}
 }
 
 func (t *tally) add(what string, n int) {
@@ -63,13 +62,6 @@ func (t *tally) set(what string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counts[what] = n
-}
-
-// took notes how long something took.
-func (t *tally) took(what string, d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.times[what] = append(t.times[what], d)
 }
 
 func (t *tally) find(found ...finding) {
@@ -97,17 +89,7 @@ func (t *tally) violations() error {
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := fmt.Sprintf("%s: %s", time.Since(t.began).Round(time.Second), listed(t.counts))
-	for _, what := range slices.Sorted(maps.Keys(t.times)) {
-		sorted := slices.Sorted(slices.Values(t.times[what]))
-		text += fmt.Sprintf("; %s %.1f s (p50), %.1f s (p99), %.1f s (longest of %d)", what, quantile(sorted, 50), quantile(sorted, 99), quantile(sorted, 100), len(sorted))
-	}
-	return text + "; violations: " + listed(t.kinds)
-}
-
-// quantile returns the nth percentile of sorted times, in seconds.
-func quantile(sorted []time.Duration, n int) float64 {
-	return sorted[max(0, (len(sorted)*n+99)/100-1)].Seconds()
+	return fmt.Sprintf("%s: %s; violations: %s", time.Since(t.began).Round(time.Second), listed(t.counts), listed(t.kinds))
 }
 
 // listed describes numbers by kind.
