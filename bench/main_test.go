@@ -125,40 +125,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestBudgets compares the formulas with the figures of the design.
-func TestBudgets(t *testing.T) {
-	want := map[string]budget{
-		"Create, S":                                {6, 4},
-		"Create, L":                                {1047, 8},
-		"UpdatePlan, final, M":                     {3, 3},
-		"Read, running, few changed, S":            {5, 2},
-		"Read, running, few changed, M":            {79, 2},
-		"Read, running, few changed, L":            {18, 3},
-		"Delete, L":                                {10, 6},
-		"List(10), 1000000 plans in 14 days":       {4, 4},
-		"Search by ID, 1000000 plans in 1 day":     {2, 1},
-		"Search Running, 1000000 plans in 14 days": {30, 3},
-		"Recovery, 1000000 plans in 14 days":       {35, 3},
-		"List(all), 1000000 plans in 1 day":        {442, 104},
-		"fleet: claim, L":                          {2, 1},
-		"fleet: take, S":                           {11, 5},
-		"fleet: take, L":                           {2055, 13},
-		"fleet: a day of an idle node":             {35_000, 0},
-		"fleet: an hour beside 10000 open plans":   {11_813, 0},
-	}
-	for _, r := range table() {
-		if b, ok := want[r.String()]; ok {
-			delete(want, r.String())
-			if got := r.allowed(); got != b {
-				t.Errorf("%s: %v, not %v", r, got, b)
-			}
-		}
-	}
-	if len(want) > 0 {
-		t.Errorf("no such rows: %v", want)
-	}
-}
-
 // TestFilledVaultIsSound checks that a vault that was filled directly is one that the vault could have
 // written.
 func TestFilledVaultIsSound(t *testing.T) {

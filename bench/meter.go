@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/internal/sleep"
 )
 
 // meter sends requests, and counts what its observer sees of them from [meter.reset] on.
@@ -58,8 +59,8 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 	m.look()
 	m.mu.Unlock()
 
-	if err := pause(req.Context(), m.latency/2); err != nil {
-		return nil, err
+	if m.latency > 0 && !sleep.For(req.Context(), m.latency/2) {
+		return nil, req.Context().Err()
 	}
 	resp, err := m.next.Do(req)
 	if err != nil {
@@ -70,9 +71,9 @@ func (m *meter) Do(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if err := pause(req.Context(), m.latency-m.latency/2); err != nil {
+	if m.latency > 0 && !sleep.For(req.Context(), m.latency/2) {
 		resp.Body.Close()
-		return nil, err
+		return nil, req.Context().Err()
 	}
 	resp.Body = &metered{resp.Body, m}
 	return resp, nil
@@ -138,18 +139,6 @@ func (w *metered) Close() error {
 func (m *meter) look() {
 	if m.heap != nil {
 		m.heap.look()
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
