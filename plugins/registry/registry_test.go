@@ -51,13 +51,3 @@ func ExampleMust() {
 	fmt.Println(known)
 	// Output: true
 }
-
-func ExampleRegister() {
-	reg := registry.New()
-	fmt.Println(reg.Register(echo{"echo"}))
-	_, known := reg.Plugin("echo")
-	fmt.Println(known)
-	// Output:
-	// <nil>
-	// true
-}
