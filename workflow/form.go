@@ -96,13 +96,8 @@ func (f *form) others(v unsafe.Pointer) *unknown {
 // find returns the index of the member with a name, or -1. Most members come in order, so it begins with the one after
 // the last.
 func (f *form) find(name []byte, last int) int {
-	for i := last + 1; i < len(f.members); i++ {
-		if f.members[i].name == string(name) {
-			return i
-		}
-	}
-	for i := range last + 1 {
-		if f.members[i].name == string(name) {
+	for n := range f.members {
+		if i := (last + 1 + n) % len(f.members); f.members[i].name == string(name) {
 			return i
 		}
 	}

@@ -137,28 +137,13 @@ func (s State) MarshalJSON() ([]byte, error) { return marshal(&s) }
 // UnmarshalJSON reads the JSON of MarshalJSON.
 func (s *State) UnmarshalJSON(text []byte) error { return unmarshal(text, s) }
 
-// tooDeep reports whether JSON is nested more than MaxDepth levels deep.
+// tooDeep reports whether valid JSON is nested more than MaxDepth levels deep.
 func tooDeep(text []byte) bool {
-	if len(text) <= 2*MaxDepth {
-		return false // each level takes two bytes
+	r := &reader{text: text}
+	if len(text) > 2*MaxDepth { // each level takes two bytes
+		r.value()
 	}
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{', c == '[':
-			if depth++; depth > MaxDepth {
-				return true
-			}
-		case c == '}', c == ']':
-			depth--
-		}
-	}
-	return false
+	return r.err != nil
 }
 
 // halfRune reports whether JSON has the escape of one half of a UTF-16 surrogate pair without the other half,

@@ -180,21 +180,6 @@ func TestJSONForm(t *testing.T) {
 	}
 }
 
-func TestJSONLeavesTheValueAlone(t *testing.T) {
-	p := stored()
-	east := time.FixedZone("", 2*3600)
-	p.SubmitTime = p.SubmitTime.In(east)
-	p.State.Start = p.State.Start.In(east)
-	attempt := &p.PreChecks.Actions[0].Attempts[0]
-	attempt.Start = attempt.Start.In(east)
-	encode(t, p)
-	for what, at := range map[string]time.Time{"SubmitTime": p.SubmitTime, "State.Start": p.State.Start, "Attempts[0].Start": attempt.Start} {
-		if at.Location() != east {
-			t.Errorf("marshalling moved %s to another zone", what)
-		}
-	}
-}
-
 func TestJSONMeta(t *testing.T) {
 	for _, meta := range [][]byte{nil, {}, []byte("text"), []byte("\x00\u2028\"\\<\ufffd"), []byte("\xff"), []byte("cut \xe2\x82"), []byte("\xed\xa0\x80"), []byte(strings.Repeat("€", 100_000))} {
 		got := workflow.Plan{Meta: []byte("before")} // which reading replaces

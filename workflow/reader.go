@@ -448,9 +448,6 @@ func (r *reader) marshaled(want string, into encoding.TextUnmarshaler) {
 }
 
 func (r *reader) id(into *uuid.UUID) {
-	if r.plainID(into) {
-		return
-	}
 	if text, ok := r.quoted("uuid.UUID"); ok {
 		id, err := uuid.ParseBytes(text)
 		if err != nil {
@@ -458,25 +455,6 @@ func (r *reader) id(into *uuid.UUID) {
 		}
 		*into = id
 	}
-}
-
-// plainID reads an ID that is written as a writer does. A tenth of a plan consists of IDs.
-func (r *reader) plainID(into *uuid.UUID) bool {
-	const size = len("00000000-0000-0000-0000-000000000000")
-	if r.err != nil || r.peek() != '"' {
-		return false
-	}
-	text := r.text[r.at+1:]
-	if len(text) <= size || text[size] != '"' {
-		return false
-	}
-	id, err := uuid.ParseBytes(text[:size])
-	if err != nil {
-		return false
-	}
-	*into = id
-	r.at += size + 2
-	return true
 }
 
 func (r *reader) time(into *time.Time) { r.marshaled("time.Time", into) }
