@@ -190,7 +190,7 @@ func (h history) build(ctx context.Context, newest time.Time, stdout io.Writer) 
 		return err
 	}
 	m := newMeter(server.Transport())
-	m.heap = newHeapPeak(heapEvery)
+	m.heap = newHeapPeak()
 	v, took, err := watched(ctx, server, m)
 	if err != nil {
 		return err

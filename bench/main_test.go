@@ -99,7 +99,7 @@ func TestHeapIsJudged(t *testing.T) {
 			t.Errorf("%d: %v", above, r.judge())
 		}
 	}
-	h := newHeapPeak(1)
+	h := newHeapPeak()
 	held := make([]byte, 32<<20)
 	h.look()
 	held[0] = 1 // so that it is live

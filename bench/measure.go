@@ -61,10 +61,6 @@ func (t *emulators) fill(ctx context.Context, s shape) error {
 	return nil
 }
 
-// heapEvery is how many requests and answers pass between two measurements of the heap, each of which takes a
-// collection.
-const heapEvery = 20
-
 // measure runs a row's operation on a new vault in a copy of the filled server, and returns what it took.
 func (t *emulators) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
@@ -93,7 +89,7 @@ func (t *emulators) measure(ctx context.Context, r row) (result, error) {
 		m.reset()
 		m.latency = latency
 		if r.vault.plans >= largestVault {
-			m.heap = newHeapPeak(heapEvery)
+			m.heap = newHeapPeak()
 		}
 		started := time.Now()
 		if err := do(ctx); err != nil {

@@ -145,20 +145,18 @@ func (m *meter) look() {
 // heapPeak is the largest measured size of the live heap. Garbage does not count, so each measurement takes a
 // collection.
 type heapPeak struct {
-	// every is how many calls of look there are to a measurement. The first calls, as many as every, all
-	// measure.
-	every       int
 	calls       int
 	start, peak uint64
 }
 
-func newHeapPeak(every int) *heapPeak {
+func newHeapPeak() *heapPeak {
 	live := liveHeap()
-	return &heapPeak{every: every, start: live, peak: live}
+	return &heapPeak{start: live, peak: live}
 }
 
+// look measures the heap at each of the first calls, and then at every 20th.
 func (h *heapPeak) look() {
-	if h.calls++; h.calls <= h.every || h.calls%h.every == 0 {
+	if h.calls++; h.calls <= 20 || h.calls%20 == 0 {
 		h.peak = max(h.peak, liveHeap())
 	}
 }

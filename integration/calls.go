@@ -228,17 +228,3 @@ func (c *career) judgeCall(k message, report func(what, detail string, args ...a
 		}
 	}
 }
-
-// again returns how many calls of the plugin were of actions that had run before.
-func (l *calls) again() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.plans {
-		actions := map[uuid.UUID]bool{}
-		for _, k := range c.calls {
-			actions[k.Object] = true
-		}
-		n += len(c.calls) - len(actions)
-	}
-	return n
-}

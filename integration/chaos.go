@@ -48,15 +48,12 @@ type seat struct {
 // The grace period of the vaults is longer than any freeze: a Create that takes longer takes its plan back, although a
 // node may have begun it, and may leave blobs that no marker leads to.
 func (s *stage) playChaos(ctx context.Context) error {
-	ttl, reports := ttlOf*s.cfg.interval, newCalls()
+	ttl := ttlOf * s.cfg.interval
 	s.printf("\n== chaos: %d nodes and %d plans for %v; interval %v, TTL %v; -seed repeats the plans and the disturbances\n",
 		s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, ttl)
-	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, reports, func(p *processes) error {
+	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, newCalls(), func(p *processes) error {
 		p.order.Interval = s.cfg.interval
-		c := &chaos{processes: p, ttl: ttl, stirred: time.Now()}
-		err := c.play(ctx)
-		c.set("called again", reports.again())
-		return err
+		return (&chaos{processes: p, ttl: ttl, stirred: time.Now()}).play(ctx)
 	})
 }
 
