@@ -393,8 +393,6 @@ func (c *call) createOnce(as role) result {
 		return shared || c.takeMarker(removal("remove marker", marker, c.unless(ruleUndoMarkerMatch, ifMatch), m.seen[marker]))
 	}
 	undo := func(why []answer) result {
-		if !uncertain(why) {
-		}
 		if uncertain(why) && !c.without(ruleUndoCertain) || !removeAll() {
 			return unknown
 		}

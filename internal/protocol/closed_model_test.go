@@ -4,9 +4,8 @@ import (
 	"fmt"
 )
 
-// The model of a closed day: its catalogue, changes of one of its plans, holds and expiry. Nothing is counted:
-// calls begin again, die, freeze, and take too long any number of times. A version is kept only as the answer to
-// "is it still the stored one?", and the content of a catalogue as the answer to "is it what a listing yields?".
+// In the model of a closed day, a version is kept only as the answer to "is it still the stored one?", and the content
+// of a catalogue as the answer to "is it what a listing yields?".
 //
 // The clock of the service is in the plan's day, in the day after, or later. An answer may be dated by the one
 // before, because answers come from many machines.

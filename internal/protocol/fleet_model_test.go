@@ -5,12 +5,7 @@ import (
 	"strings"
 )
 
-// The model of a fleet: nodes that claim, take and end one plan. It counts nothing. Deaths, freezes, wrong
-// judgements of who is dead, calls that are given up, requests that arrive late and restarts happen any number
-// of times. The states are finite because a version is kept only as the answer to "is it still the stored
-// one?", and epochs are kept as ranks.
-//
-// A frozen node is a node that takes no step. A lost request is a late one that never arrives. A lost answer
+// In the model of a fleet, a frozen node is a node that takes no step. A lost request is a late one that never arrives. A lost answer
 // and a duplicate add nothing: a conditional write takes effect at most once, and its retry learns by the
 // writeid what the earlier attempts did. Rule F8 is this knowledge.
 
