@@ -347,6 +347,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"timeout", `{"preChecks":{"actions":[{"timeout":"1m30"}]}}`, "missing unit in duration"},
 		{"submit time", `{"submitTime":"yesterday"}`, "parsing time"},
 		{"ID", `{"id":"1"}`, "invalid UUID"},
+		{"a longer ID", `{"id":"018f0000-0000-7000-8000-0000000000010"}`, "invalid UUID"},
 		{"meta", `{"metaBase64":"%"}`, "illegal base64"},
 		{"attempt", `{"preChecks":{"actions":[{"attempts":[{"start":1}]}]}}`, "cannot unmarshal number into Go value of type time.Time"},
 	} {
