@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -446,3 +447,5 @@ func TestListOfTen(t *testing.T) {
 		})
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }

@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/tests/vaulttest"
@@ -172,4 +173,228 @@ func TestAccountOfDeadSecondary(t *testing.T) {
 			t.Errorf("after %v: %+v, %v", time.Since(began), r, err)
 		}
 	})
+}
+
+// TestHierarchicalNamespace lists, deletes and checks plans on an account with directories. The account is
+// asked once to group IDs by hyphens, which it refuses. Deleted plans leave their directories, which are no
+// blobs.
+func TestHierarchicalNamespace(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	vaulttest.InBubbleOf(t, emulator.New(emulator.WithHierarchicalNamespace()), func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		var ids []*workflow.Plan
+		for range 30 {
+			plan := vaulttest.EachKind()
+			vaulttest.Must(t, v.Create(t.Context(), plan))
+			ids = append(ids, plan)
+			time.Sleep(time.Minute)
+		}
+		for _, want := range []int{5, 4} { // containers, names, names of the last minute, plans, and first a refusal
+			before := len(server.Requests())
+			list, err := storage.Collect(v.List(t.Context(), 10))
+			vaulttest.Must(t, err)
+			for n, r := range list {
+				if r.ID != ids[len(ids)-1-n].ID {
+					t.Errorf("%d: %+v", n, r)
+				}
+			}
+			if log := server.Requests()[before:]; len(list) != 10 || len(log) != want {
+				t.Errorf("%d plans in %v", len(list), log)
+			}
+		}
+		for _, plan := range ids {
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+		}
+		if report := vaulttest.Settled(t, v); report.Plans != 0 || report.Blobs != 0 {
+			t.Errorf("%+v", report)
+		}
+		for c := range server.Containers() {
+			if n, want := server.Len(c), len([]string{"open", "plans"})+6*(1+len(ids)); n != want { // 6 kinds
+				t.Errorf("%d directories are left, want %d", n, want)
+			}
+		}
+		for range 2 { // an ID is free again although its directories exist
+			if err := v.Create(t.Context(), ids[0]); err != nil && !errors.Is(err, storage.ErrExists) {
+				t.Error(err)
+			}
+		}
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestKeptCopies counts what versioning and soft delete keep of a plan's life: one copy for each update, three
+// for the last one (entry, object, marker), one for each heartbeat of a member, and all blobs after Delete. The
+// vault works as on other accounts.
+func TestKeptCopies(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for what, opts := range map[string][]emulator.Option{
+		"versioning":  {emulator.WithVersioning()},
+		"soft delete": {emulator.WithSoftDelete()},
+		"both":        {emulator.WithVersioning(), emulator.WithSoftDelete()},
+	} {
+		vaulttest.InBubbleOf(t, emulator.New(opts...), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			kept, last := 0, 0
+			count := func(when string, want int) {
+				t.Helper()
+				kept, _ = server.Kept()
+				if kept-last != want {
+					t.Errorf("%s, %s: %d copies are kept, want %d", what, when, kept-last, want)
+				}
+				last = kept
+			}
+			plan := vaulttest.EachKind()
+			n := len(workflow.Parts(plan))
+			vaulttest.Must(t, v.Create(t.Context(), plan))
+			count("Create", 0)
+			plan.State.Status = workflow.Running
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+			count("the plan starts", 1)
+			plan.State = vaulttest.FinishParts(t, v, plan)
+			count("an update of each sub-object", n)
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
+			count("the plan ends", 3)
+			vaulttest.Settled(t, v)
+			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+			count("Delete", n+3) // entry, object, delete marker
+			if report := vaulttest.Settled(t, v); report.Blobs != 0 {
+				t.Errorf("%s: %d blobs are left", what, report.Blobs)
+			}
+			last, _ = server.Kept()
+			m := storage.Member{ID: workflow.NewV7()}
+			var err error
+			m.Version, err = v.AddMember(t.Context(), m)
+			vaulttest.Must(t, err)
+			count("the first heartbeat", 0)
+			vaulttest.Must(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)))
+			count("a heartbeat", 1)
+			vaulttest.Must(t, v.Create(t.Context(), vaulttest.CopyOf(plan))) // the ID is free
+		})
+	}
+}
+
+// oneLine expects an error on one line that says what to do.
+func oneLine(t *testing.T, what string, err, want error, remedy string) {
+	t.Helper()
+	if !errors.Is(err, want) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), remedy) {
+		t.Errorf("%s: %v, want %v: %s", what, err, want, remedy)
+	}
+}
+
+// TestArchivedBlobs archives the blobs of one of two plans, as a lifecycle rule does. Listings and searches
+// show both plans. What reads or writes the archived one says what to do, and the other plan is not affected.
+func TestArchivedBlobs(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	const remedy = "exclude the vault's containers from lifecycle rules that archive"
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan, _ := vaulttest.Running(t, v, vaulttest.EachKind())
+		other, _ := vaulttest.Running(t, v, vaulttest.EachKind())
+		for c := range server.Containers() {
+			for _, dir := range []string{"plans/", "actions/", "blocks/"} {
+				server.Archive(c, dir+plan.ID.String())
+			}
+		}
+		oneLine(t, "Read", vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrCorrupt, remedy)
+		oneLine(t, "UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrCorrupt, remedy)
+		oneLine(t, "UpdateBlock", v.UpdateBlock(t.Context(), plan.Blocks[0]), storage.ErrCorrupt, remedy)
+		if found, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(found) != 2 {
+			t.Errorf("List: %v, %v", found, err)
+		}
+		if found, err := storage.Collect(v.Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}})); err != nil || len(found) != 2 {
+			t.Errorf("Search: %v, %v", found, err)
+		}
+		vaulttest.Reread(t, v, other)
+		time.Sleep(vaulttest.PastGrace)
+		vaulttest.Must(t, v.Recovery(t.Context()))
+		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		if err != nil || len(report.Problems) != 2 {
+			t.Errorf("Check: %+v, %v", report, err)
+		}
+		for _, p := range report.Problems {
+			if p.Kind != azblob.Unreadable || p.Plan != plan.ID {
+				t.Error(p)
+			}
+		}
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+		vaulttest.Sound(t, v)
+	})
+}
+
+// TestImmutableContainers sets immutability policies on the container of a plan. Plans can be created and read,
+// and every other write is refused with what to do. With a policy for versions, updates work until a plan ends,
+// because its marker can't be removed. Recovery repairs what is left once the policy is gone.
+func TestImmutableContainers(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	const remedy = "use containers without"
+	for policy, updates := range map[emulator.Policy]bool{emulator.ContainerPolicy: false, emulator.HoldPolicy: false, emulator.VersionPolicy: true} {
+		vaulttest.InBubble(t, fmt.Sprint(policy), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan, after := vaulttest.Running(t, v, vaulttest.EachKind())
+			for c := range server.Containers() {
+				server.SetPolicy(c, policy)
+			}
+			vaulttest.Created(t, v, vaulttest.EachKind())
+			if err := v.UpdateBlock(t.Context(), plan.Blocks[0]); updates != (err == nil) {
+				t.Errorf("UpdateBlock: %v", err)
+			} else if !updates {
+				oneLine(t, "UpdateBlock", err, storage.ErrDenied, remedy)
+			}
+			oneLine(t, "UpdatePlan", v.UpdatePlan(t.Context(), after), storage.ErrDenied, remedy)
+			oneLine(t, "Delete", v.Delete(t.Context(), plan.ID), storage.ErrDenied, remedy)
+			if found, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(found) != 2 {
+				t.Errorf("List: %v, %v", found, err)
+			}
+			for c := range server.Containers() {
+				server.SetPolicy(c, emulator.NoPolicy)
+			}
+			time.Sleep(vaulttest.PastGrace)
+			vaulttest.Must(t, v.Recovery(t.Context()))
+			vaulttest.Sound(t, v)
+		})
+	}
+}
+
+// TestExpireOfImmutableDays refuses to remove a container as an account does that keeps versions immutable, even where
+// no policy is set. Expire asks once, and says what to do.
+func TestExpireOfImmutableDays(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		vaulttest.PutDay(server, vaulttest.DaysAgo(9))
+		rule := emulator.On(emulator.DeleteContainer).Do(emulator.Answer(409, "ContainerImmutableStorageWithVersioningEnabled"))
+		server.Inject(rule)
+		_, err := vaulttest.OnEmulator(t, server).Expire(t.Context(), azblob.ExpireOptions{OlderThan: 24 * time.Hour})
+		if rule.Fired() != 1 {
+			t.Errorf("%d requests", rule.Fired())
+		}
+		oneLine(t, "Expire", err, storage.ErrDenied, "az storage container-rm delete")
+	})
+}
+
+// TestAccountStates gives the service's refusals for the states of an account. Each error is of the kind that
+// the engine acts on, has one line, and says what to do.
+func TestAccountStates(t *testing.T) {
+	for _, test := range []struct {
+		what   string
+		status int
+		code   string
+		remedy string
+	}{
+		{"network rules", 403, "AuthorizationFailure", "firewall"},
+		{"a signature for another address", 403, "AuthorizationSourceIPMismatch", "this address"},
+		{"a role that is too weak", 403, "AuthorizationPermissionMismatch", "give the identity the role"},
+		{"read-only", 403, "InsufficientAccountPermissions", "read-only"},
+		{"disabled", 403, "AccountIsDisabled", "subscription"},
+		{"a container that is disabled", 403, "ContainerDisabled", "state of the account"},
+		{"no keys", 403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
+		{"an older version", 400, "", "WithServiceVersion, or --service-version"},
+	} {
+		vaulttest.InBubble(t, test.what, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.CreatedRunning(t, v, vaulttest.EachKind())
+			server.Inject(emulator.On().Do(emulator.Answer(test.status, test.code)))
+			oneLine(t, "Read", vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrDenied, test.remedy)
+			oneLine(t, "UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrDenied, test.remedy)
+			oneLine(t, "Exists", vaulttest.ErrOf(v.Exists(t.Context(), plan.ID)), storage.ErrDenied, test.remedy)
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -157,3 +158,5 @@ func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 		},
 	}.Store()
 }
+
+func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }

@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -121,3 +122,5 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 		vaulttest.Must(t, v.Close(ctx))
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }

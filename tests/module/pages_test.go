@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,4 +124,47 @@ func compile(t *testing.T, files map[string]string, binary string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// TestDependenciesAreDocumented compares the table of docs/dependencies.md with the direct dependencies of go.mod.
+func TestDependenciesAreDocumented(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
+	vaulttest.Must(t, err)
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	vaulttest.Must(t, json.Unmarshal(out, &mod))
+	var want, got []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			want = append(want, r.Path)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(read(t, "docs/dependencies.md"), -1) {
+		got = append(got, row[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) || len(want) == 0 {
+		t.Errorf("docs/dependencies.md has\n%q\ngo.mod requires\n%q", got, want)
+	}
+}
+
+// TestMain runs the tests in the module's root.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// read returns the text of a file of the module.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	vaulttest.Must(t, err)
+	return string(text)
 }
