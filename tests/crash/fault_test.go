@@ -259,9 +259,7 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 // unread checks that Read and List show nothing of a plan in a store that has no other.
 func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	t.Helper()
-	if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("Read: %v, want ErrNotFound", err)
-	}
+	vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrNotFound)
 	if all, err := storage.Collect(v.List(t.Context(), 0)); err != nil || len(all) > 0 {
 		t.Errorf("List shows %+v, %v", all, err)
 	}
@@ -289,9 +287,7 @@ func TestLateObjectIsNotRestored(t *testing.T) {
 			if !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "Delete removes what is there") || vaulttest.Stored(server) != 1 {
 				t.Errorf("%d blobs: %+v, %v", vaulttest.Stored(server), report.Plans, err)
 			}
-			if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-				t.Errorf("Read of a plan that was deleted: %v", err)
-			}
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrNotFound)
 			if err := v.Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
 				t.Errorf("Delete: %v, %d blobs are left", err, vaulttest.Stored(server))
 			}

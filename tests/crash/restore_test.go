@@ -56,9 +56,7 @@ func TestHalfRestoredPlan(t *testing.T) {
 			t.Errorf("Restore beside recent remains: %v", err)
 		}
 		vaulttest.Settled(t, v)
-		if n := vaulttest.Stored(server); n != 0 {
-			t.Errorf("%d blobs are left", n)
-		}
+		vaulttest.Empty(t, server)
 		vaulttest.Must(t, v.Restore(ctx, plan))
 		vaulttest.Same(t, v, plan)
 	})
@@ -150,8 +148,8 @@ func TestLateRestore(t *testing.T) {
 			vaulttest.Settled(t, v)
 			if tt.kept {
 				vaulttest.Same(t, v, plan)
-			} else if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
+			} else {
+				vaulttest.Empty(t, server)
 			}
 		})
 	}

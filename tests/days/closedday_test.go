@@ -391,8 +391,7 @@ func TestWrongCatalogues(t *testing.T) {
 						}
 						if n > 0 {
 							died, _ := vaulttest.WorldOf(server).Dying(t, n, effect, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-								_, err := mend(ctx, v, false)
-								return err
+								return vaulttest.ErrOf(mend(ctx, v, false))
 							})
 							more = more || died
 						}

@@ -105,9 +105,7 @@ func TestExpire(t *testing.T) {
 			}
 		}
 		for _, age := range []time.Duration{0, -time.Hour} {
-			if _, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: age}); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("age %v: %v", age, err)
-			}
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: age})), storage.ErrInvalid)
 		}
 	})
 }
@@ -228,8 +226,7 @@ func TestLeftExpiry(t *testing.T) {
 		},
 		"Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error { return v.Recovery(ctx) },
 		"thorough Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error {
-			_, err := v.Repair(ctx, vaulttest.Thorough)
-			return err
+			return vaulttest.ErrOf(v.Repair(ctx, vaulttest.Thorough))
 		},
 		"Recovery of a held day": func(ctx context.Context, v *azblob.Vault, day time.Time) error {
 			return errors.Join(v.Hold(ctx, day), v.Recovery(ctx))
@@ -289,9 +286,7 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
 			t.Errorf("%+v", report)
 		}
-		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("Read: %v", err)
-		}
+		vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrNotFound)
 	})
 }
 

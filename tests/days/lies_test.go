@@ -36,11 +36,10 @@ func TestChangesBelieveNoFalse404(t *testing.T) {
 						v := vaulttest.OnEmulator(t, server)
 						plan := c.prepare(t, v)
 						server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
-						_, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
-						vaulttest.Must(t, err)
+						vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
 						shown := shownIn(server)
 						rule := lie(emulator.On(op).Path("catalogue"))
-						err = c.do(t.Context(), vaulttest.Faulty(t, server, rule), plan)
+						err := c.do(t.Context(), vaulttest.Faulty(t, server, rule), plan)
 						if rule.Fired() == 0 || err != nil && !errors.Is(err, storage.ErrUnavailable) {
 							t.Errorf("%d false responses, %v", rule.Fired(), err)
 						}
@@ -102,8 +101,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 				t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 			}
 		}
-		_, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
-		vaulttest.Must(t, err)
+		vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
 		if found, err := storage.Collect(vaulttest.OnEmulator(t, server).List(t.Context(), 0)); err != nil || len(found) != 1 || found[0].ID != plan.ID {
 			t.Errorf("List: %v, %v", found, err)
 		}
@@ -239,12 +237,10 @@ func TestClosedDayBesideLies(t *testing.T) {
 			for what, do := range []func(ctx context.Context) error{
 				func(ctx context.Context) error { return liar.Upkeep(ctx) },
 				func(ctx context.Context) error {
-					_, err := liar.Catalogue(ctx, azblob.CatalogueOptions{Verify: true})
-					return err
+					return vaulttest.ErrOf(liar.Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
 				},
 				func(ctx context.Context) error {
-					_, err := liar.Repair(ctx, vaulttest.Thorough)
-					return err
+					return vaulttest.ErrOf(liar.Repair(ctx, vaulttest.Thorough))
 				},
 				func(ctx context.Context) error { return errors.Join(liar.Hold(ctx, day), v.Release(ctx, day)) },
 				func(ctx context.Context) error {
@@ -265,8 +261,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 			}
 			vaulttest.Same(t, v, open)
 			time.Sleep(vaulttest.PastGrace)
-			_, err := v.Repair(t.Context(), vaulttest.Thorough)
-			vaulttest.Must(t, err)
+			vaulttest.Must(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
 			vaulttest.Sound(t, v)
 		})
 	}

@@ -220,7 +220,5 @@ func TestNewWithAReplacedDefaultTransport(t *testing.T) {
 	old := http.DefaultTransport
 	defer func() { http.DefaultTransport = old }()
 	http.DefaultTransport = http.NewFileTransport(http.Dir("."))
-	if _, err := azblob.New(t.Context(), "prod", "https://account.blob.core.windows.net", vaulttest.Token{}, nil); err != nil {
-		t.Error(err)
-	}
+	vaulttest.Should(t, vaulttest.ErrOf(azblob.New(t.Context(), "prod", "https://account.blob.core.windows.net", vaulttest.Token{}, nil)))
 }

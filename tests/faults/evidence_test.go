@@ -127,9 +127,7 @@ func TestDeleteBelievesNoFalse404(t *testing.T) {
 						if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
 							t.Errorf("the same call again: %v", err)
 						}
-						if n := vaulttest.Stored(server); n != 0 {
-							t.Errorf("%d blobs are left", n)
-						}
+						vaulttest.Empty(t, server)
 					})
 				}
 			}
@@ -166,9 +164,7 @@ func TestNoListingOfOneKindIsBelieved(t *testing.T) {
 					}
 					time.Sleep(vaulttest.PastGrace)
 					vaulttest.Must(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
-					if n := vaulttest.Stored(server); n > 0 {
-						t.Errorf("%d blobs are left behind Recovery", n)
-					}
+					vaulttest.Empty(t, server)
 				})
 			}
 		}
@@ -328,20 +324,14 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 			if _, there := left[strings.Replace(object(server, plan), "-object", "-entry", 1)]; !there || len(left) < 3 {
 				t.Errorf("%d blobs are left, want the action and what leads to it", len(left))
 			}
-			if err := vaulttest.OnEmulator(t, server).Recovery(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if n := vaulttest.Stored(server); n != 0 {
-				t.Errorf("%d blobs are left", n)
-			}
+			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
+			vaulttest.Empty(t, server)
 		})
 	}
 	vaulttest.InBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.DeleteBroken(emulator.BatchDelete, "")(t, vaulttest.WorldOf(server), plantest.Small())
 		short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-		if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("got %v, want ErrUnknown", err)
-		}
+		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID), storage.ErrUnknown)
 		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
 			t.Errorf("again: %v, %d blobs are left", err, vaulttest.Stored(server))
 		}

@@ -158,9 +158,7 @@ func TestServiceAtItsCapacity(t *testing.T) {
 				p := plantest.Sized(4, 10, 25)
 				err := v.Create(t.Context(), p)
 				p.State.Status = workflow.Running
-				if err := errors.Join(err, v.UpdatePlan(t.Context(), p)); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, errors.Join(err, v.UpdatePlan(t.Context(), p)))
 			})
 		}
 		wg.Wait()
@@ -184,9 +182,7 @@ func TestSmallCallsBesideLargeOnes(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if err := v.Create(t.Context(), plantest.Sized(2, 10, 13)); err != nil {
-					t.Error(err)
-				}
+				vaulttest.Should(t, v.Create(t.Context(), plantest.Sized(2, 10, 13)))
 			})
 		}
 		time.Sleep(10*latency + latency/2)

@@ -189,7 +189,5 @@ func TestPingEnds(t *testing.T) {
 		t.Error(err)
 	}
 	vaulttest.Must(t, v.Close(t.Context()))
-	if _, err := v.Ping(t.Context()); !errors.Is(err, storage.ErrClosed) {
-		t.Error(err)
-	}
+	vaulttest.Fails(t, vaulttest.ErrOf(v.Ping(t.Context())), storage.ErrClosed)
 }

@@ -41,14 +41,10 @@ func TestFunctions(t *testing.T) {
 	vault := store.Open(nil)
 	action := &workflow.Action{Name: "a", Plugin: "p"}
 	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	if err := vault.Create(ctx, plan); err != nil {
-		t.Fatal(err)
-	}
+	vaulttest.Must(t, vault.Create(ctx, plan))
 	resumed := make(chan string)
 	go func() {
-		if err := start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }); err != nil {
-			t.Error(err)
-		}
+		vaulttest.Should(t, start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }))
 	}()
 	if got := <-resumed; got != "found" {
 		t.Errorf("resumed %q", got)

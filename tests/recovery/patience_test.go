@@ -347,8 +347,7 @@ func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
 		var busy sync.WaitGroup
 		busy.Go(func() {
-			_, err := v.Exists(t.Context(), workflow.NewV7())
-			vaulttest.Should(t, err)
+			vaulttest.Should(t, vaulttest.ErrOf(v.Exists(t.Context(), workflow.NewV7())))
 		})
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

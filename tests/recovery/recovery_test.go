@@ -229,15 +229,13 @@ func TestEntrySetBack(t *testing.T) {
 		vaulttest.RewriteStatus(server, d.Container, plan, "entry", "Running")
 		d.Put(d.Container, d.Marker(), nil, nil)
 		untouched := vaulttest.Untouched(t, server)
-		_, err := v.Read(t.Context(), plan.ID)
-		vaulttest.Fails(t, err, storage.ErrCorrupt)
+		vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrCorrupt)
 		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 		if !errors.Is(err, storage.ErrCorrupt) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 			t.Errorf("Recover: %+v, %v", report, err)
 		}
 		untouched()
-		_, err = v.Repair(t.Context(), vaulttest.Thorough)
-		vaulttest.Should(t, err)
+		vaulttest.Should(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
 		vaulttest.Same(t, v, plan)
 		vaulttest.Sound(t, v)
 	})
@@ -250,8 +248,7 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 		vaulttest.RewriteStatus(server, vaulttest.DamagedOf(server, plan).Container, plan, "entry", "Running")
 		mine, v := *plan, vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
 		mine.State.ETag, mine.Descr = "", "stored again"
-		_, err := at.Vault(t, server, func() { vaulttest.Should(t, v.UpdatePlan(t.Context(), &mine)) }).Repair(t.Context(), vaulttest.Thorough)
-		vaulttest.Must(t, err)
+		vaulttest.Must(t, vaulttest.ErrOf(at.Vault(t, server, func() { vaulttest.Should(t, v.UpdatePlan(t.Context(), &mine)) }).Repair(t.Context(), vaulttest.Thorough)))
 		if at.Came() {
 			vaulttest.Same(t, v, &mine)
 			vaulttest.Settled(t, v)

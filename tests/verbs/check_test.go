@@ -2,7 +2,6 @@ package verbs_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,8 +27,7 @@ type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
 
 func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
-	_, err := v.Repair(ctx, vaulttest.Thorough)
-	return err
+	return vaulttest.ErrOf(v.Repair(ctx, vaulttest.Thorough))
 }
 
 func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
@@ -270,9 +268,7 @@ func TestListingsThatAreRefused(t *testing.T) {
 			}
 			for n := range all.Seen() {
 				v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Nth(n+1).Do(emulator.Answer(403, "AuthorizationFailure")))
-				if err := call(v); !errors.Is(err, storage.ErrDenied) {
-					t.Errorf("%s: listing %d of %d is refused: %v", name, n+1, all.Seen(), err)
-				}
+				vaulttest.Fails(t, call(v), storage.ErrDenied)
 			}
 		}
 	})

@@ -69,8 +69,7 @@ func TestCopies(t *testing.T) {
 		ofEachStatus(t, from, shapes...)
 		n := int64(5 * len(shapes))
 		var text bytes.Buffer
-		_, err := bundle.Export(t.Context(), from, &text, bundle.ExportOptions{Source: "from"})
-		vaulttest.Must(t, err)
+		vaulttest.Must(t, vaulttest.ErrOf(bundle.Export(t.Context(), from, &text, bundle.ExportOptions{Source: "from"})))
 		report, err := bundle.Import(t.Context(), imported, bytes.NewReader(text.Bytes()), bundle.ImportOptions{})
 		if err != nil || report.Restored != n {
 			t.Fatalf("%+v, %v", report, err)
@@ -124,8 +123,7 @@ func TestCostOfMirror(t *testing.T) {
 		for range 2 {
 			server.ResetRequests()
 			copied.ResetRequests()
-			_, err := mirror.Run(t.Context(), from, to, mirror.Options{})
-			vaulttest.Must(t, err)
+			vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, to, mirror.Options{})))
 		}
 		for _, s := range []*emulator.Server{server, copied} {
 			for _, r := range s.Requests() {
@@ -160,8 +158,7 @@ func TestCrashInMirror(t *testing.T) {
 		fresh := create()
 		_, ending := started(create())
 		gone := create()
-		_, err := mirror.Run(t.Context(), from, vaulttest.OnEmulator(t, base), mirror.Options{})
-		vaulttest.Must(t, err)
+		vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, vaulttest.OnEmulator(t, base), mirror.Options{})))
 		_, ended := started(fresh) // was NotStarted, becomes final
 		vaulttest.Must(t, from.UpdatePlan(t.Context(), ended))
 		vaulttest.Must(t, from.UpdatePlan(t.Context(), ending)) // was Running, becomes final
@@ -184,8 +181,7 @@ func TestCrashInMirror(t *testing.T) {
 				from := vaulttest.OnEmulator(t, source.Clone())
 				w := vaulttest.WorldOf(base.Clone())
 				died, err := w.Dying(t, n, crash, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-					_, err := mirror.Run(ctx, from, v, options)
-					return err
+					return vaulttest.ErrOf(mirror.Run(ctx, from, v, options))
 				})
 				if done = !died; done {
 					vaulttest.Must(t, err)
@@ -194,15 +190,13 @@ func TestCrashInMirror(t *testing.T) {
 				all, err := storage.Collect(to.List(t.Context(), 0))
 				vaulttest.Must(t, err)
 				for _, r := range all {
-					_, err := to.Read(t.Context(), r.ID)
-					vaulttest.Must(t, err)
+					vaulttest.Must(t, vaulttest.ErrOf(to.Read(t.Context(), r.ID)))
 				}
 				if _, err := mirror.Run(t.Context(), from, to, options); err != nil && !errors.Is(err, storage.ErrConflict) {
 					t.Errorf("the next run, at once: %v", err)
 				}
 				time.Sleep(vaulttest.PastGrace)
-				_, err = mirror.Run(t.Context(), from, to, options)
-				vaulttest.Must(t, err)
+				vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, to, options)))
 				sameVaults(t, from, to)
 				vaulttest.Sound(t, to)
 			})

@@ -51,12 +51,10 @@ func recordCalls() []recordCall {
 			joined(t, v)
 			return storage.Member{ID: workflow.NewV7()}
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			_, err := v.AddMember(ctx, m)
-			return err
+			return vaulttest.ErrOf(v.AddMember(ctx, m))
 		}},
 		{"RenewMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			_, err := v.RenewMember(ctx, m)
-			return err
+			return vaulttest.ErrOf(v.RenewMember(ctx, m))
 		}},
 		{"RemoveMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
 			return v.RemoveMember(ctx, m.ID, m.Version)
@@ -113,9 +111,7 @@ func TestMembersOfOthers(t *testing.T) {
 	vaulttest.InBubble(t, "a renewal that did not arrive meets another version", func(t *testing.T, server *emulator.Server) {
 		other := vaulttest.OnEmulator(t, server)
 		m := joined(t, other)
-		transport := server.Transport()
-		transport.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostRequest()))
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport))
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostRequest()))
 		theirs, err := other.RenewMember(t.Context(), m)
 		vaulttest.Must(t, err)
 		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
@@ -146,9 +142,7 @@ func TestControlContainer(t *testing.T) {
 			t.Errorf("at %v, the roster of nothing is %+v", time.Now(), r)
 		}
 		requests("ListBlobs 404")
-		if _, err := v.FindMember(t.Context(), workflow.NewV7()); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("got %v, want ErrNotFound", err)
-		}
+		vaulttest.Fails(t, vaulttest.ErrOf(v.FindMember(t.Context(), workflow.NewV7())), storage.ErrNotFound)
 		requests("HeadBlob 404")
 		m := joined(t, v)
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
@@ -156,9 +150,7 @@ func TestControlContainer(t *testing.T) {
 		requests("PutBlob 201")
 
 		server.RemoveContainer("test-control")
-		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("a renewal in a container that was removed: %v, want ErrNotFound", err)
-		}
+		vaulttest.Fails(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)), storage.ErrNotFound)
 		requests("PutBlob 404")
 		vaulttest.Should(t, v.RequestStop(t.Context(), m.ID))
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
