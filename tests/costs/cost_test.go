@@ -269,10 +269,7 @@ func TestCostOfAFleet(t *testing.T) {
 		time.Sleep(55 * time.Second) // beyond the search at the start
 		server.ResetRequests()
 		time.Sleep(time.Duration(hours) * time.Hour)
-		got := map[emulator.Op]int{}
-		for _, r := range server.Requests() {
-			got[r.Op]++
-		}
+		got := vaulttest.Requests(server)
 		intervals := hours * 360
 		want := map[emulator.Op]int{
 			emulator.PutBlob:        nodes * intervals,

@@ -89,11 +89,9 @@ func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (run
 			runs++
 			st.run(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, w vaulttest.World, c *call) {
 				rule := emulator.On().Nth(n).Do(effect)
-				transport := w.Server.Transport()
-				transport.Inject(rule)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
-				err := c.do(ctx, t, w.Vault(t, azblob.WithTransport(transport)))
+				err := c.do(ctx, t, w.Vault(t, vaulttest.Meets(w.Server, rule)))
 				if err != nil {
 					t.Errorf("it was not ridden out: %v", err)
 				}
@@ -175,9 +173,7 @@ func TestLateDuplicates(t *testing.T) {
 			deliver := func(what string, k int, settled bool) {
 				runs++
 				st.run(t, fmt.Sprintf("of %d %s", n, what), func(t *testing.T, w vaulttest.World, c *call) {
-					transport := w.Server.Transport()
-					transport.Inject(emulator.On().Nth(n).Do(emulator.Duplicate(k)))
-					err := c.do(t.Context(), t, w.Vault(t, azblob.WithTransport(transport)))
+					err := c.do(t.Context(), t, w.Vault(t, vaulttest.Meets(w.Server, emulator.On().Nth(n).Do(emulator.Duplicate(k)))))
 					if err != nil {
 						t.Errorf("the duplicate was noticed: %v", err)
 					}

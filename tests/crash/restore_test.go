@@ -120,10 +120,8 @@ func TestLateRestore(t *testing.T) {
 	} {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
 			v, plan := vaulttest.OnEmulator(t, server), vaulttest.Copied(plantest.Small(), workflow.Running)
-			slow := server.Transport()
-			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
 			var before map[string]string
-			slow.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.After(func() {
+			slow := vaulttest.Faulty(t, server, vaulttest.AlmostLate(), emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.After(func() {
 				before = vaulttest.Contents(server)
 				for c := range server.Containers() {
 					for b := range server.Blobs(c) {
@@ -134,7 +132,7 @@ func TestLateRestore(t *testing.T) {
 				}
 				time.Sleep(20 * time.Second)
 			})))
-			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(slow)).Restore(t.Context(), plan)
+			err := slow.Restore(t.Context(), plan)
 			if tt.kept && !errors.Is(err, storage.ErrUnknown) || !tt.kept && !errors.Is(err, storage.ErrUnavailable) {
 				t.Errorf("Restore: %v", err)
 			}

@@ -219,7 +219,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 	vaulttest.InBubble(t, "late", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
-		second := vaulttest.OnEmulator(t, server, azblob.WithTransport(meetsAHold(t, server, v, plan)))
+		second := vaulttest.Faulty(t, server, meetsAHold(t, v, plan))
 		first := vaulttest.With(t, server, func(r emulator.Request) bool {
 			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
 		}, func() {
@@ -235,23 +235,19 @@ func TestDeleteMeetsAHold(t *testing.T) {
 	vaulttest.InBubble(t, "late, without the right to write", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
-		transport := meetsAHold(t, server, v, plan)
-		transport.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(vaulttest.Denied))
-		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID)
-		vaulttest.Fails(t, err, storage.ErrHeld, storage.ErrDenied)
+		denied := emulator.On(emulator.PutBlob).Path("plans/*-object.json").Do(vaulttest.Denied)
+		vaulttest.Fails(t, vaulttest.Faulty(t, server, meetsAHold(t, v, plan), denied).Delete(t.Context(), plan.ID), storage.ErrHeld, storage.ErrDenied)
 		vaulttest.Settled(t, v)
 	})
 }
 
-// meetsAHold returns a transport that holds the plan's day before its second look for a hold.
-func meetsAHold(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan) *emulator.Transport {
-	transport := server.Transport()
-	transport.Inject(emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
+// meetsAHold is a rule that holds the plan's day before the second look for a hold.
+func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Rule {
+	return emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
-	})))
-	return transport
+	}))
 }
 
 // shownIn returns what a listing shows of the closed day: the entries that have objects, and their versions.

@@ -187,9 +187,7 @@ func TestRefusalsAreFinal(t *testing.T) {
 func TestCreateKeepsToMaxElapsed(t *testing.T) {
 	for n := 1; n <= 7; n++ { // the requests of a Create of a small plan
 		vaulttest.InBubble(t, fmt.Sprintf("from request %d", n), func(t *testing.T, server *emulator.Server) {
-			transport := server.Transport()
-			transport.Inject(emulator.On().Range(n, 0).Do(emulator.Answer(503, "ServerBusy")))
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport),
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, emulator.On().Range(n, 0).Do(emulator.Answer(503, "ServerBusy"))),
 				azblob.WithRetry(azblob.Retry{InitialInterval: 10 * time.Millisecond, MaxInterval: 50 * time.Millisecond, MaxElapsed: 500 * time.Millisecond}))
 			started := time.Now()
 			err := v.Create(t.Context(), plantest.Small())

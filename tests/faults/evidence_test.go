@@ -215,9 +215,7 @@ func (l *liars) process(t *testing.T) {
 		time.Sleep([]time.Duration{time.Second, time.Minute, 5 * time.Minute, vaulttest.PastGrace}[l.r.IntN(4)])
 	}
 	rules := l.rules()
-	transport := l.server.Transport()
-	transport.Inject(rules...)
-	v := vaulttest.OnEmulator(t, l.server, azblob.WithTransport(transport), azblob.WithConcurrency(1+7*l.r.IntN(2)))
+	v := vaulttest.OnEmulator(t, l.server, vaulttest.Meets(l.server, rules...), azblob.WithConcurrency(1+7*l.r.IntN(2)))
 	for range 1 + l.r.IntN(3) {
 		l.operations++
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

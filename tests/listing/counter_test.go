@@ -116,12 +116,7 @@ func TestCostOfLongNames(t *testing.T) {
 			} else {
 				found = len(vaulttest.Collect(t, v, f))
 			}
-			gets := 0
-			for _, r := range server.Requests() {
-				if r.Op == emulator.GetBlob {
-					gets++
-				}
-			}
+			gets := vaulttest.Sent(server, emulator.GetBlob, "")
 			trips := int(time.Since(start) / time.Second)
 			if found != c.found || gets != c.gets || trips != c.trips {
 				t.Errorf("%s, count %t: %d plans by reading %d entries in %d round trips, want %d, %d, %d", c.what, c.count, found, gets, trips, c.found, c.gets, c.trips)

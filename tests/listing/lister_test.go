@@ -46,10 +46,7 @@ func TestListPages(t *testing.T) {
 						want = append(want, p.ID)
 					}
 					rule := emulator.On(emulator.ListBlobs).Nth(n).Do(effect)
-					var got []uuid.UUID
-					for _, r := range vaulttest.Collect(t, vaulttest.Faulty(t, server, rule), storage.Filters{Limit: 100}) {
-						got = append(got, r.ID)
-					}
+					got := vaulttest.IDs(vaulttest.Collect(t, vaulttest.Faulty(t, server, rule), storage.Filters{Limit: 100}))
 					if !slices.Equal(got, want) {
 						t.Errorf("got %v, want %v", got, want)
 					}
@@ -170,9 +167,7 @@ func TestDayProbing(t *testing.T) {
 		return emulator.On(emulator.ListContainers).Do(vaulttest.Denied)
 	}
 	probing := func(t *testing.T, server *emulator.Server, days int, rules ...*emulator.Rule) *azblob.Vault {
-		transport := server.Transport()
-		transport.Inject(append(rules, deny())...)
-		return vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithDayProbing(days))
+		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, append(rules, deny())...), azblob.WithDayProbing(days))
 	}
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
@@ -186,10 +181,7 @@ func TestDayProbing(t *testing.T) {
 		for _, days := range []int{1, 3} {
 			v := probing(t, server, days)
 			server.ResetRequests()
-			var got []uuid.UUID
-			for _, r := range vaulttest.Collect(t, v, storage.Filters{Limit: 100}) {
-				got = append(got, r.ID)
-			}
+			got := vaulttest.IDs(vaulttest.Collect(t, v, storage.Filters{Limit: 100}))
 			if want := ids[:days+2]; !slices.Equal(got, want) {
 				t.Errorf("%d days: got %v, want %v", days, got, want)
 			}

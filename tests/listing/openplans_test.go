@@ -61,15 +61,8 @@ func TestCostOfOpenPlans(t *testing.T) {
 				server.ResetRequests()
 				started := time.Now()
 				do()
-				var got budget
-				for _, r := range server.Requests() {
-					if r.Op == emulator.HeadBlob {
-						got.heads++
-					} else {
-						got.lists++
-					}
-				}
-				got.trips = int(time.Since(started) / latency)
+				heads := vaulttest.Sent(server, emulator.HeadBlob, "")
+				got := budget{len(server.Requests()) - heads, heads, int(time.Since(started) / latency)}
 				t.Logf("%s, %s: %+v", c.name, what, got)
 				if got.lists > want.lists || got.heads > want.heads || got.trips > want.trips {
 					t.Errorf("%s, %s: %+v, the budget is %+v", c.name, what, got, want)
@@ -127,9 +120,7 @@ func TestCrowd(t *testing.T) {
 			return []azblob.Option{azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-object", Times: -1})}
 		},
 		"a listing that is refused": func(server *emulator.Server) []azblob.Option {
-			transport := server.Transport()
-			transport.Inject(plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
-			return []azblob.Option{azblob.WithTransport(transport)}
+			return []azblob.Option{vaulttest.Meets(server, plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))}
 		},
 	}
 	for name, options := range services {
@@ -142,10 +133,7 @@ func TestCrowd(t *testing.T) {
 				}
 			}
 			for _, statuses := range [][]workflow.Status{{workflow.NotStarted, workflow.Running}, {workflow.NotStarted}, {workflow.Running}} {
-				got := map[uuid.UUID]workflow.Status{}
-				for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server, options(server)...), storage.Filters{ByStatus: statuses}) {
-					got[r.ID] = r.State.Status
-				}
+				got := vaulttest.Statuses(vaulttest.Collect(t, vaulttest.OnEmulator(t, server, options(server)...), storage.Filters{ByStatus: statuses}))
 				want := maps.Clone(open)
 				maps.DeleteFunc(want, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
 				if !maps.Equal(got, want) {
@@ -180,11 +168,7 @@ func TestCrowdWithoutStartFrom(t *testing.T) {
 		_, open := vaulttest.Fill(t, server, 100, 100, time.Minute)
 		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
 		server.ResetRequests()
-		found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
-		requests := map[emulator.Op]int{}
-		for _, r := range server.Requests() {
-			requests[r.Op]++
-		}
+		found, requests := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}), vaulttest.Requests(server)
 		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 100}
 		if len(found) != len(open) || !maps.Equal(requests, want) {
 			t.Errorf("%d plans with %v, want %v", len(found), requests, want)
@@ -220,14 +204,7 @@ func newPlans() storage.Filters {
 func poll(t *testing.T, server *emulator.Server, v *azblob.Vault) (ids []uuid.UUID, requests map[emulator.Op]int) {
 	t.Helper()
 	server.ResetRequests()
-	for _, r := range vaulttest.Collect(t, v, newPlans()) {
-		ids = append(ids, r.ID)
-	}
-	requests = map[emulator.Op]int{}
-	for _, r := range server.Requests() {
-		requests[r.Op]++
-	}
-	return ids, requests
+	return vaulttest.IDs(vaulttest.Collect(t, v, newPlans())), vaulttest.Requests(server)
 }
 
 // TestPoll follows a vault that searches for new plans again and again.
@@ -341,9 +318,7 @@ func TestNearDays(t *testing.T) {
 			{deny(emulator.GetContainerProperties), 1, 0, storage.ErrDenied},
 			{emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(400, "InvalidHeaderValue")), 1, 0, storage.ErrDenied},
 		} {
-			transport := server.Transport()
-			transport.Inject(test.rule)
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithDayProbing(test.probing))
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, test.rule), azblob.WithDayProbing(test.probing))
 			found, err := storage.Collect(v.Search(t.Context(), newPlans()))
 			if len(found) != test.found || !errors.Is(err, test.want) {
 				t.Errorf("%v, probing %d: %v, %v", test.rule, test.probing, found, err)
@@ -372,11 +347,7 @@ func TestNearDaysAreThoseOfTheFilters(t *testing.T) {
 						want = append(want, r.ID)
 					}
 				}
-				var got []uuid.UUID
-				for _, r := range vaulttest.Collect(t, v, f) {
-					got = append(got, r.ID)
-				}
-				if !slices.Equal(got, want) {
+				if got := vaulttest.IDs(vaulttest.Collect(t, v, f)); !slices.Equal(got, want) {
 					t.Errorf("from %v to %v: %d plans, want %d", after, before, len(got), len(want))
 				}
 			}

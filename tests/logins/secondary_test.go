@@ -238,11 +238,7 @@ func TestListFailsOver(t *testing.T) {
 			if err != nil || !stale.Stale() {
 				t.Errorf("%d pages: %v, stale %t", pages, err, stale.Stale())
 			}
-			var ids []uuid.UUID
-			for _, r := range got {
-				ids = append(ids, r.ID)
-			}
-			if !slices.Equal(ids, want) {
+			if ids := vaulttest.IDs(got); !slices.Equal(ids, want) {
 				t.Errorf("%d pages: got %v, want %v", pages, ids, want)
 			}
 		})

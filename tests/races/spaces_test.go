@@ -252,11 +252,10 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		one, other := small("one"), small("another")
 		vaulttest.Must(t, v.Create(t.Context(), one))
-		transport := server.Transport()
-		transport.Inject(emulator.On().Nth(2).Do(emulator.Before(func() {
+		meets := vaulttest.Meets(server, emulator.On().Nth(2).Do(emulator.Before(func() {
 			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), target), v.Create(t.Context(), other)))
 		})))
-		got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)), one)
+		got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, meets, azblob.WithConcurrency(1)), one)
 		if d := plantest.Diff(other, got); d != "" && plantest.Diff(one, got) != "" {
 			t.Error(d)
 		}

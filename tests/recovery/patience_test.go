@@ -155,17 +155,14 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	vaulttest.InBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), vaulttest.OnEmulator(t, server)
-		transport := server.Transport()
-		transport.Inject(
-			emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590*time.Second)),
-			emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
-		transport.Inject(vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
-			now := vaulttest.Reread(t, other, plan)
-			now.State.Status = workflow.Running
-			vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
-		}))
-		transport.Inject(vaulttest.Frozen("-object.json", 20*time.Second))
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		meets := vaulttest.Meets(server,
+			vaulttest.AlmostLate(), vaulttest.Frozen("-object.json", 20*time.Second), emulator.On(emulator.BatchDelete).Do(emulator.Crash()),
+			vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
+				now := vaulttest.Reread(t, other, plan)
+				now.State.Status = workflow.Running
+				vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
+			}))
+		v := vaulttest.OnEmulator(t, server, meets, azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
 		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrUnknown)
 		vaulttest.Settled(t, other)
 		vaulttest.Empty(t, server)
@@ -342,9 +339,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 // error is not ErrUnavailable.
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	vaulttest.InBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
-		transport := server.Transport()
-		transport.Inject(vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) }))
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+		v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) })), azblob.WithConcurrency(1))
 		var busy sync.WaitGroup
 		busy.Go(func() {
 			vaulttest.Should(t, vaulttest.ErrOf(v.Exists(t.Context(), workflow.NewV7())))

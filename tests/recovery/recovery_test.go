@@ -311,11 +311,9 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 			}
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
 			time.Sleep(vaulttest.PastGrace)
-			transport := server.Transport()
-			transport.Inject(c.rules...)
 			told := map[uuid.UUID]azblob.RepairedPlan{}
 			var mu sync.Mutex
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, c.rules...), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				told[p.ID] = p.RepairedPlan

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -121,6 +123,32 @@ func Collect(t *testing.T, v *azblob.Vault, f storage.Filters) []storage.ListRes
 	found, err := storage.Collect(v.Search(t.Context(), f))
 	Must(t, err)
 	return found
+}
+
+// IDs returns the IDs of plans that were listed.
+func IDs(list []storage.ListResult) (ids []uuid.UUID) {
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// Statuses returns the statuses of plans that were listed.
+func Statuses(list []storage.ListResult) map[uuid.UUID]workflow.Status {
+	statuses := map[uuid.UUID]workflow.Status{}
+	for _, r := range list {
+		statuses[r.ID] = r.State.Status
+	}
+	return statuses
+}
+
+// Requests counts the requests of each operation.
+func Requests(server *emulator.Server) map[emulator.Op]int {
+	n := map[emulator.Op]int{}
+	for _, r := range server.Requests() {
+		n[r.Op]++
+	}
+	return n
 }
 
 // Contents returns the names and bodies of all stored blobs.

@@ -93,10 +93,8 @@ type NthRequest struct {
 // do, so it must not end the test.
 func (r *NthRequest) Vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
 	t.Helper()
-	transport := server.Transport()
 	r.rule = emulator.On().Nth(r.N).Do(emulator.Before(do))
-	transport.Inject(r.rule)
-	return OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1))
+	return OnEmulator(t, server, Meets(server, r.rule), azblob.WithConcurrency(1))
 }
 
 // Came reports whether there was an nth request.

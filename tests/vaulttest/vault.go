@@ -211,12 +211,17 @@ func Strict(t storagetest.T, server *emulator.Server) {
 // ownContainer matches the name of a container of the prefix "test".
 var ownContainer = regexp.MustCompile(`^test-(\d{4}-\d\d-\d\d|control)$`)
 
+// Meets lets the requests of a vault meet faults.
+func Meets(server *emulator.Server, rules ...*emulator.Rule) azblob.Option {
+	transport := server.Transport()
+	transport.Inject(rules...)
+	return azblob.WithTransport(transport)
+}
+
 // Faulty opens a vault whose requests meet faults.
 func Faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azblob.Vault {
 	t.Helper()
-	transport := server.Transport()
-	transport.Inject(rules...)
-	return OnEmulator(t, server, azblob.WithTransport(transport))
+	return OnEmulator(t, server, Meets(server, rules...))
 }
 
 // Absences are the answers that say that a blob is not there.
@@ -270,6 +275,11 @@ func (s Send) Do(req *http.Request) (*http.Response, error) { return s(req) }
 // Frozen delays the answers to writes to a path.
 func Frozen(path string, by time.Duration) *emulator.Rule {
 	return emulator.On(emulator.PutBlob).Path(path).Do(emulator.After(func() { time.Sleep(by) }))
+}
+
+// AlmostLate delays a Create until shortly before the end of its grace period.
+func AlmostLate() *emulator.Rule {
+	return emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second))
 }
 
 // Startless is a service of before version 2026-02-06.

@@ -107,14 +107,13 @@ func TestUndoBesideACreate(t *testing.T) {
 			plan := plantest.Small()
 			driver.Complete(plan)
 			again := *plan
-			v, transport := vaulttest.OnEmulator(t, server), server.Transport()
-			transport.Inject(refused())
-			transport.Inject(vaulttest.Before(op, name, func() {
+			v := vaulttest.OnEmulator(t, server)
+			meets := vaulttest.Meets(server, refused(), vaulttest.Before(op, name, func() {
 				vaulttest.Settled(t, v)
 				vaulttest.Should(t, v.Create(t.Context(), &again))
 			}))
 			patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
-			if err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), patient).Create(t.Context(), plan); err == nil {
+			if err := vaulttest.OnEmulator(t, server, meets, patient).Create(t.Context(), plan); err == nil {
 				t.Fatal("a Create that was refused returned nil")
 			}
 			vaulttest.Same(t, v, &again)
@@ -149,10 +148,7 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 		vaulttest.Empty(t, server)
 	})
 	vaulttest.InBubble(t, "with an answer to the object that comes too late", func(t *testing.T, server *emulator.Server) {
-		transport := server.Transport()
-		transport.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
-		transport.Inject(vaulttest.Frozen("-object.json", 20*time.Second))
-		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plantest.Small()), storage.ErrUnavailable)
+		vaulttest.Fails(t, vaulttest.Faulty(t, server, vaulttest.AlmostLate(), vaulttest.Frozen("-object.json", 20*time.Second)).Create(t.Context(), plantest.Small()), storage.ErrUnavailable)
 		vaulttest.Empty(t, server)
 	})
 }
@@ -210,17 +206,15 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 	} {
 		vaulttest.InBubble(t, tt.name, func(t *testing.T, server *emulator.Server) {
 			v, plan := vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 2)
-			slow := server.Transport()
-			slow.Inject(emulator.On(emulator.PutBlob).Path("actions/").Nth(1).Do(emulator.Answer(503, "ServerBusy").RetryAfter(590 * time.Second)))
 			done = nil
-			slow.Inject(
+			slow := vaulttest.Faulty(t, server, vaulttest.AlmostLate(),
 				emulator.On().Method(tt.method).Path(tt.blob).Nth(1).Do(emulator.After(func() {
 					if tt.run(t, server, v, plan); tt.method == http.MethodPut { // the object
 						time.Sleep(20 * time.Second)
 					}
 				})),
 				vaulttest.Frozen("-object.json", 20*time.Second))
-			err := vaulttest.OnEmulator(t, server, azblob.WithTransport(slow)).Create(t.Context(), plan)
+			err := slow.Create(t.Context(), plan)
 			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Create: %v, want ErrUnknown in one line", err)
 			}
@@ -347,9 +341,7 @@ func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {
 func TestFailuresEndWhatIsParallel(t *testing.T) {
 	const atOnce, elapsed = 4, time.Minute
 	open := func(t *testing.T, server *emulator.Server, rule *emulator.Rule) *azblob.Vault {
-		transport := server.Transport()
-		transport.Inject(rule)
-		return vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(atOnce), azblob.WithRetry(azblob.Retry{MaxElapsed: elapsed}))
+		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule), azblob.WithConcurrency(atOnce), azblob.WithRetry(azblob.Retry{MaxElapsed: elapsed}))
 	}
 	vaulttest.InBubble(t, "a Create that is refused sends no more sub-objects", func(t *testing.T, server *emulator.Server) {
 		v := open(t, server, emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied))

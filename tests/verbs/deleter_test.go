@@ -202,9 +202,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-		transport := server.Transport()
-		transport.Inject(vaulttest.Frozen("-delete", 3*time.Second))
-		slow := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithGracePeriod(2*time.Second))
+		slow := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Frozen("-delete", 3*time.Second)), azblob.WithGracePeriod(2*time.Second))
 		err := slow.Delete(t.Context(), plan.ID)
 		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want ErrUnavailable alone", err)

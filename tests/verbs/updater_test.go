@@ -335,9 +335,8 @@ func TestUnversionedUpdateBelievesNoFalse404(t *testing.T) {
 			vaulttest.InBubble(t, fmt.Sprint(effect, nth), func(t *testing.T, server *emulator.Server) {
 				plan := vaulttest.CreatedRunning(t, vaulttest.OnEmulator(t, server), plantest.Small())
 				plan.State.ETag, plan.State.Start = "", plan.State.Start.Add(time.Second)
-				rule, transport := emulator.On(emulator.HeadBlob).Nth(nth).Do(effect), server.Transport()
-				transport.Inject(rule)
-				v := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithUnversionedUpdates())
+				rule := emulator.On(emulator.HeadBlob).Nth(nth).Do(effect)
+				v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule), azblob.WithUnversionedUpdates())
 				if err := v.UpdatePlan(t.Context(), plan); err != nil || rule.Fired() != 1 {
 					t.Errorf("%d false responses, %v", rule.Fired(), err)
 				}
