@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
@@ -176,30 +174,6 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 			found, err := storage.Collect(v.List(t.Context(), 0))
 			if len(found) != 1 || !errors.Is(err, c.want) {
 				t.Errorf("List: %d, %v", len(found), err)
-			}
-		})
-	}
-}
-
-// TestCountFailsOver counts while the primary becomes unavailable after each of its pages, and when the context
-// ends.
-func TestCountFailsOver(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for pages := range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			g := &vaulttest.Geo{Server: emulator.New(emulator.WithPageLimit(3))}
-			v := g.Open(t)
-			for i := range 9 {
-				vaulttest.Created(t, v, &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-time.Duration(i) * 5 * time.Hour))})
-			}
-			g.Replicate()
-			g.Inject(emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return !r.Secondary }).Range(pages+1, 1<<30).Do(emulator.Answer(503, "ServerBusy")))
-			for _, f := range []storage.Filters{{}, {ByStatus: []workflow.Status{workflow.NotStarted}}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Failed}}} {
-				ctx, stale := azblob.AcceptStale(t.Context())
-				n, err := v.Count(ctx, f)
-				if n != 9 || err != nil || !stale.Stale() && pages == 0 {
-					t.Errorf("%d pages: %d plans, %v, stale %t", pages, n, err, stale.Stale())
-				}
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -255,43 +254,6 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 	})
 }
 
-// TestOpenPlans shows what is open by its marker and nothing else that has one.
-func TestOpenPlans(t *testing.T) {
-	vaulttest.InBubble(t, "each state", func(t *testing.T, server *emulator.Server) {
-		_, whole := vaulttest.Wreck(t, server)
-		want := map[uuid.UUID]workflow.Status{}
-		for _, p := range whole {
-			if !p.State.Status.Final() {
-				want[p.ID] = p.State.Status
-			}
-		}
-		open := []workflow.Status{workflow.NotStarted, workflow.Running}
-		for _, statuses := range [][]workflow.Status{open, open[:1], open[1:]} {
-			got := map[uuid.UUID]workflow.Status{}
-			for _, r := range vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: statuses}) {
-				got[r.ID] = r.State.Status
-			}
-			expected := maps.Clone(want)
-			maps.DeleteFunc(expected, func(_ uuid.UUID, s workflow.Status) bool { return !slices.Contains(statuses, s) })
-			if !maps.Equal(got, expected) {
-				t.Errorf("%v: got %v, want %v", statuses, got, expected)
-			}
-		}
-		// Without markers they are found all the same, where the container does not promise them.
-		for c := range server.Containers() {
-			server.PutContainer(c, nil)
-			for b := range server.Blobs(c) {
-				if strings.HasPrefix(b.Name, "open/") {
-					server.Remove(c, b.Name)
-				}
-			}
-		}
-		if got := vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: open}); len(got) != len(want) {
-			t.Errorf("without markers: got %v, want %v", got, want)
-		}
-	})
-}
-
 // TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
 func TestOpenPlansWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
@@ -325,35 +287,6 @@ func TestLimitsSaveRequests(t *testing.T) {
 			}
 		}
 	})
-}
-
-// put stores the entries and objects of final plans of these times, and the containers of their days.
-func put(t *testing.T, server *emulator.Server, times []time.Time) {
-	t.Helper()
-	mould := emulator.New()
-	v := vaulttest.OnEmulator(t, mould)
-	plan := vaulttest.Created(t, v, &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max})
-	plan.State.Status = workflow.Completed
-	vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-	metadata := map[string]map[string]string{}
-	for c := range mould.Containers() {
-		for _, tail := range []string{"-entry.json", "-object.json"} {
-			b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
-			metadata[tail] = b.Metadata
-		}
-	}
-	for _, at := range times {
-		container := "test-" + at.UTC().Format(time.DateOnly)
-		if !slices.Contains(slices.Collect(server.Containers()), container) {
-			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
-		}
-		id := workflow.NewV7At(at).String()
-		for tail, m := range metadata {
-			m = maps.Clone(m)
-			m["planid"] = id
-			server.Put(container, "plans/"+id+tail, nil, m)
-		}
-	}
 }
 
 // TestListOfTen lists the ten newest plans of vaults whose plans lie in time in every way, and holds requests, round trips
@@ -408,7 +341,8 @@ func TestListOfTen(t *testing.T) {
 	} {
 		vaulttest.InBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
 			time.Sleep(time.Until(c.now))
-			put(t, server, c.plans)
+			like := &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max}
+			vaulttest.Put(t, server, like, c.plans, func(int) bool { return false })
 			var size atomic.Int64
 			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 				time.Sleep(time.Second)

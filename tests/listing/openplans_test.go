@@ -84,13 +84,12 @@ func TestCostOfOpenPlans(t *testing.T) {
 	}
 }
 
-// crowd creates open plans, enough that listing them is cheaper than looking at each, and returns the IDs of all open
-// plans by status.
-func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status {
+// crowd creates n open plans, and returns their IDs and statuses.
+func crowd(t *testing.T, server *emulator.Server, n int) map[uuid.UUID]workflow.Status {
 	t.Helper()
 	v := vaulttest.OnEmulator(t, server)
 	open := map[uuid.UUID]workflow.Status{}
-	for i := range 40 {
+	for i := range n {
 		p := vaulttest.Created(t, v, plantest.Small())
 		if i%2 == 0 {
 			p.State.Status = workflow.Running
@@ -101,15 +100,17 @@ func crowd(t *testing.T, server *emulator.Server) map[uuid.UUID]workflow.Status 
 	return open
 }
 
-// TestCrowd searches and recovers plans in all states that a crash can leave, among many that are open, where the
-// listing of the plans is whole, misses blobs, is refused, or begins elsewhere than asked. The results are the same.
+// TestCrowd searches and recovers plans in all states that a crash can leave, alone and among many that are open, where
+// the listing of the plans is whole, misses blobs, is refused, or begins elsewhere than asked. The results are the same,
+// and so are those of a search where no container promises markers, and there are none.
 func TestCrowd(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	plansOf := func(server *emulator.Server) *emulator.Rule {
 		return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/0") || r.Prefix == "plans/" })
 	}
 	services := map[string]func(*emulator.Server) []azblob.Option{
-		"whole": func(*emulator.Server) []azblob.Option { return nil },
+		"whole":    func(*emulator.Server) []azblob.Option { return nil },
+		"no crowd": func(*emulator.Server) []azblob.Option { return nil },
 		"one request at a time": func(*emulator.Server) []azblob.Option {
 			return []azblob.Option{azblob.WithConcurrency(1)}
 		},
@@ -125,7 +126,11 @@ func TestCrowd(t *testing.T) {
 	}
 	for name, options := range services {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			open := crowd(t, server)
+			n := 40 // enough that listing them is cheaper than looking at each
+			if name == "no crowd" {
+				n = 0
+			}
+			open := crowd(t, server, n)
 			found, whole := vaulttest.Wreck(t, server)
 			for _, p := range whole {
 				if !p.State.Status.Final() {
@@ -153,6 +158,18 @@ func TestCrowd(t *testing.T) {
 			vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
 			for _, p := range whole {
 				vaulttest.Same(t, vaulttest.OnEmulator(t, server), p)
+			}
+			for c := range server.Containers() {
+				server.PutContainer(c, nil)
+				for b := range server.Blobs(c) {
+					if strings.HasPrefix(b.Name, "open/") {
+						server.Remove(c, b.Name)
+					}
+				}
+			}
+			unmarked := vaulttest.Collect(t, vaulttest.OnEmulator(t, server), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+			if !maps.Equal(vaulttest.Statuses(unmarked), open) {
+				t.Errorf("without markers: %d plans, want %d", len(unmarked), len(open))
 			}
 		})
 	}

@@ -259,44 +259,59 @@ func Behead(server *emulator.Server, plan *workflow.Plan) {
 	}
 }
 
-// Fill puts n final plans into a store, at equal distances within the span before now, and k running ones
-// evenly among them: only what listings and recovery look at. It returns the IDs, oldest first.
-func Fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (ids, open []uuid.UUID) {
+// Put puts plans like one that were created at these times into a store: only what listings and recovery look at. They
+// are final, but for those whose numbers are of running ones. It returns their IDs.
+func Put(t *testing.T, server *emulator.Server, like *workflow.Plan, times []time.Time, running func(i int) bool) (ids []uuid.UUID) {
 	t.Helper()
 	mould := emulator.New()
 	v := OnEmulator(t, mould)
-	plan := Created(t, v, &workflow.Plan{Name: "one of many"})
-	var metadata [2][2]map[string]string // of entry and object, of running and final plans
-	for i, status := range []workflow.Status{workflow.Running, workflow.Completed} {
+	plan := Created(t, v, like)
+	metadata := map[bool]map[string]map[string]string{} // of entry and object, of running and final plans
+	for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 		plan.State.Status = status
 		Must(t, v.UpdatePlan(t.Context(), plan))
+		metadata[status == workflow.Running] = map[string]map[string]string{}
 		for c := range mould.Containers() {
-			for j, tail := range []string{"-entry.json", "-object.json"} {
+			for _, tail := range []string{"-entry.json", "-object.json"} {
 				b, _ := mould.Blob(c, "plans/"+plan.ID.String()+tail)
-				metadata[i][j] = b.Metadata
+				metadata[status == workflow.Running][tail] = b.Metadata
 			}
 		}
 	}
-	now := time.Now()
-	for i := range n {
-		at := now.Add(-span + span/time.Duration(n)*time.Duration(i))
-		id := workflow.NewV7At(at)
-		container := "test-" + at.UTC().Format(time.DateOnly)
-		if i == 0 || workflow.Time(ids[i-1]).UTC().Day() != at.UTC().Day() {
+	last := ""
+	for i, at := range times {
+		id, container := workflow.NewV7At(at), ContainerOf(at.UTC())
+		if container != last {
 			server.PutContainer(container, map[string]string{"planvaultlayout": "1"})
+			last = container
 		}
-		status := 1
-		if k > 0 && i%(n/k) == 0 && len(open) < k {
-			status = 0
-			open = append(open, id)
+		if running(i) {
 			server.Put(container, "open/"+id.String(), nil, nil)
 		}
-		for j, tail := range []string{"-entry.json", "-object.json"} {
-			m := maps.Clone(metadata[status][j])
+		for tail, m := range metadata[running(i)] {
+			m = maps.Clone(m)
 			m["planid"] = id.String()
 			server.Put(container, "plans/"+id.String()+tail, nil, m)
 		}
 		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Fill puts n final plans into a store, at equal distances within the span before now, and k running ones
+// evenly among them. It returns the IDs, oldest first.
+func Fill(t *testing.T, server *emulator.Server, n, k int, span time.Duration) (ids, open []uuid.UUID) {
+	t.Helper()
+	var times []time.Time
+	for i, now := 0, time.Now(); i < n; i++ {
+		times = append(times, now.Add(-span+span/time.Duration(n)*time.Duration(i)))
+	}
+	running := func(i int) bool { return k > 0 && i%(n/k) == 0 && i/(n/k) < k }
+	ids = Put(t, server, &workflow.Plan{Name: "one of many"}, times, running)
+	for i, id := range ids {
+		if running(i) {
+			open = append(open, id)
+		}
 	}
 	return ids, open
 }

@@ -327,21 +327,3 @@ func TestUpdateAgainOfAHalfDeletedPlan(t *testing.T) {
 		}
 	})
 }
-
-// TestUnversionedUpdateBelievesNoFalse404 answers each look of an update without a version with one 404.
-func TestUnversionedUpdateBelievesNoFalse404(t *testing.T) {
-	for _, effect := range vaulttest.Absences {
-		for nth := 1; nth <= 2; nth++ {
-			vaulttest.InBubble(t, fmt.Sprint(effect, nth), func(t *testing.T, server *emulator.Server) {
-				plan := vaulttest.CreatedRunning(t, vaulttest.OnEmulator(t, server), plantest.Small())
-				plan.State.ETag, plan.State.Start = "", plan.State.Start.Add(time.Second)
-				rule := emulator.On(emulator.HeadBlob).Nth(nth).Do(effect)
-				v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule), azblob.WithUnversionedUpdates())
-				if err := v.UpdatePlan(t.Context(), plan); err != nil || rule.Fired() != 1 {
-					t.Errorf("%d false responses, %v", rule.Fired(), err)
-				}
-				vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-			})
-		}
-	}
-}
