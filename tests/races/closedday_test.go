@@ -9,7 +9,6 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
@@ -155,19 +154,4 @@ func (r *run) keeps() {
 }
 
 // TestClosedDayInterleavings holds rules K1 to K9 in the vault itself.
-func TestClosedDayInterleavings(t *testing.T) {
-	efforttest.NotShort(t, "a scheduler lets one request go at a time")
-	more := efforttest.More(t)
-	for i, s := range closedSpaces() {
-		if !vaulttest.Sampled(4, i, 1) {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			if !more() {
-				t.Skip("there is no time left")
-			}
-			t.Parallel()
-			closedSpaces()[i].explore(t) // plans of its own: spaces share theirs
-		})
-	}
-}
+func TestClosedDayInterleavings(t *testing.T) { exploreAll(t, closedSpaces, 4, 1) }

@@ -19,10 +19,17 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-func TestInterleavings(t *testing.T) {
+func TestInterleavings(t *testing.T) { exploreAll(t, spaces, 1, 0) }
+
+// exploreAll explores an even sample of spaces: one of n.
+func exploreAll(t *testing.T, spaces func() []space, n, row int) {
+	t.Helper()
 	efforttest.NotShort(t, "a scheduler lets one request go at a time")
 	more := efforttest.More(t)
 	for i, s := range spaces() {
+		if !vaulttest.Sampled(n, row, i) {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
 			if !more() {
 				t.Skip("there is no time left")
@@ -298,11 +305,11 @@ func openSearcher() actor {
 }
 
 // TestRestoreInterleavings explores a Restore beside readers, Creates, Deletes and Recovery.
-func TestRestoreInterleavings(t *testing.T) {
-	efforttest.NotShort(t, "a scheduler lets one request go at a time")
+func TestRestoreInterleavings(t *testing.T) { exploreAll(t, restoreSpaces, 3, 0) }
+
+func restoreSpaces() (spaces []space) {
 	second := creator("second", "second").returns(storage.ErrUnknown, storage.ErrUnavailable)
 	recovery := recoverer("recovery")
-	var spaces []space
 	for _, status := range []workflow.Status{workflow.Running, workflow.Failed} {
 		first := restorer("first", "one", status).returns(storage.ErrUnknown, storage.ErrUnavailable)
 		observers := []actor{reader(), prober(), searcher()}
@@ -320,16 +327,5 @@ func TestRestoreInterleavings(t *testing.T) {
 			space{name: fmt.Sprintf("a restore of %s, a creator and a recovery", status), actors: []actor{first, second, recovery}, clock: long},
 		)
 	}
-	more := efforttest.More(t)
-	for i, s := range spaces {
-		t.Run(s.name, func(t *testing.T) {
-			if !more() {
-				t.Skip("there is no time left")
-			}
-			if !vaulttest.Sampled(3, 0, i) {
-				t.Skip("left out without PLANVAULT_LONG")
-			}
-			s.explore(t)
-		})
-	}
+	return spaces
 }
