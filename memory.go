@@ -60,18 +60,13 @@ func (u *unknownWrites) keep(w write, id string) {
 	u.ids[w] = id
 }
 
-// containers are the containers that are known to exist.
+// containers are the containers that are known to exist, by name.
 type containers struct {
-	mu    sync.Mutex
-	known map[string]bool
-	days  map[string]day // those whose layout is known, too
-	// turns are held by the calls that create containers, one for each name. Other calls for the same container
-	// wait for it, or for their contexts.
-	turns map[string]chan struct{}
-}
-
-func newContainers() *containers {
-	return &containers{known: map[string]bool{}, days: map[string]day{}, turns: map[string]chan struct{}{}}
+	known sync.Map
+	days  sync.Map // those whose layout is known, too: a day
+	// turns are held by the calls that create containers, one chan struct{} for each name. Other calls for the same
+	// container wait for it, or for their contexts.
+	turns sync.Map
 }
 
 // ensure calls create unless the container is known. Concurrent calls wait for the first one and then need
@@ -80,7 +75,8 @@ func (c *containers) ensure(ctx context.Context, name string, create func() erro
 	if c.knows(name) {
 		return nil
 	}
-	turn := c.turn(name)
+	turns, _ := c.turns.LoadOrStore(name, make(chan struct{}, 1))
+	turn := turns.(chan struct{})
 	select {
 	case turn <- struct{}{}:
 		defer func() { <-turn }()
@@ -98,47 +94,30 @@ func (c *containers) ensure(ctx context.Context, name string, create func() erro
 }
 
 func (c *containers) knows(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known[name]
+	_, ok := c.known.Load(name)
+	return ok
 }
 
-func (c *containers) turn(name string) chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.turns[name] == nil {
-		c.turns[name] = make(chan struct{}, 1)
-	}
-	return c.turns[name]
-}
-
-func (c *containers) learn(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known[name] = true
-}
+func (c *containers) learn(name string) { c.known.Store(name, true) }
 
 // remember learns that a day exists, and its layout.
 func (c *containers) remember(d day) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.known[d.container] = true
-	c.days[d.container] = d
+	c.learn(d.container)
+	c.days.Store(d.container, d)
 }
 
 // day returns a day that was remembered.
 func (c *containers) day(name string) (day, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	d, ok := c.days[name]
-	return d, ok
+	d, ok := c.days.Load(name)
+	if !ok {
+		return day{}, false
+	}
+	return d.(day), true
 }
 
 func (c *containers) forget(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.known, name)
-	delete(c.days, name)
+	c.known.Delete(name)
+	c.days.Delete(name)
 }
 
 // startedPlans are the open plans that a search has seen after their start, by the ETags of their markers. A
@@ -203,30 +182,14 @@ func (s *startedPlans) forget(f storage.Filters, began time.Time) {
 // for saves requests, and is never needed.
 const rememberAbsence = time.Hour
 
-// absences are the days in which something was not found.
-type absences struct {
-	mu   sync.Mutex
-	seen map[string]time.Time // by container
-}
+// absences are the days in which something was not found: by container, when.
+type absences struct{ seen sync.Map }
 
-func (u *absences) remember(container string, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.seen == nil {
-		u.seen = map[string]time.Time{}
-	}
-	u.seen[container] = now
-}
+func (u *absences) remember(container string, now time.Time) { u.seen.Store(container, now) }
 
-func (u *absences) forget(container string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.seen, container)
-}
+func (u *absences) forget(container string) { u.seen.Delete(container) }
 
 func (u *absences) has(container string, now time.Time) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at, ok := u.seen[container]
-	return ok && now.Sub(at) < rememberAbsence
+	at, ok := u.seen.Load(container)
+	return ok && now.Sub(at.(time.Time)) < rememberAbsence
 }

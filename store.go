@@ -27,7 +27,7 @@ type store struct {
 	lagging     bool // the store is a secondary
 
 	unknown      unknownWrites
-	containers   *containers
+	containers   containers
 	started      startedPlans
 	absent       absences // days that don't exist
 	uncatalogued absences // days without a catalogue
@@ -41,7 +41,6 @@ func newStore(name string, account blob.Account, o options) (*store, error) {
 	}
 	s := &store{
 		prefix: prefix(name), client: client, grace: o.grace, concurrency: o.concurrency, probing: o.probing, unversioned: o.unversioned,
-		containers: newContainers(),
 	}
 	if !o.observer.empty() {
 		s.observer = &o.observer
