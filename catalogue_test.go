@@ -430,50 +430,6 @@ func TestCostOfCatalogues(t *testing.T) {
 	})
 }
 
-// TestCheckComparesCatalogues changes a store behind its catalogue, and damages the catalogue.
-func TestCheckComparesCatalogues(t *testing.T) {
-	inArchive(t, 1, nil, func(t *testing.T, a *archive, first time.Time) {
-		v := a.open()
-		plan := &workflow.Plan{ID: workflow.NewV7At(first.Add(time.Hour)), Name: "old"}
-		must(t, v.Create(t.Context(), plan))
-		for _, s := range []workflow.Status{workflow.Running, workflow.Completed} {
-			plan.State.Status = s
-			must(t, v.UpdatePlan(t.Context(), plan))
-		}
-		_, err := v.Catalogue(t.Context(), CatalogueOptions{})
-		must(t, err)
-		k := v.prefix.plan(plan.ID)
-		sound, _ := a.server.Blob(k.container, catalogueName)
-		entry, _ := a.server.Blob(k.container, k.entry().Name)
-		check := func(what string, want ...ProblemKind) {
-			t.Helper()
-			report, err := v.Check(t.Context(), CheckOptions{})
-			must(t, err)
-			var got []ProblemKind
-			for _, p := range report.Problems {
-				if strings.HasSuffix(p.Blob, "/"+catalogueName) {
-					got = append(got, p.Kind)
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %v, want %v", what, report.Problems, want)
-			}
-		}
-		check("a sound store")
-		a.server.Put(k.container, entry.Name, entry.Body, entry.Metadata) // another ETag
-		check("another entry", Disagreement)
-		a.server.Remove(k.container, entry.Name)
-		check("a plan less", Disagreement)
-		a.server.Restore(k.container, entry)
-		check("as before")
-		a.server.Corrupt(k.container, catalogueName, func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
-		check("a damaged catalogue", Unreadable)
-		a.server.Restore(k.container, sound)
-		a.server.Put(k.container, catalogueName, []byte(statePlaceholder), map[string]string{metaState: statePlaceholder})
-		check("a placeholder")
-	})
-}
-
 // hintsOf returns the metadata of a day's container, as a new vault sees it.
 func (a *archive) hintsOf(container string) map[string]string {
 	a.t.Helper()

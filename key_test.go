@@ -122,6 +122,7 @@ func FuzzParseDay(f *testing.F) {
 		{"prod", "prod-0001-01-01"},
 		{"prod-2", "prod-2-2026-01-02"},
 		{"prod-2026-01-02", "prod-2026-01-02-2026-01-02"},
+		{"prod-control", "prod-control-2026-01-02"},
 	} {
 		f.Add(own[0], own[1])
 		if _, ok := prefix(own[0]).parseDay(own[1]); !ok {
@@ -129,7 +130,7 @@ func FuzzParseDay(f *testing.F) {
 		}
 	}
 	for _, container := range []string{
-		"prod-2-2026-01-02", "prod-2026-01-02-2026-01-02", "production-2026-01-02", "prod2026-01-02", "2026-01-02", "prod", "prod-", "",
+		"prod-2-2026-01-02", "prod-2026-01-02-2026-01-02", "prod-control", "prod-control-2026-01-02", "production-2026-01-02", "prod2026-01-02", "2026-01-02", "prod", "prod-", "",
 		"prod-2026-1-2", "prod-2026-01-2", "prod-26-01-02", "prod-02026-01-02", "prod-20260102", "prod-2026-02-30", "prod-2026-02-29",
 		"prod-2026-00-01", "prod-2026-13-01", "prod--2026-01-02", "prod-2026-01-02 ", "prod-2026-01-02x", "prod-+026-01-02", "Prod-2026-01-02",
 	} {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -350,32 +349,6 @@ func TestOutcomeOf(t *testing.T) {
 	} {
 		if OutcomeOf(opError("Read", uuid.Nil, fmt.Errorf("why: %w", err))) == OutcomeFailed {
 			t.Errorf("%v has no outcome", err)
-		}
-	}
-}
-
-// TestLogsHaveNoSecrets makes requests fail in every way, with a connection string that contains a signature.
-func TestLogsHaveNoSecrets(t *testing.T) {
-	status := func(status int) func(*http.Request) (*http.Response, error) {
-		return func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
-		}
-	}
-	for what, fail := range map[string]func(*http.Request) (*http.Response, error){
-		"refusal": status(http.StatusForbidden), "busy": status(http.StatusServiceUnavailable),
-		"broken connection": func(req *http.Request) (*http.Response, error) {
-			return nil, &url.Error{Op: "Head", URL: req.URL.String(), Err: io.EOF} // as net/http has it
-		},
-	} {
-		var log bytes.Buffer
-		o := LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		v, err := NewFromConnectionString(t.Context(), "prod", "BlobEndpoint=https://account.blob.core.windows.net;SharedAccessSignature=sv=2024-01-01&sig=SECRET",
-			nil, WithTransport(transportFunc(fail)), WithObserver(o), WithRetry(Retry{1, 1, 1000 * time.Microsecond}))
-		must(t, err)
-		_, err = v.Exists(t.Context(), workflow.NewV7())
-		text := log.String()
-		if err == nil || !strings.Contains(text, "msg=operation") || !strings.Contains(text, "msg=request") || strings.Contains(text, "https:") || strings.Contains(text+err.Error(), "SECRET") {
-			t.Errorf("%s: the error is %v, the log %s", what, err, text)
 		}
 	}
 }

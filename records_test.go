@@ -14,27 +14,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// TestPrefixesShareNoContainer builds the containers of prefixes that look like each other's containers.
-func TestPrefixesShareNoContainer(t *testing.T) {
-	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	owners := map[string]prefix{}
-	for _, p := range []prefix{"a", "a-control", "a-control-control", "a-2026-01-02", "a-2026-01-02-control", "control", "control-control", "a-control-2026-01-02"} {
-		for _, container := range []string{p.control(), p.day(at)} {
-			if other, taken := owners[container]; taken {
-				t.Errorf("%s belongs to %q and to %q", container, p, other)
-			}
-			owners[container] = p
-		}
-	}
-	for container, owner := range owners {
-		for _, p := range owners {
-			if _, ok := p.parseDay(container); ok != (p == owner && container == p.day(at)) {
-				t.Errorf("prefix %q takes %s for a day of its own: %v", p, container, ok)
-			}
-		}
-	}
-}
-
 // goldenRecords returns a record of each type by the name of its golden file.
 func goldenRecords() map[string]record {
 	return map[string]record{

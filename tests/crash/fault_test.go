@@ -89,8 +89,7 @@ func faultsAt(t *testing.T, st stage, every int, effects []emulator.Effect) (run
 			runs++
 			st.run(t, fmt.Sprintf("%v at %d", effect, n), func(t *testing.T, w vaulttest.World, c *call) {
 				rule := emulator.On().Nth(n).Do(effect)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-				defer cancel()
+				ctx := vaulttest.Within(t, 5*time.Minute)
 				err := c.do(ctx, t, w.Vault(t, vaulttest.Meets(w.Server, rule)))
 				if err != nil {
 					t.Errorf("it was not ridden out: %v", err)

@@ -25,14 +25,10 @@ import (
 const nineDays = 9 * 24 * time.Hour
 
 // oldPlan makes a plan with the ID of a day that is closed.
-func oldPlan() *workflow.Plan {
-	plan := plantest.Small()
-	plan.ID = workflow.NewV7At(time.Now().Add(-nineDays))
-	return plan
-}
+func oldPlan() *workflow.Plan { return vaulttest.PlanOf(vaulttest.DaysAgo(9)) }
 
 // oldContainer is the container of the plans of oldPlan.
-func oldContainer() string { return "test-" + time.Now().Add(-nineDays).UTC().Format(time.DateOnly) }
+func oldContainer() string { return vaulttest.ContainerOf(vaulttest.DaysAgo(9)) }
 
 // finished stores a plan and completes it.
 func finished(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *workflow.Plan {
@@ -120,7 +116,7 @@ func TestCostOfClosedDays(t *testing.T) {
 				if name != "Create" {
 					plan = finished(t, v, plan)
 				} else {
-					vaulttest.Must(t, v.Create(t.Context(), oldOf(plan))) // makes the container
+					vaulttest.Must(t, v.Create(t.Context(), vaulttest.PlanOf(workflow.Time(plan.ID)))) // makes the container
 				}
 				vaulttest.Must(t, c.do(t.Context(), v, plan))
 				counts[i], trips[i] = end.Requests, end.RoundTrips
@@ -130,13 +126,6 @@ func TestCostOfClosedDays(t *testing.T) {
 			t.Errorf("%s: %d requests and %d round trips more, want %d and %d", name, more, tripsMore, c.requests, c.trips)
 		}
 	}
-}
-
-// oldOf makes another plan of the same day.
-func oldOf(plan *workflow.Plan) *workflow.Plan {
-	other := plantest.Small()
-	other.ID = workflow.NewV7At(workflow.Time(plan.ID))
-	return other
 }
 
 // TestHold holds a day: its plans can't be deleted and the day can't be dropped, until it is released.
@@ -164,7 +153,7 @@ func TestHold(t *testing.T) {
 		if !maps.Equal(before, vaulttest.Contents(server)) {
 			t.Errorf("something has changed")
 		}
-		vaulttest.Must(t, v.Create(t.Context(), oldOf(plan)))
+		vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for range 2 {
 			vaulttest.Must(t, other.Release(t.Context(), day))
@@ -193,8 +182,7 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := vaulttest.Within(t, time.Minute)
 		if err := v.Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
 			t.Errorf("Hold beside a Delete: %v", err)
 		}
@@ -244,8 +232,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 // meetsAHold is a rule that holds the plan's day before the second look for a hold.
 func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Rule {
 	return emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := vaulttest.Within(t, time.Millisecond)
 		vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
 	}))
 }
@@ -305,8 +292,8 @@ const isAnotherDays, isOlder = "is another day's", "is of an older schema"
 
 func wrongs() map[string]wrong {
 	return map[string]wrong{
-		"lacks a plan":       behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { finished(t, v, oldOf(plan)) }),
-		"lacks an open plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { vaulttest.Created(t, v, oldOf(plan)) }),
+		"lacks a plan":       behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { finished(t, v, oldPlan()) }),
+		"lacks an open plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) { vaulttest.Created(t, v, oldPlan()) }),
 		"has a deleted plan": behind(func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 		}),
@@ -314,16 +301,14 @@ func wrongs() map[string]wrong {
 			vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		}),
 		isAnotherDays: func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, _ emulator.Blob) emulator.Blob {
-			other := plantest.Small()
-			other.ID = workflow.NewV7At(workflow.Time(plan.ID).Add(-24 * time.Hour))
-			finished(t, v, other)
+			other := finished(t, v, vaulttest.PlanOf(vaulttest.DaysAgo(10)))
 			vaulttest.Build(t, v)
 			built, _ := server.Blob(vaulttest.ContainerOf(workflow.Time(other.ID).UTC()), "catalogue")
 			return built
 		},
 		"is another day's, beside an open plan": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
 			built = wrongs()[isAnotherDays](t, server, v, plan, built)
-			vaulttest.Created(t, v, oldOf(plan))
+			vaulttest.Created(t, v, oldPlan())
 			return built
 		},
 		"is another day's, renamed": func(t *testing.T, server *emulator.Server, v *azblob.Vault, plan *workflow.Plan, built emulator.Blob) emulator.Blob {
@@ -342,7 +327,7 @@ func wrongs() map[string]wrong {
 	}
 }
 
-// TestWrongCatalogues stores a wrong catalogue, and lets Catalogue with Verify or a thorough Recovery find it: in a dry run,
+// TestWrongCatalogues stores a wrong catalogue, and lets Check, Catalogue with Verify or a thorough Recovery find it: in a dry run,
 // and after a crash at each request of an earlier one. No listing reads a catalogue that does not name its day.
 func TestWrongCatalogues(t *testing.T) {
 	menders := map[string]func(ctx context.Context, v *azblob.Vault, dry bool) (days int, err error){
@@ -358,7 +343,10 @@ func TestWrongCatalogues(t *testing.T) {
 	for how, wrong := range wrongs() {
 		for by, mend := range menders {
 			// Recovery leaves to Catalogue what it takes for a placeholder.
-			want, open := 1, strings.HasSuffix(how, "open plan")
+			want, open, kind := 1, strings.HasSuffix(how, "open plan"), azblob.Disagreement
+			if strings.HasPrefix(how, "is ") {
+				kind = azblob.Unreadable
+			}
 			if by == "Recover" && (strings.HasPrefix(how, isAnotherDays) && !strings.HasSuffix(how, "renamed") || how == isOlder) {
 				want = 0
 			}
@@ -380,6 +368,12 @@ func TestWrongCatalogues(t *testing.T) {
 						}
 						if strings.HasPrefix(how, "is ") {
 							right()
+						}
+						report, err := v.Check(t.Context(), azblob.CheckOptions{})
+						vaulttest.Must(t, err)
+						problems := slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Blob != oldContainer()+"/catalogue" })
+						if len(problems) > 0 != (how != isOlder) || len(problems) > 0 && problems[0].Kind != kind {
+							t.Errorf("Check: %v, want %s", problems, kind)
 						}
 						before := vaulttest.Contents(server)
 						if found, err := mend(t.Context(), v, true); err != nil || found != want || !maps.Equal(before, vaulttest.Contents(server)) {
@@ -500,7 +494,7 @@ func TestCreateInADayMadeAnew(t *testing.T) {
 			marker := "open/" + plan.ID.String()
 			late := vaulttest.With(t, server, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob && r.Blob == "open/dropping" }, func() {
 				server.RemoveContainer(oldContainer())
-				vaulttest.Must(t, v.Create(t.Context(), oldOf(plan)))
+				vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 				if rival {
 					server.Put(oldContainer(), marker, nil, map[string]string{"writeid": "rival", "grace": "10m0s"})
 				}

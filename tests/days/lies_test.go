@@ -80,7 +80,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 			t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 		}
 		vaulttest.Same(t, v, plan)
-		vaulttest.Must(t, v.Create(t.Context(), oldOf(plan)))
+		vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 	})
 	vaulttest.InBubble(t, "Hold", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
@@ -132,7 +132,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	}
 	unchanged := func(t *testing.T, server *emulator.Server, v *azblob.Vault) *workflow.Plan {
 		plan := finished(t, v, oldPlan())
-		finished(t, v, oldOf(plan))
+		finished(t, v, oldPlan())
 		return plan
 	}
 	dead := func(op emulator.Op, path string, change func(*azblob.Vault, context.Context, *workflow.Plan) error) func(*testing.T, *emulator.Server, *azblob.Vault) *workflow.Plan {
@@ -154,8 +154,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 		"Hold": {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
 			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
+				ctx := vaulttest.Within(t, time.Millisecond)
 				vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
 			},
 		},

@@ -97,29 +97,8 @@ func TestAccountOfLogins(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", login, err)
 			}
-			var got []string
-			texts := ""
-			cell := func(why error) {
-				got = append(got, yes(why == nil))
-				if why != nil {
-					texts += why.Error()
-					if !errors.Is(why, storage.ErrDenied) {
-						t.Errorf("%s: it is not ErrDenied: %v", login, why)
-					}
-				}
-			}
-			cell(cmp.Or(r.Unknown["Kind"], r.Unknown["SKU"], r.Unknown["Hierarchical"]))
-			cell(r.Unknown["SoftDelete"])
-			cell(r.Unknown["Versioning"])
-			cell(r.Unknown["Replication"])
-			if !slices.Equal(got, cells[:4]) {
-				t.Errorf("%s: the row says %v, and it is %v\n%s", login, cells[:4], got, texts)
-			}
-			for _, want := range quoted(cells[4]) {
-				if !strings.Contains(texts, want) {
-					t.Errorf("%s: nothing says %q\n%s", login, want, texts)
-				}
-			}
+			info := cmp.Or(r.Unknown["Kind"], r.Unknown["SKU"], r.Unknown["Hierarchical"])
+			checkRow(t, login, cells, info, r.Unknown["SoftDelete"], r.Unknown["Versioning"], r.Unknown["Replication"])
 		})
 	}
 	if rows < 8 {

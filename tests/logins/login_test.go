@@ -161,8 +161,26 @@ func quoted(cell string) (words []string) {
 	return words
 }
 
-// yes is a cell of a table.
-func yes(ok bool) string { return map[bool]string{true: "yes", false: "no"}[ok] }
+// checkRow compares a row of a table with what became of each question. The last cell has what the errors say.
+func checkRow(t *testing.T, login string, row []string, outcomes ...error) {
+	t.Helper()
+	var got []string
+	for _, err := range outcomes {
+		got = append(got, map[bool]string{true: "yes", false: "no"}[err == nil])
+		if err != nil && !errors.Is(err, storage.ErrDenied) {
+			t.Errorf("%s: it is not ErrDenied: %v", login, err)
+		}
+	}
+	all, texts := errors.Join(outcomes...), quoted(row[len(outcomes)])
+	if !slices.Equal(got, row[:len(outcomes)]) || (len(texts) == 0) != (all == nil) {
+		t.Errorf("%s: the row says %v, and it is %v\n%v", login, row, got, all)
+	}
+	for _, want := range texts {
+		if !strings.Contains(fmt.Sprint(all), want) {
+			t.Errorf("%s: no error says %q\n%v", login, want, all)
+		}
+	}
+}
 
 // TestLogins runs each row of the table of logins in docs/account.md on an emulator that checks logins.
 func TestLogins(t *testing.T) {
@@ -180,31 +198,14 @@ func TestLogins(t *testing.T) {
 				t.Fatal("docs/account.md has no such row")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				got, errs := tryLogin(t, open)
-				if !slices.Equal(got, row[:6]) {
-					t.Errorf("the row says %v, and it is %v\n%v", row[:6], got, errors.Join(errs...))
-				}
-				for _, err := range errs {
-					if !errors.Is(err, storage.ErrDenied) {
-						t.Errorf("it is not ErrDenied: %v", err)
-					}
-				}
-				texts := quoted(row[6])
-				for _, want := range texts {
-					if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
-						t.Errorf("no error says %q\n%v", want, errors.Join(errs...))
-					}
-				}
-				if (len(texts) == 0) != (len(errs) == 0) {
-					t.Errorf("the row names %d texts, and there are %d errors", len(texts), len(errs))
-				}
+				checkRow(t, login, row, tryLogin(t, open)...)
 			})
 		})
 	}
 }
 
-// tryLogin returns the cells of a login's row, and the errors of those that are "no".
-func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
+// tryLogin returns what becomes of the questions of a login's row.
+func tryLogin(t *testing.T, open opener) (outcomes []error) {
 	server := emulator.New(emulator.WithTokens(tenant))
 	owner := vaulttest.Signing(t, server)
 	plan, other := vaulttest.Created(t, owner, plantest.Small()), vaulttest.Created(t, owner, plantest.Small())
@@ -215,12 +216,7 @@ func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 		return v
 	}
 	v := vault()
-	cell := func(err error) {
-		cells = append(cells, yes(err == nil))
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
+	cell := func(err error) { outcomes = append(outcomes, err) }
 	listed := func(v *azblob.Vault) error {
 		return errors.Join(v.Recovery(t.Context()), found(plan.ID)(storage.Collect(v.List(t.Context(), 0))))
 	}
@@ -233,7 +229,7 @@ func tryLogin(t *testing.T, open opener) (cells []string, errs []error) {
 	cell(errors.Join(v.UpdatePlan(t.Context(), plan), v.Delete(t.Context(), other.ID)))
 	cell(listed(v))
 	cell(listed(vault(azblob.WithDayProbing(2))))
-	return cells, errs
+	return outcomes
 }
 
 // TestLoginExpires checks that work goes on with the next token when one expires, and that an error names an

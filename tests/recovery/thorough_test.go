@@ -169,13 +169,11 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 				d.Lose(name)
 			}
 			time.Sleep(vaulttest.PastGrace)
-			v, untouched := vaulttest.OnEmulator(t, server), vaulttest.Untouched(t, server)
+			v := vaulttest.OnEmulator(t, server)
 			for _, thorough := range slices.Compact([]bool{false, c.thorough}) {
-				report, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: thorough})
-				if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), c.says) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
-					t.Errorf("%+v, %v", report, err)
-				}
+				leavesAlone(t, server, v, azblob.RepairOptions{Thorough: thorough}, storage.ErrCorrupt, c.says)
 			}
+			untouched := vaulttest.Untouched(t, server)
 			vaulttest.Fails(t, v.Create(t.Context(), vaulttest.CopyOf(plan)), storage.ErrConflict)
 			untouched()
 			c.remedy(t, v, d, lost)
@@ -186,12 +184,8 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Name("entry"))
 		time.Sleep(vaulttest.PastGrace)
-		untouched := vaulttest.Untouched(t, server)
-		report, err := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied)).Repair(t.Context(), vaulttest.Thorough)
-		if !errors.Is(err, storage.ErrDenied) || len(report.Plans) != 1 || report.Plans[0].Did != "" || report.Plans[0].Err == nil {
-			t.Errorf("%+v, %v", report, err)
-		}
-		untouched()
+		denied := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Do(vaulttest.Denied))
+		leavesAlone(t, server, denied, vaulttest.Thorough, storage.ErrDenied, "")
 	})
 	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Full())
@@ -204,6 +198,17 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		vaulttest.Should(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
 		vaulttest.Reread(t, v, plan)
 	})
+}
+
+// leavesAlone runs a Recovery that reports one plan, and changes nothing.
+func leavesAlone(t *testing.T, server *emulator.Server, v *azblob.Vault, o azblob.RepairOptions, want error, says string) {
+	t.Helper()
+	untouched := vaulttest.Untouched(t, server)
+	report, err := v.Repair(t.Context(), o)
+	if !errors.Is(err, want) || !strings.HasSuffix(err.Error(), says) || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
+		t.Errorf("%+v, %v", report, err)
+	}
+	untouched()
 }
 
 // fromBackup restores blobs as they were.
@@ -225,12 +230,8 @@ func TestRecoveryReadsWhatItCompletes(t *testing.T) {
 		vaulttest.RewriteStatus(server, d.Container, plan, "entry", "Running")
 		b, _ := d.Blob(d.Container, d.Name("entry"))
 		server.Put(d.Container, b.Name, b.Body, backup.Metadata)
-		v, untouched := vaulttest.OnEmulator(t, server), vaulttest.Untouched(t, server)
-		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
-		if !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "restore the blob from a backup") || len(report.Plans) != 1 || report.Plans[0].Err == nil {
-			t.Errorf("%+v, %v", report, err)
-		}
-		untouched()
+		v := vaulttest.OnEmulator(t, server)
+		leavesAlone(t, server, v, azblob.RepairOptions{}, storage.ErrCorrupt, "restore the blob from a backup")
 		fromBackup(t, v, d, []emulator.Blob{backup})
 	})
 }
@@ -244,12 +245,7 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":2`, 1)), b.Metadata)
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
 		time.Sleep(vaulttest.PastGrace)
-		untouched := vaulttest.Untouched(t, server)
-		report, err := vaulttest.OnEmulator(t, server).Repair(t.Context(), azblob.RepairOptions{})
-		if !errors.Is(err, storage.ErrSchema) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
-			t.Errorf("%+v, %v", report, err)
-		}
-		untouched()
+		leavesAlone(t, server, vaulttest.OnEmulator(t, server), azblob.RepairOptions{}, storage.ErrSchema, "")
 	})
 }
 

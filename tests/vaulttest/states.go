@@ -70,8 +70,7 @@ func (w World) Dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 	t.Helper()
 	transport := w.Server.Transport()
 	transport.Inject(emulator.On().Nth(n).Do(crash))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := Within(t, 5*time.Minute)
 	// A dead process does not retry.
 	err = do(ctx, t, w.Vault(t, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{InitialInterval: 20 * time.Minute})))
 	if died = transport.Crashed(); died && err == nil && !w.Pairs {

@@ -293,8 +293,7 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 			server.RemoveContainer(c)
 		}
 		vaulttest.Created(t, v, plantest.Small())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
+		ctx := vaulttest.Within(t, time.Millisecond)
 		next := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(12 * time.Hour)), Name: "next day"}
 		if err := v.Create(ctx, next); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)

@@ -82,8 +82,7 @@ func TestMembersUnknown(t *testing.T) {
 			vaulttest.InBubble(t, fmt.Sprintf("%s, %v", c.name, effect), func(t *testing.T, server *emulator.Server) {
 				m := c.prepare(t, vaulttest.OnEmulator(t, server))
 				v := vaulttest.Faulty(t, server, emulator.On().Nth(1).Do(effect), emulator.On().Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := vaulttest.Within(t, time.Second)
 				if err := c.do(ctx, v, m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("got %v, want ErrUnknown of the context's error", err)
 				}

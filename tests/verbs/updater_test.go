@@ -52,8 +52,7 @@ func TestUpdateUnknownTwice(t *testing.T) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		plan.State.Status = workflow.Running
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Silence().Applied()), emulator.On(emulator.PutBlob).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := vaulttest.Within(t, time.Second)
 		for _, want := range []error{storage.ErrUnknown, storage.ErrDenied, nil} {
 			if err := v.UpdatePlan(ctx, plan); !errors.Is(err, want) {
 				t.Errorf("got %v, want %v", err, want)
@@ -71,8 +70,7 @@ func TestUpdateUnknown(t *testing.T) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		plan.State.Status = workflow.Running
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Silence()))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := vaulttest.Within(t, time.Second)
 		twin := *plan // another owner's copy, of the same version and content
 		vaulttest.Fails(t, v.UpdatePlan(ctx, plan), storage.ErrUnknown, context.DeadlineExceeded)
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
@@ -166,8 +164,7 @@ func TestCompletionAgain(t *testing.T) {
 			}
 			etag := plan.State.ETag
 			v := vaulttest.Faulty(t, server, emulator.On().Nth(n).Do(effect))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
+			ctx := vaulttest.Within(t, time.Second)
 			want := storage.ErrUnknown
 			if final && n == 1 { // the marker of the change
 				want = storage.ErrUnavailable
