@@ -82,6 +82,7 @@ var (
 	unversioned = []scenario{
 		starts("running", vaulttest.AtWork, false, nil),
 		starts("final", vaulttest.Final, false, storage.ErrConflict),
+		starts("half created", vaulttest.CreateBroken("-object.json", 1), false, storage.ErrNotFound),
 		starts("half complete", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json"), false, storage.ErrConflict),
 		starts("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, ""), false, storage.ErrNotFound),
 	}

@@ -141,7 +141,7 @@ func TestHold(t *testing.T) {
 		if held, err := other.Holds(t.Context()); err != nil || !slices.Equal(held, []time.Time{day.UTC().Truncate(24 * time.Hour)}) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
-		before := vaulttest.Contents(server)
+		untouched := vaulttest.Untouched(t, server)
 		err := other.Delete(t.Context(), plan.ID)
 		if !errors.Is(err, storage.ErrHeld) || azblob.OutcomeOf(err) != azblob.OutcomeHeld {
 			t.Errorf("Delete: %v", err)
@@ -150,9 +150,7 @@ func TestHold(t *testing.T) {
 		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("Expire: %+v, %v", report, err)
 		}
-		if !maps.Equal(before, vaulttest.Contents(server)) {
-			t.Errorf("something has changed")
-		}
+		untouched()
 		vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for range 2 {
@@ -208,9 +206,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
 		second := vaulttest.Faulty(t, server, meetsAHold(t, v, plan))
-		first := vaulttest.With(t, server, func(r emulator.Request) bool {
-			return r.Op == emulator.DeleteBlob && strings.HasSuffix(r.Blob, "-object.json")
-		}, func() {
+		first := vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "-object.json", func() {
 			vaulttest.Fails(t, second.Delete(t.Context(), plan.ID), storage.ErrHeld)
 		})
 		vaulttest.Fails(t, first.Delete(t.Context(), plan.ID), storage.ErrHeld)
@@ -469,9 +465,7 @@ func TestSlowChangeOfAClosedDay(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := finished(t, v, oldPlan())
 		vaulttest.Build(t, v)
-		slow := vaulttest.With(t, server, func(r emulator.Request) bool {
-			return r.Op == emulator.DeleteBlob && r.Blob == "catalogue"
-		}, func() { time.Sleep(vaulttest.PastGrace) })
+		slow := vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "catalogue", func() { time.Sleep(vaulttest.PastGrace) })
 		err := slow.UpdatePlan(t.Context(), plan) // retries end as late as the grace period, so the error has to name the cause
 		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !strings.Contains(err.Error(), "not changed within the grace period") {
 			t.Errorf("the slow update: %v", err)
@@ -492,7 +486,7 @@ func TestCreateInADayMadeAnew(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			plan := oldPlan()
 			marker := "open/" + plan.ID.String()
-			late := vaulttest.With(t, server, func(r emulator.Request) bool { return r.Op == emulator.HeadBlob && r.Blob == "open/dropping" }, func() {
+			late := vaulttest.Meanwhile(t, server, emulator.HeadBlob, "open/dropping", func() {
 				server.RemoveContainer(oldContainer())
 				vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 				if rival {

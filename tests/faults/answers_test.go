@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
@@ -135,29 +134,6 @@ func oneLine(t *testing.T, err error) {
 	}
 	if strings.ContainsAny(text, "\n\r") || strings.Contains(text, "m=+") || strings.Contains(text, emulator.DefaultKey) || len(text) > 2000 {
 		t.Errorf("%d bytes: %q", len(text), text)
-	}
-}
-
-// TestErrorsOfInput checks the errors of calls that send no request.
-func TestErrorsOfInput(t *testing.T) {
-	server := emulator.New()
-	v := vaulttest.OnEmulator(t, server)
-	bad := plantest.Sized(10, 10, 10)
-	vaulttest.Moved(bad, workflow.Running)
-	createErr := v.Create(t.Context(), bad)
-	if field := (*workflow.FieldError)(nil); !errors.As(createErr, &field) || !errors.Is(createErr, storage.ErrInvalid) || !strings.Contains(createErr.Error(), "more") {
-		t.Error(createErr)
-	}
-	now := time.Now() // has a monotonic reading
-	for _, err := range []error{
-		createErr, vaulttest.ErrOf(v.Search(t.Context(), storage.Filters{After: now, Before: now.Add(-time.Hour)})),
-		vaulttest.ErrOf(v.Check(t.Context(), azblob.CheckOptions{After: now, Before: now.Add(-time.Hour)})), vaulttest.ErrOf(v.Read(t.Context(), uuid.New())),
-		vaulttest.ErrOf(azblob.New(t.Context(), "Bad", "http://x", nil, nil, azblob.WithConcurrency(-1), azblob.WithGracePeriod(-1))),
-	} {
-		oneLine(t, err)
-	}
-	if n := len(server.Requests()); n > 0 {
-		t.Errorf("%d requests were sent", n)
 	}
 }
 

@@ -223,14 +223,15 @@ func TestDayProbing(t *testing.T) {
 	})
 }
 
-// TestServiceWithoutStartFrom lists a day of many pages from a service that does not know where to begin.
+// TestServiceWithoutStartFrom lists a day of many pages, and its open plans, from a service that does not know where to begin.
 func TestServiceWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, "it takes a minute under the race detector, which sees listings of fewer plans")
 	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(20 * time.Hour)
-		const n = 8000
-		ids, _ := vaulttest.Fill(t, server, n, 0, 12*time.Hour)
+		const n, k = 8000, 1300 // more markers than a page has
+		ids, open := vaulttest.Fill(t, server, n, k, 12*time.Hour)
 		slices.Reverse(ids)
+		slices.Reverse(open)
 		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
 		for _, c := range []struct {
 			filters  storage.Filters
@@ -241,6 +242,7 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 			{storage.Filters{Limit: 10}, ids[:10], 1 + 2 + 1 + 4}, // minutes and milliseconds, a window in vain, the day
 			{storage.Filters{Limit: 10, BeforeID: ids[n/2]}, ids[n/2+1 : n/2+11], 1 + 6},
 			{storage.Filters{After: workflow.Time(ids[10])}, ids[:10], 1 + 1 + 4},
+			{storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}, open, 1 + 4 + k},
 		} {
 			server.ResetRequests()
 			got := vaulttest.Collect(t, v, c.filters)
@@ -250,22 +252,6 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 			if requests := len(server.Requests()); requests > c.requests {
 				t.Errorf("%+v: %d requests, want %d", c.filters, requests, c.requests)
 			}
-		}
-	})
-}
-
-// TestOpenPlansWithoutStartFrom lists more markers than a page has from a service that does not know where to begin.
-func TestOpenPlansWithoutStartFrom(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
-		time.Sleep(20 * time.Hour)
-		const n = 1300
-		_, want := vaulttest.Fill(t, server, n, n, 12*time.Hour)
-		slices.Reverse(want)
-		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
-		got := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
-		if !slices.EqualFunc(got, want, func(r storage.ListResult, id uuid.UUID) bool { return r.ID == id }) {
-			t.Errorf("%d open plans, want %d", len(got), n)
 		}
 	})
 }

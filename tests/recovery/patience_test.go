@@ -367,14 +367,12 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 			}
 			time.Sleep(vaulttest.PastGrace)
 			middle := vaulttest.ContainerOf(vaulttest.DaysAgo(10))
-			listed := func(r emulator.Request) bool {
-				return r.Op == emulator.ListBlobs && r.Container == middle && r.Prefix != ""
-			}
 			broken := func() *azblob.Vault {
+				listed := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return r.Container == middle && r.Prefix != "" })
 				if c.want == nil {
-					return vaulttest.With(t, server, listed, func() { server.RemoveContainer(middle) })
+					return vaulttest.Faulty(t, server, listed.Nth(1).Do(emulator.Before(func() { server.RemoveContainer(middle) })))
 				}
-				return vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Where(listed).Do(c.answer))
+				return vaulttest.Faulty(t, server, listed.Do(c.answer))
 			}
 			server.ResetRequests()
 			report, err := broken().Repair(t.Context(), azblob.RepairOptions{Thorough: c.thorough})

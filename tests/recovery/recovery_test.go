@@ -73,32 +73,36 @@ func TestRecovery(t *testing.T) {
 		}
 		untouched()
 	})
-	vaulttest.InBubble(t, "in a container that was made by hand", func(t *testing.T, server *emulator.Server) {
-		_, whole := vaulttest.Wreck(t, server)
-		other := emulator.New() // the same blobs, without markers and container metadata
-		for c := range server.Containers() {
-			other.PutContainer(c, nil)
-			for b := range server.Blobs(c) {
-				if !strings.HasPrefix(b.Name, "open/") {
-					other.Put(c, b.Name, b.Body, b.Metadata)
+	for _, marked := range []bool{false, true} {
+		vaulttest.InBubble(t, fmt.Sprint("in a container that was made by hand, with markers ", marked), func(t *testing.T, server *emulator.Server) {
+			_, whole := vaulttest.Wreck(t, server)
+			other := emulator.New() // the same blobs, without container metadata
+			for c := range server.Containers() {
+				other.PutContainer(c, nil)
+				for b := range server.Blobs(c) {
+					if marked || !strings.HasPrefix(b.Name, "open/") {
+						other.Put(c, b.Name, b.Body, b.Metadata)
+					}
 				}
 			}
-		}
-		// Remove the debris that only markers led to.
-		time.Sleep(vaulttest.PastGrace)
-		v := vaulttest.OnEmulator(t, other)
-		vaulttest.Must(t, v.Recovery(t.Context()))
-		report, err := v.Check(t.Context(), azblob.CheckOptions{})
-		vaulttest.Must(t, err)
-		for _, p := range report.Problems {
-			if p.Kind != azblob.Orphan {
-				t.Error(p)
+			time.Sleep(vaulttest.PastGrace)
+			v := vaulttest.OnEmulator(t, other)
+			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+			if err != nil || report.Open != 3 {
+				t.Errorf("%+v, %v, want 3 open plans, each met once", report, err)
 			}
-		}
-		for _, p := range whole {
-			vaulttest.Same(t, v, p)
-		}
-	})
+			check, err := v.Check(t.Context(), azblob.CheckOptions{})
+			vaulttest.Must(t, err)
+			for _, p := range check.Problems {
+				if marked || p.Kind != azblob.Orphan { // only markers lead to some debris
+					t.Error(p)
+				}
+			}
+			for _, p := range whole {
+				vaulttest.Same(t, v, p)
+			}
+		})
+	}
 }
 
 // TestRecoveryLeavesRecentBlobsAlone pins how long Recovery waits, by the service's clock alone: it leaves alone what is as old as
@@ -246,23 +250,6 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 		if at.Came() {
 			vaulttest.Same(t, v, &mine)
 			vaulttest.Settled(t, v)
-		}
-	})
-}
-
-// TestRecoveryMeetsEachPlanOnce recovers containers that the vault did not make, where Recovery lists markers
-// and plans.
-func TestRecoveryMeetsEachPlanOnce(t *testing.T) {
-	vaulttest.InBubble(t, "", func(t *testing.T, server *emulator.Server) {
-		server.PutContainer("test-"+time.Now().UTC().Format(time.DateOnly), nil)
-		v := vaulttest.OnEmulator(t, server)
-		for range 3 {
-			vaulttest.Running(t, v, plantest.Small())
-		}
-		time.Sleep(vaulttest.PastGrace)
-		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
-		if err != nil || report.Open != 3 {
-			t.Errorf("%+v, %v, want 3 open plans", report, err)
 		}
 	})
 }

@@ -298,12 +298,6 @@ func Before(op emulator.Op, path string, do func()) *emulator.Rule {
 	return emulator.On(op).Path(path).Nth(1).Do(emulator.Before(do))
 }
 
-// With opens a vault of a process that does something before one of its requests takes effect.
-func With(t *testing.T, server *emulator.Server, match func(r emulator.Request) bool, run func()) *azblob.Vault {
-	t.Helper()
-	return Faulty(t, server, emulator.On().Where(match).Nth(1).Do(emulator.Before(run)))
-}
-
 // Denied is the answer to an identity without the right to send a request.
 var Denied = emulator.Answer(403, "AuthorizationPermissionMismatch")
 

@@ -3,8 +3,10 @@ package verbs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 )
 
 // TestNothingIsSent makes calls that need no request: with bad input, with IDs that no plan can have, and on a closed vault.
+// Each error is one line, and not long.
 func TestNothingIsSent(t *testing.T) {
 	server := emulator.New()
 	v := vaulttest.OnEmulator(t, server)
@@ -32,8 +35,17 @@ func TestNothingIsSent(t *testing.T) {
 		if vaulttest.Fails(t, err, want); !errors.As(err, &e) || e.Op != op {
 			t.Errorf("the error is not of %s: %v", op, err)
 		}
+		if text := fmt.Sprint(err); strings.ContainsAny(text, "\n\r") || strings.Contains(text, "m=+") || len(text) > 2000 {
+			t.Errorf("%d bytes: %q", len(text), text)
+		}
 	}
 	refused("Create", v.Create(t.Context(), nil), storage.ErrInvalid)
+	many := plantest.Sized(10, 10, 10)
+	vaulttest.Moved(many, workflow.Running)
+	err := v.Create(t.Context(), many)
+	if refused("Create", err, storage.ErrInvalid); !strings.Contains(err.Error(), "more") {
+		t.Errorf("it names each of its faults: %v", err)
+	}
 	for _, bad := range slices.Concat(plantest.BadPlans(), plantest.BadNewPlans()) {
 		p := plantest.Full()
 		bad.Edit(p)
@@ -52,7 +64,8 @@ func TestNothingIsSent(t *testing.T) {
 		refused("UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrInvalid)
 	}
 	now := time.Now()
-	for _, before := range []time.Time{now, now.Add(-time.Hour)} {
+	for _, before := range []time.Time{now, now.Add(-time.Hour)} { // with monotonic readings
+		refused("Search", vaulttest.ErrOf(v.Search(t.Context(), storage.Filters{After: now, Before: before})), storage.ErrInvalid)
 		_, err := v.Check(t.Context(), azblob.CheckOptions{After: now, Before: before})
 		refused("Check", err, storage.ErrInvalid)
 	}

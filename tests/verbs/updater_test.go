@@ -89,22 +89,6 @@ func TestUpdateUnknown(t *testing.T) {
 	})
 }
 
-// TestUpdateOfAnUnfinishedPlan updates a plan without a version after its Create was broken off. There is no
-// such plan, and no search takes its entry for a running plan.
-func TestUpdateOfAnUnfinishedPlan(t *testing.T) {
-	vaulttest.InBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
-		plan, _ := vaulttest.CreateBroken("-object.json", 1)(t, vaulttest.WorldOf(server), plantest.Small())
-		untouched := vaulttest.Untouched(t, server)
-		plan.State = workflow.State{Status: workflow.Running}
-		v := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
-		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrNotFound)
-		untouched()
-		if found := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}); len(found) > 0 {
-			t.Errorf("a search shows %+v", found)
-		}
-	})
-}
-
 // TestUpdateBesideItsParts updates objects while their sub-objects are changed, as engines do. The race
 // detector watches.
 func TestUpdateBesideItsParts(t *testing.T) {
