@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"

@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
@@ -329,3 +335,271 @@ func restoreSpaces() (spaces []space) {
 	}
 	return spaces
 }
+
+// lonely is a store whose members are kept apart, so its node takes any plan that is not its own: what a takeover
+// promises does not depend on who is a member.
+type lonely struct {
+	storage.Vault
+	storage.Members
+}
+
+// ownership is what the actors of a takeover did in one run, by name.
+type ownership struct {
+	mu    sync.Mutex
+	run   *run
+	nodes map[string]uuid.UUID
+	ended map[string]bool // whose update to a final status returned nil
+}
+
+// note remembers the node of an actor, and whether it ended the plan.
+func (o *ownership) note(a *acting, node uuid.UUID, ended bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.run != a.run {
+		o.run, o.nodes, o.ended = a.run, map[string]uuid.UUID{}, map[string]bool{}
+	}
+	o.nodes[a.name], o.ended[a.name] = node, ended
+}
+
+// runs ends a plan: its block, then the plan itself.
+func runs(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+	block := plan.Blocks[0]
+	for block.State.Status != workflow.Completed {
+		block.State.Status++
+		if err := v.UpdateBlock(ctx, block); err != nil {
+			return err
+		}
+	}
+	plan.State.Status = workflow.Completed
+	return v.UpdatePlan(ctx, plan)
+}
+
+// zombie is the owner from before all takes. It knows the plan as it was begun.
+func zombie(o *ownership) actor {
+	return actor{name: "zombie", do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
+		mine, block := *a.run.was, *a.run.was.Blocks[0]
+		mine.Blocks = []*workflow.Block{&block}
+		err := runs(ctx, v, &mine)
+		o.note(a, mine.Owner, err == nil)
+		return err
+	}}
+}
+
+// taker takes the plan and ends it. Without a rival, nothing that the zombie writes gets in its way.
+func taker(name string, o *ownership, rival bool) actor {
+	return actor{name: name, do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
+		n, err := fleet.Join(ctx, lonely{v, memvault.New(nil)}, fleet.Options{Name: name})
+		if err != nil {
+			return err
+		}
+		defer n.Leave(context.WithoutCancel(ctx))
+		for round := 0; ; round++ {
+			plan, err := n.Take(ctx, target)
+			if err != nil || plan.State.Status.Final() {
+				return err
+			}
+			if round > 0 {
+				a.run.Errorf("%s met a conflict after its fence, and the plan was still its own", name)
+			}
+			err = runs(ctx, v, plan)
+			o.note(a, n.ID(), err == nil)
+			if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
+				return err
+			}
+			if !rival {
+				a.run.Errorf("%s met a conflict after its fence: %v", name, err)
+			}
+		}
+	}}
+}
+
+// takeovers returns the spaces of takes beside the former owner and each other.
+func takeovers() (list []space) {
+	o := new(ownership)
+	prepare := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
+		v := vaulttest.OnEmulator(t, server)
+		begun := numbered(&workflow.Plan{Name: "taken", Blocks: []*workflow.Block{{Name: "only"}}}, 1)
+		vaulttest.Created(t, v, begun)
+		begun.Owner, begun.Epoch, begun.State.Status = uuid.MustParse(numberedPrefix+"ffffffffffff"), 1, workflow.Running
+		vaulttest.Must(t, v.UpdatePlan(t.Context(), begun))
+		return begun, nil
+	}
+	judge := func(r *run, v *azblob.Vault) {
+		ended := ""
+		for _, a := range r.actors {
+			a.may = []error{storage.ErrConflict, fleet.ErrFenced}
+			r.returned(a)
+			if o.run != r || !o.ended[a.name] {
+				continue
+			}
+			if ended != "" {
+				r.Errorf("both %s and %s ended the plan", ended, a.name)
+			}
+			ended = a.name
+		}
+		r.server.DeliverLate()
+		if err := taker("alone", new(ownership), false).do(r.Context(), &acting{run: r}, v); err != nil {
+			r.Errorf("a node that is alone can't end the plan: %v", err)
+		}
+		plan, err := v.Read(r.Context(), target)
+		switch {
+		case err != nil:
+			r.Error(err)
+		case plan.State.Status != workflow.Completed || plan.Blocks[0].State.Status != workflow.Completed:
+			r.Errorf("the plan is %s, its block %s", plan.State.Status, plan.Blocks[0].State.Status)
+		case ended != "" && plan.Owner != o.nodes[ended]:
+			r.Errorf("%s ended the plan, and its owner is %s", ended, plan.Owner)
+		}
+		vaulttest.Settled(r.T, v)
+	}
+	for _, s := range []space{
+		{name: "a take and the former owner", actors: []actor{taker("first", o, false), zombie(o)}},
+		{name: "two takes", actors: []actor{taker("first", o, true), taker("second", o, true)}},
+		{name: "two takes and the former owner", actors: []actor{taker("first", o, true), taker("second", o, true), zombie(o)}},
+	} {
+		s.prepare, s.judge = prepare, judge
+		list = append(list, s)
+	}
+	return list
+}
+
+// bubbleDay is the day of the plans with numbered IDs.
+var bubbleDay = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// patienceOfHold is how long a Hold in a space waits for an expiry, or for a Delete, which may be dead.
+const patienceOfHold = 10 * time.Second
+
+// closedSpaces are the spaces of calls that meet in a closed day. In each state of each run, a catalogue that can
+// be read equals a listing.
+func closedSpaces() []space {
+	// prepare stores two final plans, and waits until their day is closed.
+	prepare := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
+		v := vaulttest.OnEmulator(t, server)
+		for n := 2; n >= 1; n-- {
+			_, was = vaulttest.Running(t, v, numbered(small("plan"), n))
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), was))
+		}
+		later := *was
+		later.State.End = later.State.End.Add(time.Second)
+		time.Sleep(vaulttest.UntilClosed)
+		return was, &later
+	}
+	// and prepares more.
+	and := func(prepare preparation, more func(t *testing.T, v *azblob.Vault)) preparation {
+		return func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
+			was, will = prepare(t, server)
+			more(t, vaulttest.WithToken(t, server))
+			return was, will
+		}
+	}
+	catalogue := and(prepare, vaulttest.Build)
+	held := and(catalogue, func(t *testing.T, v *azblob.Vault) { vaulttest.Must(t, v.Hold(t.Context(), bubbleDay)) })
+	headless := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
+		was, will = prepare(t, server)
+		vaulttest.Behead(server, was)
+		return was, will
+	}
+	// without stores the second plan alone.
+	without := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
+		prepare(t, server)
+		vaulttest.Must(t, vaulttest.WithToken(t, server).Delete(t.Context(), target))
+		return nil, nil
+	}
+	// keeper makes a call whose errors are not judged.
+	keeper := func(name string, call func(ctx context.Context, v *azblob.Vault) error) actor {
+		return actor{name: name, lax: true, do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return call(ctx, v) }}
+	}
+	builder := func(name string) actor {
+		return keeper(name, func(ctx context.Context, v *azblob.Vault) error {
+			return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{}))
+		})
+	}
+	verifier := keeper("verifier", func(ctx context.Context, v *azblob.Vault) error {
+		return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
+	})
+	restorer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error {
+		return vaulttest.ErrOf(v.Repair(ctx, azblob.RepairOptions{Thorough: true}))
+	})
+	recoverer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error { return v.Recovery(ctx) })
+	expirer := func(name string) actor {
+		a := keeper(name, func(ctx context.Context, v *azblob.Vault) error {
+			return vaulttest.ErrOf(v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour}))
+		})
+		a.removes = true
+		return a
+	}
+	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return v.Release(ctx, bubbleDay) }}.returns(storage.ErrNotFound)
+	holder := actor{name: "holder", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
+		ctx, cancel := context.WithTimeout(ctx, patienceOfHold)
+		defer cancel()
+		return v.Hold(ctx, bubbleDay)
+	}}.returns(storage.ErrNotFound, context.DeadlineExceeded)
+	update := updater("updater").returns(storage.ErrNotFound)
+	deleter := deleter("deleter").returns(storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict, storage.ErrUnavailable)
+	creator := creator("first", "plan").returns(storage.ErrUnavailable)
+	spaces := []space{
+		{name: "builders", prepare: prepare, actors: []actor{builder("one"), builder("two")}},
+		{name: "a builder and a deletion", prepare: prepare, actors: []actor{builder("builder"), deleter}},
+		{name: "a builder and the deletion of a catalogued plan", prepare: catalogue, actors: []actor{deleter, builder("builder")}},
+		{name: "a builder and an update", prepare: prepare, actors: []actor{builder("builder"), update}},
+		{name: "a builder and the update of a catalogued plan", prepare: catalogue, actors: []actor{update, builder("builder")}},
+		{name: "Verify and the update of a catalogued plan", prepare: catalogue, actors: []actor{update, verifier}},
+		{name: "Verify and the deletion of a catalogued plan", prepare: catalogue, actors: []actor{deleter, verifier}},
+		{name: "a builder and a creation", prepare: without, actors: []actor{builder("builder"), creator}},
+		{name: "a builder and Recovery", prepare: prepare, actors: []actor{builder("builder"), deleter, recoverer}, clock: []time.Duration{vaulttest.PastGrace}},
+		{name: "a builder and a thorough Recovery", prepare: headless, actors: []actor{builder("builder"), restorer}},
+		{name: "a builder and the thorough Recovery of a catalogued day", prepare: and(headless, vaulttest.Build), actors: []actor{restorer, builder("builder")}},
+		{name: "a thorough Recovery and an expiry", prepare: headless, actors: []actor{restorer, expirer("expirer")}},
+		{name: "a builder and an expiry", prepare: prepare, actors: []actor{builder("builder"), expirer("expirer")}},
+		{name: "two expiries", prepare: prepare, actors: []actor{expirer("one"), expirer("two")}},
+		{name: "an expiry and a creation", prepare: without, actors: []actor{expirer("expirer"), creator}},
+		{name: "an expiry and a deletion", prepare: prepare, actors: []actor{expirer("expirer"), deleter}},
+		{name: "an expiry and Recovery", prepare: prepare, actors: []actor{expirer("expirer"), recoverer}, clock: []time.Duration{vaulttest.PastGrace}},
+		{name: "a hold and a deletion", prepare: catalogue, actors: []actor{holder, deleter}},
+		{name: "a hold and an expiry", prepare: prepare, actors: []actor{holder, expirer("expirer")}},
+		{name: "a release and a deletion", prepare: held, actors: []actor{releaser, deleter}},
+		{name: "a release and an expiry", prepare: held, actors: []actor{releaser, expirer("expirer")}},
+		{name: "a release and a hold", prepare: held, actors: []actor{releaser, holder}},
+		{name: "a lister beside a builder and an update", prepare: prepare, actors: []actor{builder("builder"), update, lister()}},
+	}
+	for i := range spaces {
+		s := &spaces[i]
+		holds := slices.ContainsFunc(s.actors, func(a actor) bool { return a.name == "holder" })
+		releases := slices.ContainsFunc(s.actors, func(a actor) bool { return a.name == "releaser" })
+		s.each = func(r *run) {
+			vaulttest.EqualListings(r.T, r.server)
+			if holds && !releases {
+				r.keeps()
+			}
+		}
+		s.judge = func(r *run, v *azblob.Vault) {
+			if strings.Contains(s.name, "thorough") {
+				time.Sleep(vaulttest.PastGrace)
+				if _, err := v.Repair(r.Context(), azblob.RepairOptions{Thorough: true}); err != nil {
+					r.Error(err)
+				}
+			}
+			r.promises(v)
+			vaulttest.Build(r.T, v)
+			vaulttest.EqualListings(r.T, r.server)
+		}
+	}
+	return spaces
+}
+
+// keeps fails the run if the plan was there after the Hold, and is gone.
+func (r *run) keeps() {
+	r.Helper()
+	holder := r.actor("holder")
+	holder.mu.Lock()
+	held := holder.ended && holder.err == nil
+	holder.mu.Unlock()
+	there := r.glance().whole
+	if held && r.kept && !there {
+		r.Error("a plan of the held day is gone")
+	}
+	r.kept = held && there
+}
+
+// TestClosedDayInterleavings holds rules K1 to K9 in the vault itself.
+func TestClosedDayInterleavings(t *testing.T) { exploreAll(t, closedSpaces, 4, 1) }
