@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 )
 
 // Line returns a text for one line of a terminal. It is cut after a number of columns; 0 is no limit.
@@ -67,40 +69,15 @@ func shown(text string, visible func(rune) bool) iter.Seq[string] {
 // Width returns how many columns of a terminal a printable text takes.
 func Width(text string) (columns int) {
 	for _, r := range text {
-		switch {
+		switch kind := width.LookupRune(r).Kind(); {
 		case unicode.In(r, unicode.Mn, unicode.Me):
-		case unicode.Is(wide, r):
+		case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
 			columns += 2
 		default:
 			columns++
 		}
 	}
 	return columns
-}
-
-// wide are the characters that take two columns: those that Unicode's East Asian Width has as W or F.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{0x1100, 0x115f, 1},
-		{0x231a, 0x231b, 1},
-		{0x23e9, 0x23ec, 1},
-		{0x2614, 0x2615, 1},
-		{0x26a1, 0x26aa, 9},
-		{0x2705, 0x270a, 5},
-		{0x2728, 0x274c, 36},
-		{0x2b50, 0x2b55, 5},
-		{0x2e80, 0x303e, 1},
-		{0x3041, 0x4dbf, 1},
-		{0x4e00, 0xa4cf, 1},
-		{0xa960, 0xa97c, 1},
-		{0xac00, 0xd7a3, 1},
-		{0xf900, 0xfaff, 1},
-		{0xfe10, 0xfe19, 1},
-		{0xfe30, 0xfe6f, 1},
-		{0xff01, 0xff60, 1},
-		{0xffe0, 0xffe6, 1},
-	},
-	R32: []unicode.Range32{{0x16fe0, 0x18cff, 1}, {0x1aff0, 0x1b2ff, 1}, {0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
 }
 
 // Time returns a time in UTC to the second.
