@@ -81,22 +81,13 @@ func cataloguedSummary(r azblob.CatalogueReport) string {
 
 // printCatalogued prints the days, newest first.
 func (a *app) printCatalogued(r azblob.CatalogueReport, result string) error {
-	return printTable(
-		a, cataloguedRows(r, result),
-		column[cataloguedRow]{title: "DAY", text: func(r cataloguedRow) string { return r.Day }},
-		column[cataloguedRow]{title: "RESULT", text: func(r cataloguedRow) string { return r.Result }},
-		column[cataloguedRow]{title: "PLANS", text: func(r cataloguedRow) string { return sizeOrDash(r.Bytes, count(r.Plans)) }, right: true},
-		column[cataloguedRow]{title: "SIZE", text: func(r cataloguedRow) string { return sizeOrDash(r.Bytes, byteSize(r.Bytes)) }, right: true},
-		column[cataloguedRow]{title: "WHY", text: func(r cataloguedRow) string { return printable(r.Why, 160) }},
-	)
-}
-
-// sizeOrDash returns a text about a catalogue, or a dash if there is none.
-func sizeOrDash(bytes int64, text string) string {
-	if bytes == 0 {
-		return "-"
-	}
-	return text
+	return printTable(a, cataloguedRows(r, result), func(r cataloguedRow) []string {
+		plans, size := "-", "-"
+		if r.Bytes > 0 {
+			plans, size = count(r.Plans), byteSize(r.Bytes)
+		}
+		return []string{r.Day, r.Result, plans, size, printable(r.Why, 160)}
+	}, "DAY", "RESULT", ">PLANS", ">SIZE", "WHY")
 }
 
 // cataloguedRows returns what was built and what was skipped, newest first.

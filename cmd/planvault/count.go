@@ -107,9 +107,6 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 		tallies = append(tallies, tally{k, n})
 	}
 	slices.SortFunc(tallies, tally.compare)
-	return errors.Join(printTable(
-		a, tallies,
-		column[tally]{title: strings.ToUpper(by), text: tally.text},
-		column[tally]{title: "PLANS", text: func(t tally) string { return count(t.Plans) }, right: true},
-	), unread)
+	cells := func(t tally) []string { return []string{t.text(), count(t.Plans)} }
+	return errors.Join(printTable(a, tallies, cells, strings.ToUpper(by), ">PLANS"), unread)
 }

@@ -86,10 +86,9 @@ func (x *doctor) run(ctx context.Context) error {
 		return err
 	}
 	x.v = v
-	x.table = newTable(x.a,
-		column[finding]{title: "RESULT", text: func(f finding) string { return f.Result }},
-		column[finding]{title: "CHECK", text: func(f finding) string { return f.Check }},
-		column[finding]{title: "FINDING", text: func(f finding) string { return printable(f.Finding, 0) }})
+	x.table = newTable(x.a, func(f finding) []string {
+		return []string{f.Result, f.Check, printable(f.Finding, 0)}
+	}, "RESULT", "CHECK", "FINDING")
 	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account}
 	p := x.a.progress("doctor", "step", int64(len(steps))).then(untouched)
 	for i, step := range steps {

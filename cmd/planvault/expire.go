@@ -141,13 +141,9 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 		}
 		rows = append(rows, row)
 	}
-	return printTable(
-		a, rows,
-		column[expiredRow]{title: "DAY", text: func(r expiredRow) string { return r.Day }},
-		column[expiredRow]{title: "RESULT", text: func(r expiredRow) string { return r.Result }},
-		column[expiredRow]{title: "PLANS", text: func(r expiredRow) string { return countOrDash(r.Plans) }, right: true},
-		column[expiredRow]{title: "WHY", text: expiredRow.why},
-	)
+	return printTable(a, rows, func(r expiredRow) []string {
+		return []string{r.Day, r.Result, countOrDash(r.Plans), r.why()}
+	}, "DAY", "RESULT", ">PLANS", "WHY")
 }
 
 // why says why a day is kept.

@@ -81,16 +81,6 @@ func TestParseAge(t *testing.T) {
 	}
 }
 
-func FuzzParseAge(f *testing.F) {
-	f.Add("7d")
-	f.Add("1h30m")
-	f.Fuzz(func(t *testing.T, text string) {
-		if d, err := parseAge(text); (err == nil) != (d > 0) {
-			t.Errorf("%q: %v, %v", text, d, err)
-		}
-	})
-}
-
 // TestPlanRowIsWhole fails if a list lacks a field of a listing.
 func TestPlanRowIsWhole(t *testing.T) {
 	p := plantest.Full()

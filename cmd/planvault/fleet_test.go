@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/fleet"
-	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -66,37 +65,6 @@ func (s *stage) orphaned(t *testing.T, name string) *workflow.Plan {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// TestStuckFollowsOpenPlans counts the requests of stuck with ten open plans beside many final ones.
-func TestStuckFollowsOpenPlans(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		n := s.join(t, "host")
-		for range 10 {
-			s.claimed(t, n, "open")
-		}
-		time.Sleep(20 * time.Minute)
-		requests := func() int {
-			s.server.ResetRequests()
-			if got := s.run(t.Context(), "stuck"); strings.Count(got.stdout, "\n") < 20 {
-				t.Errorf("%s%s", got.stdout, got.stderr)
-			}
-			return len(s.server.Requests())
-		}
-		before := requests()
-		for i := range 40 { // more than any command reads at a time
-			id := workflow.NewV7At(time.Now().Add(-time.Duration(i) * time.Second))
-			if _, err := s.store(t.Context(), id, workflow.Completed, "final"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// A roster, a search of two listings, and a read of two requests and five sub-objects for each open plan.
-		if after := requests(); after > before || before > 1+2+10*(2+2+5) {
-			t.Errorf("%d requests, and %d beside 40 final plans", before, after)
-		}
-	})
 }
 
 // plans returns what a node gets.

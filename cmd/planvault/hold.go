@@ -72,7 +72,7 @@ func (a *app) holdsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTable(a, heldRows(held, ""), dayColumn())
+			return printTable(a, heldRows(held, ""), func(r heldRow) []string { return []string{r.Day} }, "DAY")
 		}),
 	}
 }
@@ -92,13 +92,7 @@ func heldRows(days []time.Time, result string) (rows []heldRow) {
 	return rows
 }
 
-func dayColumn() column[heldRow] {
-	return column[heldRow]{title: "DAY", text: func(r heldRow) string { return r.Day }}
-}
-
-func resultColumn() column[heldRow] {
-	return column[heldRow]{title: "RESULT", text: func(r heldRow) string { return r.Result }}
-}
+func (r heldRow) cells() []string { return []string{r.Day, r.Result} }
 
 // days are the days that arguments name. A day that only a range has is false, and need not exist.
 type days map[time.Time]bool
@@ -148,7 +142,7 @@ func (a *app) changeDays(ctx context.Context, c dayChange, dryRun bool) error {
 	d := due{
 		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)),
 		wouldDo: func(p planned) error {
-			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), dayColumn(), resultColumn())
+			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))
 		},
 		nothing: func() error { return nil },
@@ -158,7 +152,7 @@ func (a *app) changeDays(ctx context.Context, c dayChange, dryRun bool) error {
 
 // eachDay changes days, one after the other. A day that fails does not stop the others.
 func (a *app) eachDay(ctx context.Context, c dayChange) error {
-	t := newTable(a, dayColumn(), resultColumn())
+	t := newTable(a, heldRow.cells, "DAY", "RESULT")
 	p := a.progress(c.doing, "day", int64(len(c.days))).then(goOn)
 	defer p.end()
 	var errs []error

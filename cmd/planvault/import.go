@@ -131,10 +131,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 // restoreBundle restores the plans of a bundle that was verified.
 func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File, found bundle.VerifyReport, o importFlags) error {
 	p := a.progress("import", "plan", found.Plans).then(goOn)
-	t := newTable(a,
-		column[importedRow]{title: "PLAN", text: func(r importedRow) string { return r.ID.String() }},
-		column[importedRow]{title: "RESULT", text: func(r importedRow) string { return string(r.Result) }},
-	)
+	t := newTable(a, func(r importedRow) []string { return []string{r.ID.String(), string(r.Result)} }, "PLAN", "RESULT")
 	var printErr error
 	verifiedFile := struct{ io.Reader }{file} // without Seek, so it is not verified again
 	each := func(id uuid.UUID, result bundle.ImportResult) {

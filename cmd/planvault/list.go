@@ -37,7 +37,7 @@ func (a *app) listCommand() *cobra.Command {
 
 // printPlans prints plans as they come. It names those that can't be read on stderr, and counts them in its error.
 func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int) error {
-	t := newStream(a, planColumns()...)
+	t := newStream(a, planRow.cells, "PLAN", "STATUS", "SUBMITTED", ">TOOK", "NAME")
 	p := a.progress("list", "plan", 0)
 	defer p.end()
 	var last uuid.UUID

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,11 +116,18 @@ func mirrorTakes(looked price.Tally, r mirror.Report) price.Tally {
 	return estimate(looked, step{restorePlan, r.Copied}, step{restorePart, r.CopiedParts}, step{updatePlan, r.Updated}, step{purgePlan, r.Deleted})
 }
 
-// openBoth opens the vault and its copy.
+// openBoth opens the vault and its copy. They must not be the same.
 func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.Vault, err error) {
-	source, copied, err := a.differentVaults(to)
+	source, err := a.resolve(a.connection)
 	if err != nil {
 		return nil, nil, err
+	}
+	copied, err := a.resolve(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	if source.String() == copied.String() {
+		return nil, nil, usageError("the copy is the vault itself: %s", copied)
 	}
 	if from, err = a.open(ctx, source); err != nil {
 		return nil, nil, err
@@ -132,33 +137,6 @@ func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.V
 	}
 	a.progress("compare", "plan", 0).then(untouched)
 	return from, into, sameStore(ctx, from, into)
-}
-
-// differentVaults returns the connections of a vault and its copy. They must not be the same.
-func (a *app) differentVaults(to connection) (source, copied connection, err error) {
-	if source, err = a.resolve(a.connection); err != nil {
-		return source, copied, err
-	}
-	if copied, err = a.resolve(to); err != nil {
-		return source, copied, err
-	}
-	if source.place() == copied.place() {
-		return source, copied, usageError("the copy is the vault itself: %s", copied)
-	}
-	return source, copied, nil
-}
-
-// place returns the vault's account and prefix in a form that can be compared.
-func (c connection) place() string {
-	where, prefix, _ := strings.Cut(strings.ToLower(c.String()), ", prefix ")
-	if where == "the emulator on this machine" {
-		where = "http://127.0.0.1:10000/devstoreaccount1"
-	}
-	if u, err := url.Parse(where); err == nil {
-		host := strings.TrimSuffix(strings.TrimSuffix(u.Host, ":443"), ":80")
-		where = strings.Replace(host, "localhost", "127.0.0.1", 1) + strings.TrimRight(u.Path, "/")
-	}
-	return where + " " + prefix
 }
 
 // sameStore returns an error if the copy is the vault itself under another name: a plan that was written twice does not

@@ -24,7 +24,7 @@ func (a *app) nodesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printTable(a, nodeRows(i), nodeColumns()...); err != nil {
+			if err := printTable(a, nodeRows(i), nodeRow.cells, "NODE", "NAME", "STATE", ">HEARTBEAT", ">TTL", "STARTED", ">PLANS"); err != nil {
 				return err
 			}
 			a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
@@ -67,24 +67,14 @@ func nodeRows(i fleet.Inspection) (rows []nodeRow) {
 	return rows
 }
 
-func nodeColumns() []column[nodeRow] {
-	return []column[nodeRow]{
-		{title: "NODE", text: func(r nodeRow) string { return r.ID.String() }},
-		{title: "NAME", text: func(r nodeRow) string { return orDash(printable(r.Name, 40)) }},
-		{title: "STATE", text: func(r nodeRow) string { return r.State }},
-		{title: "HEARTBEAT", text: func(r nodeRow) string {
-			if r.HeartbeatSeconds == nil {
-				return "-"
-			}
-			return seconds(*r.HeartbeatSeconds)
-		}, right: true},
-		{title: "TTL", text: func(r nodeRow) string {
-			if r.TTLSeconds == 0 {
-				return "-"
-			}
-			return seconds(r.TTLSeconds)
-		}, right: true},
-		{title: "STARTED", text: func(r nodeRow) string { return stamp(r.Started) }},
-		{title: "PLANS", text: func(r nodeRow) string { return count(r.Plans) }, right: true},
+// cells returns the columns of a node that are not known as dashes.
+func (r nodeRow) cells() []string {
+	heartbeat, ttl := "-", "-"
+	if r.HeartbeatSeconds != nil {
+		heartbeat = seconds(*r.HeartbeatSeconds)
 	}
+	if r.TTLSeconds != 0 {
+		ttl = seconds(r.TTLSeconds)
+	}
+	return []string{r.ID.String(), orDash(printable(r.Name, 40)), r.State, heartbeat, ttl, stamp(r.Started), count(r.Plans)}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -100,34 +101,28 @@ func writeJSON(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// column is a column of a table of T.
-type column[T any] struct {
-	title string
-	text  func(T) string
-	right bool // aligned, as numbers are
-}
-
 // table writes rows as a table, or as a JSON object a line.
 type table[T any] struct {
-	a       *app
-	columns []column[T]
-	rows    [][]string
-	began   bool
-	stream  bool  // the rows come until the reader has seen enough: add and end return errEnough then
-	failed  error // the first failure to write
+	a      *app
+	titles []string         // a column whose title begins with > is aligned to the right, as numbers are
+	cells  func(T) []string // has a cell for each column
+	rows   [][]string
+	began  bool
+	stream bool  // the rows come until the reader has seen enough: add and end return errEnough then
+	failed error // the first failure to write
 }
 
 // maxRows is how many rows are aligned together. Those before are written when there are more.
 const maxRows = 1000
 
 // newTable returns a table of what a command has done or found.
-func newTable[T any](a *app, columns ...column[T]) *table[T] {
-	return &table[T]{a: a, columns: columns}
+func newTable[T any](a *app, cells func(T) []string, titles ...string) *table[T] {
+	return &table[T]{a: a, cells: cells, titles: titles}
 }
 
 // printTable prints all rows of a table.
-func printTable[T any](a *app, rows []T, columns ...column[T]) error {
-	t := newTable(a, columns...)
+func printTable[T any](a *app, rows []T, cells func(T) []string, titles ...string) error {
+	t := newTable(a, cells, titles...)
 	for _, row := range rows {
 		if err := t.add(row); err != nil {
 			return err
@@ -137,8 +132,10 @@ func printTable[T any](a *app, rows []T, columns ...column[T]) error {
 }
 
 // newStream returns the table of a listing, which ends when its reader has seen enough.
-func newStream[T any](a *app, columns ...column[T]) *table[T] {
-	return &table[T]{a: a, columns: columns, stream: true}
+func newStream[T any](a *app, cells func(T) []string, titles ...string) *table[T] {
+	t := newTable(a, cells, titles...)
+	t.stream = true
+	return t
 }
 
 // add adds a row.
@@ -146,11 +143,7 @@ func (t *table[T]) add(row T) error {
 	if t.a.output == outputJSON {
 		return t.wrote(t.a.printNext(row, nil))
 	}
-	cells := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		cells[i] = c.text(row)
-	}
-	if t.rows = append(t.rows, cells); len(t.rows) == maxRows {
+	if t.rows = append(t.rows, t.cells(row)); len(t.rows) == maxRows {
 		return t.end()
 	}
 	return nil
@@ -171,14 +164,14 @@ func (t *table[T]) end() error {
 		return t.failed
 	}
 	if !t.began {
-		titles := make([]string, len(t.columns))
-		for i, c := range t.columns {
-			titles[i] = c.title
+		titles := make([]string, len(t.titles))
+		for i, title := range t.titles {
+			titles[i] = strings.TrimPrefix(title, ">")
 		}
-		t.rows = append([][]string{titles}, t.rows...)
+		t.rows = slices.Insert(t.rows, 0, titles)
 		t.began = true
 	}
-	widths := make([]int, len(t.columns))
+	widths := make([]int, len(t.titles))
 	for _, row := range t.rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], textWidth(cell))
@@ -186,26 +179,16 @@ func (t *table[T]) end() error {
 	}
 	var b strings.Builder
 	for _, row := range t.rows {
-		writeRow(&b, row, widths, t.columns)
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
+			if row[i] = cell + pad; strings.HasPrefix(t.titles[i], ">") {
+				row[i] = pad + cell
+			}
+		}
+		b.WriteString(strings.TrimRight(strings.Join(row, "  "), " ") + "\n")
 	}
 	t.rows = t.rows[:0]
 	return t.wrote(t.a.write([]byte(b.String())))
-}
-
-func writeRow[T any](b *strings.Builder, row []string, widths []int, columns []column[T]) {
-	var line strings.Builder
-	for i, cell := range row {
-		pad := strings.Repeat(" ", widths[i]-textWidth(cell))
-		if i > 0 {
-			line.WriteString("  ")
-		}
-		if columns[i].right {
-			line.WriteString(pad + cell)
-		} else {
-			line.WriteString(cell + pad)
-		}
-	}
-	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
 // printable returns a text as [human.Line] shows it.

@@ -47,14 +47,8 @@ func known(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-func planColumns() []column[planRow] {
-	return []column[planRow]{
-		{title: "PLAN", text: func(r planRow) string { return r.ID.String() }},
-		{title: "STATUS", text: func(r planRow) string { return r.Status }},
-		{title: "SUBMITTED", text: func(r planRow) string { return stamp(r.Submitted) }},
-		{title: "TOOK", text: func(r planRow) string { return took(r.Started, r.Ended) }, right: true},
-		{title: "NAME", text: func(r planRow) string { return printable(r.Name, 60) }},
-	}
+func (r planRow) cells() []string {
+	return []string{r.ID.String(), r.Status, stamp(r.Submitted), took(r.Started, r.Ended), printable(r.Name, 60)}
 }
 
 // took returns how long something took, or "-" if it has not ended.

@@ -121,13 +121,9 @@ func (a *app) listProfiles() error {
 		p := profiles[name]
 		rows = append(rows, profileRow{name, p.account(), p.Prefix, p.login(), p.ServiceVersion})
 	}
-	err = printTable(
-		a, rows,
-		column[profileRow]{title: "PROFILE", text: func(r profileRow) string { return printable(r.Name, 40) }},
-		column[profileRow]{title: "ACCOUNT", text: func(r profileRow) string { return printable(r.Account, 80) }},
-		column[profileRow]{title: "PREFIX", text: func(r profileRow) string { return printable(r.Prefix, 60) }},
-		column[profileRow]{title: "LOGIN", text: func(r profileRow) string { return r.Login }},
-	)
+	err = printTable(a, rows, func(r profileRow) []string {
+		return []string{printable(r.Name, 40), printable(r.Account, 80), printable(r.Prefix, 60), r.Login}
+	}, "PROFILE", "ACCOUNT", "PREFIX", "LOGIN")
 	if err != nil {
 		return err
 	}

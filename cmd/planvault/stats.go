@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,39 +61,36 @@ func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
 	return r
 }
 
-func dayColumns(bytes bool) []column[dayRow] {
-	number := func(title string, of func(dayRow) int64) column[dayRow] {
-		return column[dayRow]{title: title, text: func(r dayRow) string { return count(of(r)) }, right: true}
-	}
-	columns := []column[dayRow]{
-		{title: "DAY", text: func(r dayRow) string { return r.Day }},
-		number("PLANS", func(r dayRow) int64 { return r.Plans }),
-		number("NOT STARTED", func(r dayRow) int64 { return r.NotStarted }),
-		number("RUNNING", func(r dayRow) int64 { return r.Running }),
-		number("COMPLETED", func(r dayRow) int64 { return r.Completed }),
-		number("FAILED", func(r dayRow) int64 { return r.Failed }),
-		number("STOPPED", func(r dayRow) int64 { return r.Stopped }),
-	}
+// dayTitles returns the titles of the columns of a day.
+func dayTitles(bytes bool) []string {
+	titles := []string{"DAY", ">PLANS", ">NOT STARTED", ">RUNNING", ">COMPLETED", ">FAILED", ">STOPPED"}
 	if bytes {
-		columns = append(columns,
-			number("BLOBS", func(r dayRow) int64 { return *r.Blobs }),
-			column[dayRow]{title: "SIZE", text: func(r dayRow) string { return byteSize(*r.Bytes) }, right: true},
-			column[dayRow]{title: "$/MONTH", text: func(r dayRow) string { return dollars(*r.Month) }, right: true})
+		titles = append(titles, ">BLOBS", ">SIZE", ">$/MONTH")
 	}
-	return append(columns, column[dayRow]{title: "", text: dayNote})
+	return append(titles, "")
 }
 
-// dayNote returns what else there is to say about a day.
-func dayNote(r dayRow) string {
-	switch {
-	case r.Unreadable > 0 && r.Held:
-		return "held; " + strconv.FormatInt(r.Unreadable, 10) + " unreadable"
-	case r.Unreadable > 0:
-		return strconv.FormatInt(r.Unreadable, 10) + " unreadable"
-	case r.Held:
-		return "held"
+func (r dayRow) cells() []string {
+	cells := []string{r.Day}
+	for _, n := range []int64{r.Plans, r.NotStarted, r.Running, r.Completed, r.Failed, r.Stopped} {
+		cells = append(cells, count(n))
 	}
-	return ""
+	if r.Blobs != nil {
+		cells = append(cells, count(*r.Blobs), byteSize(*r.Bytes), dollars(*r.Month))
+	}
+	return append(cells, r.note())
+}
+
+// note returns what else there is to say about a day.
+func (r dayRow) note() string {
+	var notes []string
+	if r.Held {
+		notes = append(notes, "held")
+	}
+	if r.Unreadable > 0 {
+		notes = append(notes, fmt.Sprint(r.Unreadable, " unreadable"))
+	}
+	return strings.Join(notes, "; ")
 }
 
 // stats prints the selected days, and their total. After a failure it prints those before.
@@ -108,7 +105,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 		return err
 	}
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
-	t := newStream(a, dayColumns(o.Bytes)...)
+	t := newStream(a, dayRow.cells, dayTitles(o.Bytes)...)
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
 	n := 0
 	for d := range days {

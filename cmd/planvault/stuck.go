@@ -124,19 +124,11 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	return r
 }
 
-func openColumns(all bool) []column[openRow] {
-	columns := []column[openRow]{
-		{title: "PLAN", text: func(r openRow) string { return r.ID.String() }},
-		{title: "OWNER", text: openRow.owner},
-		{title: "HEARTBEAT", text: openRow.heartbeat, right: true},
-		{title: "PROGRESS", text: func(r openRow) string { return seconds(r.IdleSeconds) }, right: true},
-		{title: "DOING", text: func(r openRow) string { return orDash(printable(r.doing, 40)) }},
-		{title: "NAME", text: func(r openRow) string { return printable(r.Name, 40) }},
+// cells returns the columns of a plan. The condition is shown beside all open plans.
+func (r openRow) cells() []string {
+	return []string{
+		r.ID.String(), r.condition(), r.owner(), r.heartbeat(), seconds(r.IdleSeconds), orDash(printable(r.doing, 40)), printable(r.Name, 40),
 	}
-	if all {
-		columns = slices.Insert(columns, 1, column[openRow]{title: "CONDITION", text: openRow.condition})
-	}
-	return columns
 }
 
 func (r openRow) condition() string {
@@ -169,7 +161,11 @@ func (r openRow) heartbeat() string {
 
 // printOpen prints open plans as a table, and below it why each is stuck or how it is doing.
 func (a *app) printOpen(rows []openRow, all bool) error {
-	if err := printTable(a, rows, openColumns(all)...); err != nil {
+	cells, titles := openRow.cells, []string{"PLAN", "CONDITION", "OWNER", ">HEARTBEAT", ">PROGRESS", "DOING", "NAME"}
+	if !all {
+		cells, titles = func(r openRow) []string { return slices.Delete(r.cells(), 1, 2) }, slices.Delete(titles, 1, 2)
+	}
+	if err := printTable(a, rows, cells, titles...); err != nil {
 		return err
 	}
 	for _, r := range rows {
