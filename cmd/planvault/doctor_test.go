@@ -118,9 +118,7 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 				ahead = 0
 				time.Sleep(time.Second / 2) // the service's clock shows whole seconds
 				s := newStage(t, test.options...)
-				if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "nightly"); err != nil {
-					t.Fatal(err)
-				}
+				s.store(t, workflow.NewV7(), workflow.Completed, "nightly")
 				if test.change != nil {
 					test.change(s)
 				}
@@ -168,9 +166,7 @@ func TestCommandsInStorms(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t)
 			for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Failed} {
-				if _, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"); err != nil {
-					t.Fatal(err)
-				}
+				s.store(t, workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly")
 			}
 			time.Sleep(time.Hour)
 			commands := [][]string{{"stats", "--bytes"}, {"check"}, {"recover"}}

@@ -33,9 +33,7 @@ func TestResultsAreNotLost(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	s := newStage(t)
 	for n, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
-		if _, err := s.store(t.Context(), planID(n*24*60), status, "plan"); err != nil {
-			t.Fatal(err)
-		}
+		s.store(t, planID(n*24*60), status, "plan")
 	}
 	if _, err := s.vault.AddMember(t.Context(), storage.Member{ID: planID(0), Started: time.Now(), TTL: time.Minute}); err != nil {
 		t.Fatal(err)
@@ -90,9 +88,7 @@ func TestClosedPipeDoesNotEndChanges(t *testing.T) {
 	for _, form := range []string{"table", "json"} {
 		s := newStage(t)
 		for n := range 3 {
-			if _, err := s.store(t.Context(), planID(n*24*60), workflow.Completed, "plan"); err != nil {
-				t.Fatal(err)
-			}
+			s.store(t, planID(n*24*60), workflow.Completed, "plan")
 		}
 		closed := func(p *process) { p.stdout = &narrow{0, syscall.EPIPE} }
 		r := s.runAs(t.Context(), closed, "hold", "2025-10-20..2025-10-25", "--yes", "--output", form)

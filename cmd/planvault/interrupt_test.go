@@ -54,7 +54,9 @@ type history struct {
 	// running is the Running plan.
 	running uuid.UUID
 	kept    string   // the contents of the vault before the command
-	done    []string // the state after the command
+	// done is the state after the command, which sends a number of requests.
+	done     []string
+	requests int
 	broken  bool     // a plan is half deleted
 }
 
@@ -85,24 +87,17 @@ func bulkCases() []bulkCase {
 
 // addToCopy stores a plan in the copy alone.
 func addToCopy(t *testing.T, s *stage, w *history) {
-	id := workflow.NewV7At(w.days[0].Add(5 * time.Hour))
-	id[15] &= 0x80
-	if err := s.open(t, "copy").Restore(t.Context(), planOf(id, workflow.Completed, "more")); err != nil {
-		t.Fatal(err)
-	}
+	copied := &stage{vault: s.open(t, "copy")}
+	copied.store(t, workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")
 }
 
 // breakOff leaves a plan half deleted.
 func breakOff(t *testing.T, s *stage, w *history) {
-	id := workflow.NewV7At(w.days[0].Add(5 * time.Hour))
-	id[15] &= 0x80
-	if _, err := s.store(t.Context(), id, workflow.Completed, "half deleted"); err != nil {
-		t.Fatal(err)
-	}
+	p := s.store(t, workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "half deleted")
 	dying := s.server.Transport()
 	dying.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
 	w.broken = true
-	if err := s.through(dying).open(t, prefix).Delete(t.Context(), id); err == nil {
+	if err := s.through(dying).open(t, prefix).Delete(t.Context(), p.ID); err == nil {
 		t.Fatal("the delete was not broken off")
 	}
 	time.Sleep(pastGrace)
@@ -188,7 +183,6 @@ func newHistory(t *testing.T, s *stage, dir string) *history {
 		w.days = append(w.days, newest.AddDate(0, 0, -d))
 		for i, status := range statuses {
 			id := workflow.NewV7At(w.days[d].Add(time.Duration(i) * time.Hour))
-			id[15] &= 0x80
 			name := "final"
 			if !status.Final() {
 				name = "final, in the end" // the filters of a purge select it, too
@@ -223,18 +217,12 @@ func (s *stage) on(t *testing.T) *stage {
 	return c
 }
 
-// interruption ends a run at its kth request.
-type interruption struct {
-	name   string
-	effect func(cancel func()) emulator.Effect
-}
-
-func interruptions() []interruption {
-	return []interruption{
-		{"Ctrl-C before the request", emulator.Before},
-		{"Ctrl-C after the request", emulator.After},
-		{"death after the request", func(func()) emulator.Effect { return emulator.Crash().Applied() }},
-		{"lost answer", func(func()) emulator.Effect { return emulator.LostAnswer() }},
+// interruptions return what happens at a request. Two of them are a Ctrl-C, which calls cancel.
+func interruptions() []func(cancel func()) emulator.Effect {
+	return []func(func()) emulator.Effect{
+		emulator.Before, emulator.After,
+		func(func()) emulator.Effect { return emulator.Crash().Applied() },
+		func(func()) emulator.Effect { return emulator.LostAnswer() },
 	}
 }
 
@@ -257,25 +245,16 @@ func TestInterruptedBulkCommands(t *testing.T) {
 			dir := t.TempDir()
 			var base *stage
 			var w *history
-			requests := 0
-			synctest.Test(t, func(t *testing.T) {
-				base, w = preparedFor(t, c, dir)
-				s := base.on(t)
-				if r := s.run(t.Context(), w.words(s, c.command)...); r.code != c.code {
-					t.Fatalf("without an interruption: %+v", r)
-				}
-				requests = len(s.server.Requests())
-				w.done = w.state(t, s)
-			})
+			synctest.Test(t, func(t *testing.T) { base, w = preparedFor(t, c, dir) })
 			ways, n := interruptions(), 0
-			stride := max(1, len(ways)*requests/runs)
+			stride := max(1, len(ways)*w.requests/runs)
 			for i, how := range ways {
-				for k := 1 + (2*i+1)*stride/(2*len(ways)); k <= requests; k += stride {
+				for k := 1 + (2*i+1)*stride/(2*len(ways)); k <= w.requests; k += stride {
 					n++
 					synctest.Test(t, func(t *testing.T) { interrupted(t, c, how, base.on(t), w, k) })
 				}
 			}
-			t.Logf("%d runs over %d requests", n, requests)
+			t.Logf("%d runs over %d requests", n, w.requests)
 		})
 	}
 }
@@ -291,52 +270,55 @@ func preparedFor(t *testing.T, c bulkCase, dir string) (*stage, *history) {
 	}
 	w.kept = contents(s)
 	s.server.ResetRequests()
+	alone := s.on(t)
+	if r := alone.run(t.Context(), w.words(alone, c.command)...); r.code != c.code {
+		t.Fatalf("%s, without an interruption: %+v", c.name, r)
+	}
+	w.requests = len(alone.server.Requests())
+	w.done = w.state(t, alone)
 	return s, w
 }
 
 // interrupted ends a command at its kth request, and runs it again: at once, and when the grace period has passed.
-func interrupted(t *testing.T, c bulkCase, how interruption, s *stage, w *history, k int) {
+func interrupted(t *testing.T, c bulkCase, how func(func()) emulator.Effect, s *stage, w *history, k int) {
 	t.Helper()
 	_ = os.Remove(filepath.Join(w.dir, "out.bundle"))
 	args := w.words(s, c.command)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(pastGrace, cancel) // somebody loses patience with a connection that is dead
 	transport := s.server.Transport()
-	transport.Inject(emulator.On().Nth(k).Do(how.effect(cancel)))
+	rule := emulator.On().Nth(k).Do(how(cancel))
+	transport.Inject(rule)
 	first := s.through(transport).run(ctx, args...)
-	about := func(format string, args ...any) {
-		t.Helper()
-		t.Errorf("%s at request %d: %s\nfirst: %+v", how.name, k, fmt.Sprintf(format, args...), first)
-	}
 	said := strings.Contains(first.stderr, "again") || strings.Contains(first.stderr, untouched)
 	if ctx.Err() != nil && first.code != c.code && (first.code != exitInterrupted || !said) {
-		about("an interrupted command must say so, and what to do")
+		t.Error("an interrupted command must say so, and what to do")
 	}
 	again := s.run(t.Context(), args...)
 	if again.code != c.code && again.code != exitDone && (c.blocked == "" || !strings.Contains(again.stderr, c.blocked)) {
-		about("again, at once: %+v", again)
+		t.Errorf("again, at once: %+v", again)
 	}
-	time.Sleep(pastGrace)
-	if again = s.run(t.Context(), args...); again.code != c.code {
-		about("again: %+v", again)
-	}
-	if state := w.state(t, s); !slices.Equal(state, w.done) {
-		about("the store is not as it should be:\n%v\nwant\n%v\nagain: %+v", state, w.done, again)
-	}
-	if problems := w.harm(t, s, c); len(problems) > 0 {
-		about("left behind: %q", problems)
+	if w.settle(t, s, c); t.Failed() {
+		t.Errorf("%v: %+v", rule, first)
 	}
 }
 
-// harm returns what a command has changed in a vault that it only reads, or else what is wrong with the vault.
-func (w *history) harm(t *testing.T, s *stage, c bulkCase) []string {
-	if !c.reads {
-		return unsound(t, s.vault)
+// settle runs a command again when the grace period has passed. The store must then be as after a single run, with
+// nothing left behind, and a vault that the command only reads as before.
+func (w *history) settle(t *testing.T, s *stage, c bulkCase) {
+	t.Helper()
+	time.Sleep(pastGrace)
+	again := s.run(t.Context(), w.words(s, c.command)...)
+	if state := w.state(t, s); again.code != c.code || !slices.Equal(state, w.done) {
+		t.Errorf("%s: the store is not as after a single run:\n%v\nwant\n%v\nagain: %+v", c.name, state, w.done, again)
 	}
-	if contents(s) != w.kept {
-		return []string{"the vault itself was changed"}
+	if c.reads {
+		if contents(s) != w.kept {
+			t.Errorf("%s: the vault itself was changed", c.name)
+		}
+	} else if problems := unsound(t, s.vault); len(problems) > 0 {
+		t.Errorf("%s: left behind: %q", c.name, problems)
 	}
-	return nil
 }
 
 // twoProcesses is why a test needs no race detector.
@@ -350,9 +332,6 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 			dir := t.TempDir()
 			base, w := preparedFor(t, c, dir)
 			s := base.on(t)
-			s.run(t.Context(), w.words(s, c.command)...)
-			w.done = w.state(t, s)
-			s = base.on(t)
 			var both sync.WaitGroup
 			var results [2]result
 			for i := range results {
@@ -362,20 +341,8 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 				})
 			}
 			both.Wait()
-			for _, r := range results {
-				if r.code != c.code {
-					t.Logf("%s: %+v", c.name, r)
-				}
-			}
-			time.Sleep(pastGrace)
-			if r := s.run(t.Context(), w.words(s, c.command)...); r.code != c.code {
-				t.Errorf("%s: again: %+v", c.name, r)
-			}
-			if state := w.state(t, s); !slices.Equal(state, w.done) {
-				t.Errorf("%s: the store is not as after a single run:\n%v\nwant\n%v\n%+v", c.name, state, w.done, results)
-			}
-			if problems := w.harm(t, s, c); len(problems) > 0 {
-				t.Errorf("%s: left behind: %q", c.name, problems)
+			if w.settle(t, s, c); t.Failed() {
+				t.Errorf("%s: %+v", c.name, results)
 			}
 		})
 	}

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -48,50 +47,44 @@ func TestProgressInPipe(t *testing.T) {
 	}
 }
 
-// TestInterrupt interrupts a listing at a request that is not answered.
+// TestInterrupt interrupts commands that wait. They say how far they came, and why the latest request had no answer, but
+// no secret. Results that nobody reads hold a command up, which then is left alone.
 func TestInterrupt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		s.server.Inject(emulator.On(emulator.ListContainers).Do(emulator.Silence()))
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(3*time.Second, interrupt)
-		began := time.Now()
-		r := s.run(ctx, "list")
-		if r.code != exitInterrupted || r.stderr != "planvault: interrupted: list: 0 plans\n" || time.Since(began) != 3*time.Second {
-			t.Errorf("after %v: %+v", time.Since(began), r)
-		}
-	})
-}
-
-// TestInterruptOfOutage interrupts a listing that nobody answers. The user learns why, and no secret.
-func TestInterruptOfOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		down := &url.Error{Op: "Get", URL: "https://a.blob.core.windows.net/?sig=SECRET", Err: errors.New("the cable is cut")}
-		s.network = transport(func(*http.Request) (*http.Response, error) { return nil, down })
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(3*time.Second, interrupt)
-		r := s.run(ctx, "list")
-		if want := "planvault: interrupted: list: 0 plans\nplanvault: the latest request had no answer: the cable is cut\n"; r.code != exitInterrupted || r.stderr != want {
-			t.Errorf("%+v", r)
-		}
-	})
-}
-
-// TestInterruptOfADay does not count the day at which a command was interrupted.
-func TestInterruptOfADay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		s.network = transport(func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
+	silent := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	down := func(*http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Get", URL: "https://a.blob.core.windows.net/?sig=SECRET", Err: errors.New("the cable is cut")}
+	}
+	for _, test := range []struct {
+		args    string
+		network transport // nil is the server's
+		late    time.Duration
+		stderr  string
+	}{
+		{"list", silent, 0, "planvault: interrupted: list: 0 plans\n"},
+		{"list", down, 0, "planvault: interrupted: list: 0 plans\nplanvault: the latest request had no answer: the cable is cut\n"},
+		{"hold 2025-10-20 --yes", silent, 0, "interrupted: hold: 0 of 1 day; run the same command again to go on\n"},
+		{"list", nil, interruptGrace, "planvault: interrupted: list: 1 plan\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.store(t, planID(1), workflow.Running, "plan")
+			if test.network != nil {
+				s.network = test.network
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			time.AfterFunc(3*time.Second, interrupt)
+			read, blocked := io.Pipe()
+			defer read.Close()
+			began := time.Now()
+			r := s.runAs(ctx, func(p *process) { p.stdout = blocked }, strings.Fields(test.args)...)
+			if r.code != exitInterrupted || !strings.HasSuffix(r.stderr, test.stderr) || time.Since(began) != 3*time.Second+test.late {
+				t.Errorf("%s, after %v: %+v", test.args, time.Since(began), r)
+			}
 		})
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(3*time.Second, interrupt)
-		if r := s.run(ctx, "hold", "2025-10-20", "--yes"); r.code != exitInterrupted || !strings.Contains(r.stderr, "interrupted: hold: 0 of 1 day;") {
-			t.Errorf("%+v", r)
-		}
-	})
+	}
 }
 
 // TestOutageOnTerminal says once that nobody answers, long before the vault gives up. In a pipe it says nothing.
@@ -108,23 +101,4 @@ func TestOutageOnTerminal(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestInterruptOfBlockedWrite interrupts a command whose results nobody reads.
-func TestInterruptOfBlockedWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		if _, err := s.store(t.Context(), planID(1), workflow.Running, "plan"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(time.Minute, interrupt)
-		read, blocked := io.Pipe()
-		defer read.Close()
-		began := time.Now()
-		r := s.runAs(ctx, func(p *process) { p.stdout = blocked }, "list")
-		if r.code != exitInterrupted || time.Since(began) != time.Minute+interruptGrace || !strings.Contains(r.stderr, "list: 1 plan") {
-			t.Errorf("after %v: %+v", time.Since(began), r)
-		}
-	})
 }

@@ -17,11 +17,7 @@ func damage(t *testing.T, s *stage) {
 	t.Helper()
 	var plans []*workflow.Plan
 	for i, status := range []workflow.Status{workflow.Completed, workflow.Running, workflow.Completed} {
-		p, err := s.store(t.Context(), workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly")
-		if err != nil {
-			t.Fatal(err)
-		}
-		plans = append(plans, p)
+		plans = append(plans, s.store(t, workflow.NewV7At(time.Now().AddDate(0, 0, -i)), status, "nightly"))
 	}
 	loseMarkers(s)
 	day := func(p *workflow.Plan) string { return prefix + "-" + date(p.SubmitTime) }
@@ -46,10 +42,7 @@ func sceneDenied(operation emulator.Op) func(t *testing.T, s *stage) {
 // sceneLost: beside other damage, a plan has lost its object, which nothing repairs.
 func sceneLost(t *testing.T, s *stage) {
 	damage(t, s)
-	p, err := s.store(t.Context(), workflow.NewV7(), workflow.Completed, "lost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := s.store(t, workflow.NewV7(), workflow.Completed, "lost")
 	s.server.Remove(prefix+"-"+date(p.SubmitTime), "plans/"+p.ID.String()+"-object.json")
 	time.Sleep(time.Hour)
 }

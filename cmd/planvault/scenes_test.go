@@ -271,9 +271,7 @@ func sceneYear(t *testing.T, s *stage) {
 		for n := range n {
 			id := workflow.NewV7At(day.Add(time.Duration(n) * time.Minute))
 			copy(id[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n), 0})
-			if _, err := s.store(t.Context(), id, status(n), "nightly report "+strconv.Itoa(n)); err != nil {
-				t.Fatal(err)
-			}
+			s.store(t, id, status(n), "nightly report "+strconv.Itoa(n))
 		}
 	}
 	for day := range 10 {
@@ -299,8 +297,8 @@ func sceneMove(t *testing.T, s *stage) {
 	}
 	now := time.Now().UTC()
 	time.AfterFunc(30*time.Minute, func() {
-		id := workflow.NewV7At(now.Add(30 * time.Minute))
-		if _, err := s.store(t.Context(), id, workflow.Completed, "release web 1.9.1"); err != nil {
+		p := planOf(workflow.NewV7At(now.Add(30*time.Minute)), workflow.Completed, "release web 1.9.1")
+		if err := s.vault.Restore(t.Context(), p); err != nil {
 			t.Error(err)
 		}
 	})

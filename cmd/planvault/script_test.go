@@ -71,6 +71,5 @@ func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	statuses, err := parseStatuses(args[1])
 	ts.Check(err)
-	_, err = ts.Value(stageKey{}).(*stage).store(context.Background(), id, statuses[0], args[2])
-	ts.Check(err)
+	ts.Check(ts.Value(stageKey{}).(*stage).vault.Restore(context.Background(), planOf(id, statuses[0], args[2])))
 }

@@ -23,11 +23,7 @@ import (
 func stored(t *testing.T, status workflow.Status, name string) (*stage, *workflow.Plan) {
 	t.Helper()
 	s := newStage(t)
-	p, err := s.store(t.Context(), planID(0), status, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, p
+	return s, s.store(t, planID(0), status, name)
 }
 
 // TestGetCanBeRestored gives what get prints to another vault.

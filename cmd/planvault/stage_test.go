@@ -83,9 +83,13 @@ func (s *stage) process(stdout, stderr io.Writer) process {
 
 // store stores a plan of a status under an ID. It was submitted at the time in the ID, began a second later, and took
 // a minute if it is final.
-func (s *stage) store(ctx context.Context, id uuid.UUID, status workflow.Status, name string) (*workflow.Plan, error) {
+func (s *stage) store(t *testing.T, id uuid.UUID, status workflow.Status, name string) *workflow.Plan {
+	t.Helper()
 	p := planOf(id, status, name)
-	return p, s.vault.Restore(ctx, p)
+	if err := s.vault.Restore(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // planOf returns such a plan. The IDs of its sub-objects are those that follow id.

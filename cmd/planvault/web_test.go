@@ -38,9 +38,7 @@ func (s *stage) serve(t *testing.T, args ...string) (said string, stop func() re
 // TestWeb serves a vault until an interrupt.
 func TestWeb(t *testing.T) {
 	s := newStage(t)
-	if _, err := s.store(t.Context(), workflow.NewV7(), workflow.Running, "nightly"); err != nil {
-		t.Fatal(err)
-	}
+	s.store(t, workflow.NewV7(), workflow.Running, "nightly")
 	url, stop := s.serve(t, "web", "--listen", "127.0.0.1:0")
 	for host, want := range map[string]string{"": "nightly", "evil.example": "does not answer to the name evil.example"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
