@@ -53,11 +53,11 @@ type history struct {
 	plans map[uuid.UUID]*workflow.Plan
 	// running is the Running plan.
 	running uuid.UUID
-	kept    string   // the contents of the vault before the command
+	kept    string // the contents of the vault before the command
 	// done is the state after the command, which sends a number of requests.
 	done     []string
 	requests int
-	broken  bool     // a plan is half deleted
+	broken   bool // a plan is half deleted
 }
 
 // bulkCases are the commands that change much at once, or whose change takes long. The words DAYS, FILE, DIR, CONNECTION

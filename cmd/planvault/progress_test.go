@@ -79,7 +79,11 @@ func TestInterrupt(t *testing.T) {
 			read, blocked := io.Pipe()
 			defer read.Close()
 			began := time.Now()
-			r := s.runAs(ctx, func(p *process) { p.stdout = blocked }, strings.Fields(test.args)...)
+			r := s.runAs(ctx, func(p *process) {
+				if test.late > 0 {
+					p.stdout = blocked
+				}
+			}, strings.Fields(test.args)...)
 			if r.code != exitInterrupted || !strings.HasSuffix(r.stderr, test.stderr) || time.Since(began) != 3*time.Second+test.late {
 				t.Errorf("%s, after %v: %+v", test.args, time.Since(began), r)
 			}

@@ -100,14 +100,14 @@ func TestViewersShareLooks(t *testing.T) {
 			get(t, s, "/fleet")
 			get(t, s, "/health")
 		}
-		if got := st.rosters.Load(); got != intervals+1 {
+		if got := st.calls("Roster"); got != intervals+1 {
 			t.Errorf("viewers cost %d looks in %d intervals", got, intervals)
 		}
-		if got := st.pings.Load(); got != 1 {
+		if got := st.calls("Ping"); got != 1 {
 			t.Errorf("20 looks at the health cost %d pings", got)
 		}
 		time.Sleep(time.Hour)
-		if got := st.rosters.Load(); got != intervals+1 {
+		if got := st.calls("Roster"); got != intervals+1 {
 			t.Errorf("an hour without viewers costs %d looks", got-intervals-1)
 		}
 	})
@@ -117,13 +117,12 @@ func TestViewersShareLooks(t *testing.T) {
 // that follow share the look.
 func TestSlowLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &slowStore{store: newStore(), ended: make(chan error, 1)}
-		st.quick.Store(true)
+		st := newStore()
 		st.add(t, "first", workflow.NotStarted)
 		s := web.New(st, web.Options{})
 		get(t, s, "/")
 		time.Sleep(time.Hour)
-		st.quick.Store(false)
+		st.hang(make(chan struct{}, 100))
 		for url, known := range map[string]string{"/": "first", "/fleet": "Members", "/health": "Store"} {
 			began := time.Now()
 			contains(t, s, url, []string{"has not ended yet", known}, nil)
@@ -139,7 +138,7 @@ func TestSlowLook(t *testing.T) {
 		}
 		synctest.Wait()
 		contains(t, s, "/", []string{"deadline exceeded", "first"}, nil)
-		st.quick.Store(true)
+		st.hang(nil)
 		time.Sleep(interval)
 		contains(t, s, "/", []string{"first"}, []string{"could not be looked at"})
 	})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/report"
-	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -68,23 +67,14 @@ func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title st
 	if err != nil {
 		return // the viewer has left
 	}
-	live := time.Until(now.seen.Add(s.o.Interval)) // when the next look is due
+	live := time.Until(now.Seen.Add(s.o.Interval)) // when the next look is due
 	if live <= 0 {
 		live = s.o.Interval
 	}
 	s.render(w, http.StatusOK, name, frame{
-		Path: r.URL.Path, Title: now.counts.title() + title, Now: now.clock(), Live: live,
-		Data: liveData{now.stuck, now.open, now.members, now.counts, now.failure, s.o.Interval},
+		Path: r.URL.Path, Title: now.Counts.title() + title, Now: now.clock(), Live: live,
+		Data: now,
 	})
-}
-
-// liveData is a state for the templates.
-type liveData struct {
-	Stuck, Open []planRow
-	Members     []fleet.MemberState
-	Counts      counts
-	Failure     failure
-	Interval    time.Duration
 }
 
 // historyPage searches the plans of all times. A plan's ID in the header's field leads to the plan.
@@ -233,20 +223,14 @@ func (s *Server) healthPage(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the viewer has left
 	}
-	data := healthData{
-		Health: newHealth(p, now), Ping: p, Seen: now.seen, Took: now.took,
-		Interval: s.o.Interval, Failures: s.watch.recent(),
-	}
+	data := struct {
+		*state
+		Health   health
+		Ping     ping
+		Interval time.Duration
+		Failures []failure
+	}{now, newHealth(p, now), p, s.o.Interval, s.watch.recent()}
 	s.render(w, http.StatusOK, "health", frame{Path: "/health", Title: "Health", Now: time.Now(), Data: data})
-}
-
-type healthData struct {
-	Health   health
-	Ping     ping
-	Seen     time.Time
-	Took     time.Duration
-	Interval time.Duration
-	Failures []failure
 }
 
 // health is the answer of /healthz.
@@ -286,9 +270,9 @@ func (s *Server) health(ctx context.Context) (p ping, now *state, err error) {
 
 func newHealth(p ping, now *state) health {
 	h := health{
-		OK: p.Err == nil && now.failure == failure{}, Error: now.failure.Err,
+		OK: p.Err == nil && now.Failure == failure{}, Error: now.Failure.Err,
 		LatencySeconds: p.Latency.Seconds(), SkewSeconds: p.Skew.Seconds(),
-		Stuck: now.counts.Stuck, Open: now.counts.Total(), MembersAlive: now.counts.Alive, MembersDead: now.counts.Dead,
+		Stuck: now.Counts.Stuck, Open: now.Counts.Total(), MembersAlive: now.Counts.Alive, MembersDead: now.Counts.Dead,
 	}
 	if p.Err != nil {
 		h.Error = storage.Detail(p.Err)

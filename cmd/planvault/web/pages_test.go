@@ -241,7 +241,7 @@ func TestPlan(t *testing.T) {
 	if got, want := w.Header().Get("Content-Disposition"), "attachment; filename="+p.ID.String()+".json"; got != want {
 		t.Errorf("Content-Disposition is %q, want %q", got, want)
 	}
-	if got := st.reads.Load(); got != 1 {
+	if got := st.calls("Read"); got != 1 {
 		t.Errorf("a plan was read %d times for its page and its JSON", got)
 	}
 	st.fail(&storage.Error{Op: "Read", Err: storage.ErrCorrupt})
@@ -377,7 +377,8 @@ func TestServe(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	st := &slowStore{store: newStore(), begun: make(chan struct{}, 1), ended: make(chan error, 1)}
+	st, begun := newStore(), make(chan struct{}, 1)
+	st.hang(begun)
 	ended := make(chan error, 1)
 	go func() { ended <- web.New(st, web.Options{}).Serve(ctx, l) }()
 	ask := func() error {
@@ -388,7 +389,7 @@ func TestServe(t *testing.T) {
 		return err
 	}
 	go func() { _ = ask() }()
-	<-st.begun
+	<-begun
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -6,29 +6,61 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// store is a vault in memory that counts what a server asks for, and fails when a test says so.
+// store is a vault in memory that counts what a server asks for, fails when a test says so, and answers no look while it
+// is slow.
 type store struct {
-	*memvault.Vault
-	rosters, reads, pings atomic.Int64
+	*hooked.Vault
 
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	asked map[string]int // how often each method was called
+	err   error          // of looks, reads and pings
+	begun chan struct{}  // nil unless the store is slow
+	ended chan error     // with what slow looks end
 }
 
-func newStore() *store { return &store{Vault: memvault.New(plantest.Register())} }
+func newStore() *store {
+	s := &store{asked: map[string]int{}, ended: make(chan error, 1)}
+	s.Vault = hooked.Wrap(memvault.New(plantest.Register()), func(c *hooked.Call) error {
+		err, begun := s.note(c.Op)
+		switch {
+		case c.Op == "Roster" && begun != nil:
+			begun <- struct{}{}
+			<-c.Ctx.Done()
+			s.ended <- c.Ctx.Err()
+			return c.Ctx.Err()
+		case (c.Op == "Roster" || c.Op == "Read") && err != nil:
+			return err
+		}
+		return c.Do()
+	})
+	return s
+}
+
+// note counts a call, and returns how calls fail now, and whom looks tell that they hang.
+func (s *store) note(op string) (err error, begun chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[op]++
+	return s.err, s.begun
+}
+
+// calls returns how often a method was called.
+func (s *store) calls(op string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[op]
+}
 
 // fail makes all later calls return err.
 func (s *store) fail(err error) {
@@ -37,31 +69,16 @@ func (s *store) fail(err error) {
 	s.err = err
 }
 
-func (s *store) failure() error {
+// hang makes later looks tell begun that they have begun, and hang. If it is nil, looks are quick.
+func (s *store) hang(begun chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.err
-}
-
-func (s *store) Roster(ctx context.Context) (storage.Roster, error) {
-	s.rosters.Add(1)
-	if err := s.failure(); err != nil {
-		return storage.Roster{}, err
-	}
-	return s.Vault.Roster(ctx)
-}
-
-func (s *store) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	s.reads.Add(1)
-	if err := s.failure(); err != nil {
-		return nil, err
-	}
-	return s.Vault.Read(ctx, id)
+	s.begun = begun
 }
 
 func (s *store) Ping(context.Context, ...azblob.PingOption) (azblob.PingReport, error) {
-	s.pings.Add(1)
-	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0"}, s.failure()
+	err, _ := s.note("Ping")
+	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0"}, err
 }
 
 var errOutage = &storage.Error{Op: "Roster", Err: fmt.Errorf("%w: connection refused", storage.ErrUnavailable)}
@@ -115,24 +132,4 @@ func get(t *testing.T, h http.Handler, url string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
 	return w
-}
-
-// slowStore answers no look until it is quick.
-type slowStore struct {
-	*store
-	quick atomic.Bool
-	begun chan struct{} // nil if nobody wants to know
-	ended chan error
-}
-
-func (s *slowStore) Roster(ctx context.Context) (storage.Roster, error) {
-	if s.quick.Load() {
-		return s.store.Roster(ctx)
-	}
-	if s.begun != nil {
-		s.begun <- struct{}{}
-	}
-	<-ctx.Done()
-	s.ended <- ctx.Err()
-	return storage.Roster{}, ctx.Err()
 }

@@ -26,13 +26,13 @@ const (
 
 // state is what the live pages show at one time. It does not change.
 type state struct {
-	seen        time.Time // by this machine's clock, when the look ended
-	took        time.Duration
-	now         time.Time // by the store's clock, when the look began
-	stuck, open []planRow
-	members     []fleet.MemberState
-	counts      counts
-	failure     failure // the zero value if the last look succeeded
+	Seen        time.Time // by this machine's clock, when the look ended
+	Took        time.Duration
+	Now         time.Time // by the store's clock, when the look began
+	Stuck, Open []planRow
+	Members     []fleet.MemberState
+	Counts      counts
+	Failure     failure // the zero value if the last look succeeded
 }
 
 // counts are the figures of a state. They cover all open plans, also those that are not shown.
@@ -45,7 +45,7 @@ type failure struct {
 }
 
 // clock returns the time by the store's clock.
-func (s *state) clock() time.Time { return s.now.Add(s.took + time.Since(s.seen)) }
+func (s *state) clock() time.Time { return s.Now.Add(s.Took + time.Since(s.Seen)) }
 
 // planRow is an open plan on a page.
 type planRow struct {
@@ -71,28 +71,28 @@ func (r planRow) Note() string {
 
 // newState makes a state of an inspection. Dead members come first; others stay in the order in which they joined.
 func newState(i fleet.Inspection, shown int) *state {
-	s := &state{now: i.Now}
+	s := &state{Now: i.Now}
 	names := map[uuid.UUID]string{}
 	var alive []fleet.MemberState
 	for _, m := range i.Members {
 		if names[m.ID] = m.Name; m.Alive {
 			alive = append(alive, m)
 		} else {
-			s.members = append(s.members, m)
+			s.Members = append(s.Members, m)
 		}
 	}
-	s.counts.Alive, s.counts.Dead = len(alive), len(s.members)
-	s.members = append(s.members, alive...)
+	s.Counts.Alive, s.Counts.Dead = len(alive), len(s.Members)
+	s.Members = append(s.Members, alive...)
 	for n, p := range i.Plans {
 		row := planRow{p, names[p.Owner]}
-		s.counts.add(p)
+		s.Counts.add(p)
 		switch {
 		case n >= shown:
-			s.counts.Hidden++
+			s.Counts.Hidden++
 		case p.Stuck:
-			s.stuck = append(s.stuck, row)
+			s.Stuck = append(s.Stuck, row)
 		default:
-			s.open = append(s.open, row)
+			s.Open = append(s.Open, row)
 		}
 	}
 	return s
@@ -157,15 +157,15 @@ func (w *watch) note(next *state, err error) *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		f := failure{At: next.seen, Err: storage.Detail(err)}
+		f := failure{At: next.Seen, Err: storage.Detail(err)}
 		w.failures = append(w.failures, f)
 		w.failures = w.failures[max(0, len(w.failures)-maxFailures):]
 		if w.last != nil {
 			kept := *w.last
 			next = &kept
-			f.At = cmp.Or(w.last.failure.At, f.At)
+			f.At = cmp.Or(w.last.Failure.At, f.At)
 		}
-		next.failure = f
+		next.Failure = f
 	}
 	w.last = next
 	return next
@@ -176,12 +176,12 @@ func (w *watch) old() *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	old := state{seen: now, now: now}
+	old := state{Seen: now, Now: now}
 	if w.last != nil {
 		old = *w.last
 	}
-	if old.failure == (failure{}) {
-		old.failure = failure{At: old.seen, Err: "The present look at the vault has not ended yet."}
+	if old.Failure == (failure{}) {
+		old.Failure = failure{At: old.Seen, Err: "The present look at the vault has not ended yet."}
 	}
 	return &old
 }
@@ -224,6 +224,6 @@ func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
 		i.Now = started
 	}
 	next := newState(i, maxPlans)
-	next.seen, next.took = time.Now(), time.Since(started)
+	next.Seen, next.Took = time.Now(), time.Since(started)
 	return s.watch.note(next, err), nil
 }
