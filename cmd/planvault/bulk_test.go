@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/workflow"
 )
@@ -26,22 +25,6 @@ func TestClocksOfExpire(t *testing.T) {
 				t.Errorf("the service is %v ahead: %+v", off, r)
 			}
 		})
-	}
-}
-
-// TestNothingIsDue checks that a command without --yes only looks if it finds nothing to do: nobody has agreed to more.
-func TestNothingIsDue(t *testing.T) {
-	s := newStage(t)
-	s.fill(t, 1, 1)
-	for _, args := range [][]string{{"purge", "--name", "none"}, {"expire", "--older-than", "50d"}} {
-		sent := func(more ...string) int {
-			s.server.ResetRequests()
-			s.must(t, append(args, more...)...)
-			return len(s.server.Requests())
-		}
-		if looked, all := sent("--dry-run"), sent(); all != looked {
-			t.Errorf("%s: %d requests, and %d for a look", args[0], all, looked)
-		}
 	}
 }
 
@@ -65,38 +48,5 @@ func TestOtherNamesOfAVault(t *testing.T) {
 	s.env["PLANVAULT_TO_CONNECTION_STRING"] = strings.Replace(s.server.ConnectionString(), "blob.emulator.invalid", "alias.emulator.invalid", 1)
 	if r := s.run(t.Context(), "mirror", "--to-prefix", prefix, "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "the copy is the vault itself under another name") {
 		t.Errorf("%+v", r)
-	}
-}
-
-func TestParseDays(t *testing.T) {
-	days, err := parseDays([]string{"2026-03-02", "2026-03-01..2026-03-03", "2026-02-28", "2026-03-03..2026-03-03"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var texts []string
-	for _, day := range days.sorted() {
-		text := date(day)
-		if !days[day] {
-			text += " in range"
-		}
-		texts = append(texts, text)
-	}
-	if got := strings.Join(texts, ", "); got != "2026-02-28, 2026-03-01 in range, 2026-03-02, 2026-03-03 in range" {
-		t.Error(got)
-	}
-}
-
-func TestCataloguedRows(t *testing.T) {
-	day := func(n int) time.Time { return time.Date(2026, 3, n, 0, 0, 0, 0, time.UTC) }
-	rows := cataloguedRows(azblob.CatalogueReport{
-		Built:   []azblob.CataloguedDay{{Day: day(9), Plans: 4}, {Day: day(5)}},
-		Skipped: []azblob.SkippedDay{{Day: day(8), Reason: "why"}, {Day: day(1)}},
-	}, "built")
-	var order []string
-	for _, r := range rows {
-		order = append(order, r.Day[8:]+r.Result)
-	}
-	if got := strings.Join(order, " "); got != "09built 08skipped 05built 01skipped" {
-		t.Error(got)
 	}
 }

@@ -37,16 +37,6 @@ func TestProgressOnTerminal(t *testing.T) {
 	})
 }
 
-func TestProgressInPipe(t *testing.T) {
-	var b bytes.Buffer
-	p := newApp(process{stdout: &b, stderr: &b}).progress("list", "plan", 0)
-	p.at(1)
-	p.end()
-	if b.Len() > 0 || p.String() != "list: 1 plan" {
-		t.Errorf("%q, %q", b.String(), p)
-	}
-}
-
 // TestInterrupt interrupts commands that wait. They say how far they came, and why the latest request had no answer, but
 // no secret. Results that nobody reads hold a command up, which then is left alone.
 func TestInterrupt(t *testing.T) {

@@ -327,10 +327,3 @@ func TestWriteFails(t *testing.T) {
 		t.Errorf("Write returns %v", err)
 	}
 }
-
-func BenchmarkWrite(b *testing.B) {
-	p := large(b)
-	for b.Loop() {
-		write(b, p, report.Options{Now: began})
-	}
-}
