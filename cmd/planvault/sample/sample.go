@@ -43,6 +43,8 @@ func Store(ctx context.Context, v Vault, now time.Time) (int, error) {
 func At(now time.Time) []*workflow.Plan {
 	now = now.UTC().Truncate(time.Second)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	stopped := release("web", "1.8.9", nil)
+	stopped.stop = true
 	plans := []*workflow.Plan{
 		// Open plans, as they are now or were when their owner died.
 		release("web", "1.9.0", nil).play(ago(90*time.Second), now, node(now, 'a')),
@@ -54,7 +56,7 @@ func At(now time.Time) []*workflow.Plan {
 		}}).play(ago(3*time.Hour), now, node(now, 'a')),
 		// Final plans that somebody may ask about.
 		release("checkout", "2.0.0", failing).play(ago(5*time.Hour), now, uuid.Nil),
-		release("web", "1.8.9", nil).stopped().play(ago(7*time.Hour), now, uuid.Nil),
+		stopped.play(ago(7*time.Hour), now, uuid.Nil),
 	}
 	for n := range 24 { // three days of what goes well
 		at := ago(time.Duration(8+3*n) * time.Hour)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,11 +46,6 @@ func (s story) block(name string, sequences ...sequence) story {
 	return s
 }
 
-func (s story) stopped() story {
-	s.stop = true
-	return s
-}
-
 // idAt returns the nth ID of a time.
 func idAt(at time.Time, n uint64) (id uuid.UUID) {
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)
@@ -58,137 +54,100 @@ func idAt(at time.Time, n uint64) (id uuid.UUID) {
 	return id
 }
 
-// player makes a plan of a story, as it is at the time until.
-type player struct {
-	plan  *workflow.Plan
-	until time.Time
-	ids   uint64
-}
-
 // play returns the plan of a story that was submitted at a time, as it was at the time until: nothing has happened after
 // it. A plan without an owner that is not final would be one of an engine without a fleet.
 func (s story) play(at, until time.Time, owner uuid.UUID) *workflow.Plan {
-	p := &player{plan: &workflow.Plan{Name: s.name, Descr: s.descr, SubmitTime: at, Owner: owner}, until: until}
+	plan := &workflow.Plan{Name: s.name, Descr: s.descr, SubmitTime: at, Owner: owner}
 	if s.group != "" {
-		p.plan.GroupID = uuid.NewSHA1(uuid.NameSpaceURL, []byte(s.group))
+		plan.GroupID = uuid.NewSHA1(uuid.NameSpaceURL, []byte(s.group))
 	}
 	if owner != uuid.Nil {
-		p.plan.Epoch = 1
+		plan.Epoch = 1
 	}
-	p.name(p.plan, at)
-	now, status := at.Add(time.Second), workflow.Completed
+	start := at.Add(time.Second)
+	now, ok := start, true
 	for n, b := range s.blocks {
 		if s.stop && n == 1 {
-			p.until, status = now.Add(10*time.Second), workflow.Stopped
+			until = now.Add(10 * time.Second)
 		}
-		var ok bool
-		now, ok = p.block(b, now, status != workflow.Failed)
-		if !ok && status == workflow.Completed {
-			status, p.plan.Reason = workflow.Failed, workflow.BlockFailed
+		out := &workflow.Block{Name: b.name, Concurrency: len(b.sequences), State: ended(now, now, true)}
+		for _, q := range b.sequences {
+			sequence := q.play(now, ok)
+			out.Sequences = append(out.Sequences, sequence)
+			if sequence.State.Status == workflow.Failed {
+				out.State.Status, plan.Reason = workflow.Failed, workflow.BlockFailed
+			}
+			if sequence.State.End.After(out.State.End) {
+				out.State.End = sequence.State.End
+			}
 		}
-	}
-	p.plan.State = p.state(at.Add(time.Second), now, status)
-	if s.stop {
-		stopAll(p.plan, p.until)
-	}
-	p.plan.RuntimeUpdate = p.plan.State.Start
-	return p.plan
-}
-
-// stopAll ends all that runs.
-func stopAll(plan *workflow.Plan, at time.Time) {
-	for o := range workflow.Walk(plan) {
-		if state := o.Header().State; state.Status == workflow.Running {
-			state.Status, state.End = workflow.Stopped, at
+		if plan.Blocks = append(plan.Blocks, out); ok {
+			now, ok = out.State.End, out.State.Status == workflow.Completed
+		} else {
+			out.State = workflow.State{}
 		}
 	}
+	plan.State = ended(start, now, ok)
+	s.cut(plan, until)
+	plan.RuntimeUpdate = plan.State.Start
+	return plan
 }
 
-// name gives an object its IDs.
-func (p *player) name(o workflow.Object, at time.Time) {
-	h := o.Header()
-	*h.ID = idAt(at, p.ids)
-	*h.PlanID = p.plan.ID
-	p.ids++
-}
-
-// state returns the state of what starts and ends at a time.
-func (p *player) state(start, end time.Time, final workflow.Status) workflow.State {
-	switch {
-	case start.After(p.until):
-		return workflow.State{Status: workflow.NotStarted}
-	case end.After(p.until):
-		return workflow.State{Status: workflow.Running, Start: start}
-	}
-	return workflow.State{Status: final, Start: start, End: end}
-}
-
-// never is later than all that happens.
-func (p *player) never() time.Time { return p.until.Add(time.Hour) }
-
-// block adds a block that begins at a time, unless an earlier one failed. It returns when it ends, and whether all went
-// well.
-func (p *player) block(b block, at time.Time, begins bool) (end time.Time, ok bool) {
-	out := &workflow.Block{Name: b.name, Concurrency: len(b.sequences)}
-	p.plan.Blocks = append(p.plan.Blocks, out)
-	p.name(out, p.plan.SubmitTime)
-	start := at
-	if !begins {
-		start = p.never()
-	}
-	end, ok = start, true
-	for _, q := range b.sequences {
-		sequence := &workflow.Sequence{Name: q.name}
-		out.Sequences = append(out.Sequences, sequence)
-		p.name(sequence, p.plan.SubmitTime)
-		now, fine := start, true
-		for _, a := range q.acts {
-			now, fine = p.act(sequence, a, now, fine)
-		}
-		sequence.State = p.state(start, now, finalOf(fine))
-		ok = ok && fine
-		if now.After(end) {
-			end = now
-		}
-	}
-	out.State = p.state(start, end, finalOf(ok))
-	if !begins {
-		return at, true
-	}
-	return end, ok
-}
-
-func finalOf(ok bool) workflow.Status {
+func ended(start, end time.Time, ok bool) workflow.State {
 	if ok {
-		return workflow.Completed
+		return workflow.State{Status: workflow.Completed, Start: start, End: end}
 	}
-	return workflow.Failed
+	return workflow.State{Status: workflow.Failed, Start: start, End: end}
 }
 
-// act adds an action. It returns when it ends, and whether it went well.
-func (p *player) act(q *workflow.Sequence, a act, at time.Time, begins bool) (end time.Time, ok bool) {
-	out := &workflow.Action{
-		Name: a.name, Plugin: a.plugin, Timeout: time.Hour, Retries: 2,
-		Req: json.RawMessage(fmt.Sprintf(`{"target":%q,"step":%q}`, q.Name, a.name)),
+// play returns a sequence that begins at a time, unless something before it failed.
+func (q sequence) play(at time.Time, begins bool) *workflow.Sequence {
+	out := &workflow.Sequence{Name: q.name}
+	now, ok := at, begins
+	for _, a := range q.acts {
+		action := &workflow.Action{
+			Name: a.name, Plugin: a.plugin, Timeout: time.Hour, Retries: 2,
+			Req: json.RawMessage(fmt.Sprintf(`{"target":%q,"step":%q}`, q.name, a.name)),
+		}
+		if out.Actions = append(out.Actions, action); !ok {
+			continue
+		}
+		start := now
+		attempt := func(t workflow.Attempt) {
+			t.Start, t.End = now, now.Add(a.takes)
+			now, action.Attempts = t.End, append(action.Attempts, t)
+		}
+		for _, message := range a.failures {
+			attempt(workflow.Attempt{Err: &plugins.Error{Code: 503, Message: message}})
+		}
+		if ok = !a.broken; ok {
+			attempt(workflow.Attempt{Resp: json.RawMessage(`{"ok":true}`)})
+		}
+		action.State = ended(start, now, ok)
 	}
-	q.Actions = append(q.Actions, out)
-	p.name(out, p.plan.SubmitTime)
-	if !begins {
-		return at, false
+	if begins {
+		out.State = ended(at, now, ok)
 	}
-	end = at
-	attempt := func(t workflow.Attempt) {
-		t.Start, t.End = end, end.Add(a.takes)
-		if end = t.End; !end.After(p.until) {
-			out.Attempts = append(out.Attempts, t)
+	return out
+}
+
+// cut takes back what happens in a plan after a time, and gives all objects their IDs. A story that is stopped ends there.
+func (s story) cut(plan *workflow.Plan, until time.Time) {
+	n := uint64(0)
+	for o := range workflow.Walk(plan) {
+		h := o.Header()
+		*h.ID, *h.PlanID = idAt(plan.SubmitTime, n), idAt(plan.SubmitTime, 0)
+		n++
+		switch state := h.State; {
+		case state.Start.IsZero(), state.Start.After(until):
+			*state = workflow.State{}
+		case state.End.After(until) && s.stop:
+			state.Status, state.End = workflow.Stopped, until
+		case state.End.After(until):
+			state.Status, state.End = workflow.Running, time.Time{}
+		}
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = slices.DeleteFunc(a.Attempts, func(t workflow.Attempt) bool { return t.End.After(until) })
 		}
 	}
-	for _, message := range a.failures {
-		attempt(workflow.Attempt{Err: &plugins.Error{Code: 503, Message: message}})
-	}
-	if !a.broken {
-		attempt(workflow.Attempt{Resp: json.RawMessage(`{"ok":true}`)})
-	}
-	out.State = p.state(at, end, finalOf(!a.broken))
-	return end, !a.broken
 }
