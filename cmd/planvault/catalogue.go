@@ -17,14 +17,10 @@ import (
 func (a *app) catalogueCommand() *cobra.Command {
 	var b bulk
 	var verify bool
-	c := &cobra.Command{
-		Use:   "catalogue",
-		Short: "Build the catalogues of closed days, which make listings cheap",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("catalogue", "Build the catalogues of closed days, which make listings cheap",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			return a.catalogue(ctx, v, azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
-		}),
-	}
+		})
 	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
 	b.addFlags(c.Flags())
 	b.addBudget(c.Flags())

@@ -17,15 +17,11 @@ import (
 // checkCommand reads everything and reports what is broken.
 func (a *app) checkCommand() *cobra.Command {
 	var p period
-	c := &cobra.Command{
-		Use:   "check",
-		Short: "Read everything that is stored, and say what is broken",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("check", "Read everything that is stored, and say what is broken",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			after, before := p.from(time.Now())
 			return a.check(ctx, v, azblob.CheckOptions{After: after, Before: before})
-		}),
-	}
+		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	return c
 }

@@ -22,18 +22,14 @@ import (
 func (a *app) countCommand() *cobra.Command {
 	var s selection
 	var by string
-	c := &cobra.Command{
-		Use:   "count",
-		Short: "Count plans, all or some, by status, group or day",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("count", "Count plans, all or some, by status, group or day",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			f := s.filters(time.Now())
 			if by == "" {
 				return a.count(ctx, v, f)
 			}
 			return a.countBy(ctx, v, f, by)
-		}),
-	}
+		})
 	s.addFlags(c.Flags())
 	c.Flags().Func("by", "count plans of each `KIND`: status, group or day", func(text string) error {
 		if by = text; !slices.Contains([]string{"status", "group", "day"}, by) {

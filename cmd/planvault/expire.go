@@ -21,14 +21,10 @@ func (a *app) expireCommand() *cobra.Command {
 	var b bulk
 	var olderThan age
 	var empty bool
-	c := &cobra.Command{
-		Use:   "expire --older-than AGE",
-		Short: "Drop old days as a whole",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("expire --older-than AGE", "Drop old days as a whole",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
-		}),
-	}
+		})
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
 	b.addFlags(c.Flags())

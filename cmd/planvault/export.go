@@ -18,14 +18,10 @@ import (
 func (a *app) exportCommand() *cobra.Command {
 	var s selection
 	var file string
-	c := &cobra.Command{
-		Use:   "export -o FILE",
-		Short: "Write plans to a bundle, as a backup",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("export -o FILE", "Write plans to a bundle, as a backup",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			return a.export(ctx, v, s.filters(time.Now()), file)
-		}),
-	}
+		})
 	s.addFlags(c.Flags())
 	c.Flags().StringVarP(&file, "out", "o", "", "write the bundle to `FILE`; - is the standard output")
 	_ = c.MarkFlagRequired("out")

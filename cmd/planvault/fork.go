@@ -17,18 +17,14 @@ import (
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
 	var fromFailure, fromStart, dryRun bool
-	c := &cobra.Command{
-		Use:   "fork ID",
-		Short: "Run a plan again as a new plan, from its failure or from its start",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	c := a.onPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			from := workflow.Fork
 			if fromStart {
 				from = workflow.ForkFromStart
 			}
 			return a.fork(ctx, v, id, from, dryRun)
-		}),
-	}
+		})
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
 	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print which actions would run again, and store nothing")

@@ -17,18 +17,14 @@ import (
 
 // getCommand prints the JSON of a plan.
 func (a *app) getCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "get ID",
-		Short: "Print a plan as JSON",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	return a.onPlan("get ID", "Print a plan as JSON",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			p, err := v.Read(ctx, id)
 			if err != nil {
 				return err
 			}
 			return a.printJSON(p)
-		}),
-	}
+		})
 }
 
 // printJSON prints all of a plan.

@@ -41,40 +41,32 @@ func (a *app) releaseCommand() *cobra.Command {
 // dayCommand returns a command that changes the days in its arguments. plan says how.
 func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.Vault, days) (dayChange, error)) *cobra.Command {
 	var b bulk
-	c := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cobra.MinimumNArgs(1),
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) error {
-			d, err := parseDays(args)
-			if err != nil {
-				return err
-			}
-			c, err := plan(ctx, v, d)
-			if err != nil {
-				return err
-			}
-			return a.changeDays(ctx, c, b.dryRun)
-		}),
-	}
+	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, args []string) error {
+		d, err := parseDays(args)
+		if err != nil {
+			return err
+		}
+		c, err := plan(ctx, v, d)
+		if err != nil {
+			return err
+		}
+		return a.changeDays(ctx, c, b.dryRun)
+	})
+	c.Args = cobra.MinimumNArgs(1)
 	b.addFlags(c.Flags())
 	return c
 }
 
 // holdsCommand shows what is held.
 func (a *app) holdsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "holds",
-		Short: "List the days that are held, oldest first",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	return a.onVault("holds", "List the days that are held, oldest first",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			held, err := v.Holds(ctx)
 			if err != nil {
 				return err
 			}
 			return printTable(a, heldRows(held, ""), func(r heldRow) []string { return []string{r.Day} }, "DAY")
-		}),
-	}
+		})
 }
 
 // heldRow is a day, and what became of it.

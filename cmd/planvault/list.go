@@ -18,18 +18,14 @@ import (
 func (a *app) listCommand() *cobra.Command {
 	var s selection
 	var p page
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List plans, newest first",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("list", "List plans, newest first",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			f := s.filters(time.Now())
 			if err := p.bound(&f); err != nil {
 				return err
 			}
 			return a.printPlans(search(ctx, v, f), f.Limit)
-		}),
-	}
+		})
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
 	return c

@@ -15,11 +15,8 @@ import (
 
 // nodesCommand shows the members of the fleet.
 func (a *app) nodesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "nodes",
-		Short: "Show the nodes of the fleet, and how many open plans each owns",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	return a.onVault("nodes", "Show the nodes of the fleet, and how many open plans each owns",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: readNone})
 			if err != nil {
 				return err
@@ -29,8 +26,7 @@ func (a *app) nodesCommand() *cobra.Command {
 			}
 			a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
 			return nil
-		}),
-	}
+		})
 }
 
 // nodeRow is a node in the output of nodes.

@@ -20,10 +20,8 @@ func (a *app) purgeCommand() *cobra.Command {
 	var s selection
 	var b bulk
 	var includeOpen bool
-	c := &cobra.Command{
-		Use:   "purge [ID...]",
-		Short: "Remove single plans",
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
+	c := a.onVault("purge [ID...]", "Remove single plans",
+		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {
 				return err
@@ -32,8 +30,8 @@ func (a *app) purgeCommand() *cobra.Command {
 				return usageError("--status has an open status, and open plans stay: give --include-open to remove them, too")
 			}
 			return a.purge(ctx, v, storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
-		}),
-	}
+		})
+	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
 	b.addFlags(c.Flags())
 	b.addBudget(c.Flags())

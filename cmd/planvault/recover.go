@@ -19,14 +19,10 @@ import (
 func (a *app) recoverCommand() *cobra.Command {
 	var b bulk
 	thorough := false
-	c := &cobra.Command{
-		Use:   "recover",
-		Short: "Finish or remove what crashed processes left",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("recover", "Finish or remove what crashed processes left",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			return a.recover(ctx, v, azblob.RepairOptions{DryRun: b.dryRun, Thorough: thorough})
-		}),
-	}
+		})
 	b.addFlags(c.Flags())
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
 	return c

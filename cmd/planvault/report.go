@@ -18,18 +18,14 @@ import (
 // reportCommand writes the page of a plan.
 func (a *app) reportCommand() *cobra.Command {
 	var path string
-	c := &cobra.Command{
-		Use:   "report ID",
-		Short: "Write a plan as a web page: tree, timeline, errors",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	c := a.onPlan("report ID", "Write a plan as a web page: tree, timeline, errors",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			p, err := v.Read(ctx, id)
 			if err != nil {
 				return err
 			}
 			return a.report(p, cmp.Or(path, id.String()+".html"))
-		}),
-	}
+		})
 	c.Flags().StringVarP(&path, "out", "o", "", "write to the `FILE`; - is stdout (default ID.html)")
 	return c
 }

@@ -313,25 +313,29 @@ func refuseUnknownTopics(root *cobra.Command) {
 	}
 }
 
-// onVault returns what a command runs that works on the vault that flags, profile and environment name. The vault is
-// closed when the run ends.
-func (a *app) onVault(act func(ctx context.Context, v *azblob.Vault, args []string) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
+// onVault returns a command without arguments that works on the vault that flags, profile and environment name. The vault
+// is closed when the run ends.
+func (a *app) onVault(use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, args []string) error {
 		v, err := a.open(c.Context(), a.connection)
 		if err != nil {
 			return err
 		}
 		return act(c.Context(), v, args)
-	}
+	}}
 }
 
 // onPlan is onVault for a command whose argument is the ID of a plan.
-func (a *app) onPlan(act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		id, err := parseID("plan", args[0])
-		if err != nil {
+func (a *app) onPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) *cobra.Command {
+	var id uuid.UUID
+	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, _ []string) error { return act(ctx, v, id) })
+	c.Args = cobra.ExactArgs(1)
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) (err error) {
+		if id, err = parseID("plan", args[0]); err != nil {
 			return err
 		}
-		return a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error { return act(ctx, v, id) })(c, args)
+		return run(c, args)
 	}
+	return c
 }

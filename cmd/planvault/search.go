@@ -17,10 +17,8 @@ import (
 func (a *app) searchCommand() *cobra.Command {
 	var s selection
 	var p page
-	c := &cobra.Command{
-		Use:   "search [ID...]",
-		Short: "Find plans by ID, status, group, name or time",
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
+	c := a.onVault("search [ID...]", "Find plans by ID, status, group, name or time",
+		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
 			if f.ByIDs, err = parsePlanIDs(args); err != nil {
 				return err
@@ -35,8 +33,8 @@ func (a *app) searchCommand() *cobra.Command {
 				f.Limit = 0 // all that were asked for
 			}
 			return a.search(ctx, v, f)
-		}),
-	}
+		})
+	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
 	return c

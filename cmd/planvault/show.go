@@ -15,11 +15,8 @@ import (
 // showCommand prints a plan as a tree.
 func (a *app) showCommand() *cobra.Command {
 	var w watch
-	c := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show a plan as a tree, and follow it",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	c := a.onPlan("show ID", "Show a plan as a tree, and follow it",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			if shortest := 100 * time.Millisecond; time.Duration(w.every) < shortest {
 				return usageError("--interval must be %v or more", shortest)
 			}
@@ -29,8 +26,7 @@ func (a *app) showCommand() *cobra.Command {
 				return errFound
 			}
 			return err
-		}),
-	}
+		})
 	flags := c.Flags()
 	flags.BoolVar(&w.all, "all", false, "show all of a large plan, and errors in full")
 	flags.BoolVar(&w.follow, "watch", false, "follow the plan until it is final")

@@ -18,15 +18,11 @@ import (
 func (a *app) statsCommand() *cobra.Command {
 	var p period
 	var bytes bool
-	c := &cobra.Command{
-		Use:   "stats",
-		Short: "Count plans by day and status, and what storing them costs",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("stats", "Count plans by day and status, and what storing them costs",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			after, before := p.from(time.Now())
 			return a.stats(ctx, v, azblob.StatsOptions{After: after, Before: before, Bytes: bytes})
-		}),
-	}
+		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
 	return c

@@ -16,14 +16,10 @@ import (
 // stopCommand asks the owner of a plan to stop it.
 func (a *app) stopCommand() *cobra.Command {
 	wait := false
-	c := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Ask the owner of a plan to stop it",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	c := a.onPlan("stop ID", "Ask the owner of a plan to stop it",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			return a.stop(ctx, v, id, wait)
-		}),
-	}
+		})
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the plan is final")
 	return c
 }

@@ -20,14 +20,10 @@ import (
 func (a *app) stuckCommand() *cobra.Command {
 	older := age(fleet.DefaultOlder)
 	all := false
-	c := &cobra.Command{
-		Use:   "stuck",
-		Short: "Show open plans that make no progress, and why",
-		Args:  cobra.NoArgs,
-		RunE: a.onVault(func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("stuck", "Show open plans that make no progress, and why",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			return a.stuck(ctx, v, time.Duration(older), all)
-		}),
-	}
+		})
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
 	return c

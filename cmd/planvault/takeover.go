@@ -25,19 +25,15 @@ type takeover struct {
 func (a *app) takeoverCommand() *cobra.Command {
 	var t takeover
 	var node string
-	c := &cobra.Command{
-		Use:   "takeover ID",
-		Short: "Fence a plan from its owner, and hand it to the live nodes",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.onPlan(func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
+	c := a.onPlan("takeover ID", "Fence a plan from its owner, and hand it to the live nodes",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
 			if node != "" {
 				if t.evict, err = parseID("node", node); err != nil {
 					return err
 				}
 			}
 			return a.takeover(ctx, v, id, t)
-		}),
-	}
+		})
 	c.Flags().StringVar(&node, "evict", "", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
 	c.Flags().BoolVar(&t.wait, "wait", false, "wait until a node has taken the plan")
