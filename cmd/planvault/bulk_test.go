@@ -33,7 +33,7 @@ func TestProgressOfBulkCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		s.fill(t, 2, 10)
-		s.network = delayed{s.server.Transport(), 10 * time.Millisecond}
+		s.slow(10 * time.Millisecond)
 		r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, "purge", "--name", "plan", "--yes")
 		if r.code != exitDone || !strings.Contains(r.stderr, " of 20 plans") || strings.Contains(r.stdout, "\x1b") {
 			t.Errorf("%+v", r)

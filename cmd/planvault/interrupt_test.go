@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,11 +22,9 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
-	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // pastGrace is long enough for the vault to act on what a process that died has left.
@@ -145,20 +142,6 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 	return lines
 }
 
-// open opens a vault of the account, on the stage's connection.
-func (s *stage) open(t *testing.T, prefix string) *azblob.Vault {
-	t.Helper()
-	network := s.network
-	if network == nil {
-		network = s.server.Transport()
-	}
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, s.server.ConnectionString(), plantest.Register(), azblob.WithTransport(network))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // unsound returns what is wrong with a vault after the recovery that engines make.
 func unsound(t *testing.T, v *azblob.Vault) (problems []string) {
 	if err := v.Recovery(t.Context()); err != nil {
@@ -212,7 +195,7 @@ func (w *history) words(s *stage, command []string) (args []string) {
 // on returns the stage with a copy of the account.
 func (s *stage) on(t *testing.T) *stage {
 	t.Helper()
-	c := &stage{server: s.server.Clone(), env: maps.Clone(s.env)}
+	c := &stage{server: s.server.Clone(), env: maps.Clone(s.env), plugins: s.plugins}
 	c.vault = c.open(t, prefix)
 	return c
 }
@@ -332,12 +315,13 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 			dir := t.TempDir()
 			base, w := preparedFor(t, c, dir)
 			s := base.on(t)
+			s.slow(10 * time.Millisecond)
 			var both sync.WaitGroup
 			var results [2]result
 			for i := range results {
 				both.Go(func() {
 					time.Sleep(time.Duration(i) * time.Millisecond)
-					results[i] = s.through(delayed{s.server.Transport(), 10 * time.Millisecond}).run(t.Context(), w.words(s, c.command)...)
+					results[i] = s.run(t.Context(), w.words(s, c.command)...)
 				})
 			}
 			both.Wait()
@@ -348,15 +332,7 @@ func TestBulkCommandsBesideThemselves(t *testing.T) {
 	}
 }
 
-// delayed is a connection on which each request takes some time.
-type delayed struct {
-	policy.Transporter
-	time.Duration
-}
-
-func (d delayed) Do(req *http.Request) (*http.Response, error) {
-	if !sleep.For(req.Context(), d.Duration) {
-		return nil, req.Context().Err()
-	}
-	return d.Transporter.Do(req)
+// slow makes each request of a stage take some time.
+func (s *stage) slow(by time.Duration) {
+	s.server.Inject(emulator.On().Do(emulator.Before(func() { time.Sleep(by) })))
 }

@@ -26,7 +26,8 @@ import (
 // scenes prepare the vaults of the pages.
 var scenes = map[string]func(t *testing.T, s *stage){
 	"sample": func(t *testing.T, s *stage) {
-		if _, err := sample.Store(t.Context(), s.bare(t), time.Now()); err != nil {
+		s.plugins = nil
+		if _, err := sample.Store(t.Context(), s.open(t, prefix), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second) // node b falls silent
@@ -46,17 +47,6 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"denied-reads": sceneDenied(emulator.GetBlob),
 	"denied-lists": sceneDenied(emulator.ListBlobs),
 	"lost":         sceneLost,
-}
-
-// bare opens the vault of a stage as the tool does, without plugins.
-func (s *stage) bare(t *testing.T) *azblob.Vault {
-	t.Helper()
-	v, err := azblob.NewFromConnectionString(t.Context(), s.env["PLANVAULT_PREFIX"], s.server.ConnectionString(), nil, azblob.WithTransport(s.server.Transport()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = v.Close(t.Context()) })
-	return v
 }
 
 // accounts are the accounts of a scene by their names. A server knows none of these names, only its own.
@@ -83,9 +73,10 @@ func loginTo(server *emulator.Server, name string) string {
 // production makes the stage the vault ci in the account prod.
 func (s *stage) production(t *testing.T) {
 	t.Helper()
+	s.plugins = nil
+	s.vault = s.open(t, "ci")
 	s.network = accounts{"prod": s.server.Transport()}
 	s.env["PLANVAULT_CONNECTION_STRING"], s.env["PLANVAULT_PREFIX"] = loginTo(s.server, "prod"), "ci"
-	s.vault = s.bare(t)
 }
 
 // task is the request of an action: where it works, and for how long.
@@ -266,7 +257,6 @@ func sceneFailed(t *testing.T, s *stage) {
 // all failed. Purges are slow, so that budgets matter.
 func sceneYear(t *testing.T, s *stage) {
 	s.production(t)
-	s.network = accounts{"prod": delayed{s.server.Transport(), time.Second}}
 	night := func(day time.Time, n int, status func(n int) workflow.Status) {
 		for n := range n {
 			id := workflow.NewV7At(day.Add(time.Duration(n) * time.Minute))
@@ -283,6 +273,7 @@ func sceneYear(t *testing.T, s *stage) {
 		})
 	}
 	night(time.Date(2026, 11, 14, 1, 0, 0, 0, time.UTC), 24, func(int) workflow.Status { return workflow.Failed })
+	s.slow(time.Second)
 }
 
 // sceneMove: the vault of the account prod is to move to the account next.

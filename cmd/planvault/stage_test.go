@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -23,6 +24,8 @@ type stage struct {
 	server *emulator.Server
 	vault  *azblob.Vault
 	env    map[string]string
+	// plugins are those of the vaults that are opened. The tool has none.
+	plugins *registry.Register
 	// network, if it is not nil, is in the place of the server's transport.
 	network policy.Transporter
 }
@@ -41,12 +44,37 @@ func newStage(t *testing.T, options ...emulator.Option) *stage {
 // openStage returns a stage whose profiles are in a folder.
 func openStage(ctx context.Context, dir string, options ...emulator.Option) (*stage, error) {
 	server := emulator.New(options...)
-	v, err := azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
-	return &stage{server: server, vault: v, env: map[string]string{
+	s := &stage{server: server, plugins: plantest.Register(), env: map[string]string{
 		"PLANVAULT_CONNECTION_STRING": server.ConnectionString(),
 		"PLANVAULT_PREFIX":            prefix,
 		"PLANVAULT_PROFILES":          filepath.Join(dir, "profiles.json"),
-	}}, err
+	}}
+	var err error
+	s.vault, err = s.openVault(ctx, prefix)
+	return s, err
+}
+
+// openVault opens a vault of the account, on the stage's connection.
+func (s *stage) openVault(ctx context.Context, prefix string) (*azblob.Vault, error) {
+	return azblob.NewFromConnectionString(ctx, prefix, s.server.ConnectionString(), s.plugins, azblob.WithTransport(s.transport()))
+}
+
+// open opens a vault as openVault does.
+func (s *stage) open(t *testing.T, prefix string) *azblob.Vault {
+	t.Helper()
+	v, err := s.openVault(t.Context(), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// transport returns the stage's connection.
+func (s *stage) transport() policy.Transporter {
+	if s.network != nil {
+		return s.network
+	}
+	return s.server.Transport()
 }
 
 // result is what a run of the tool printed, and its exit code.
@@ -70,10 +98,7 @@ func (s *stage) runAs(ctx context.Context, change func(p *process), args ...stri
 }
 
 func (s *stage) process(stdout, stderr io.Writer) process {
-	network := s.network
-	if network == nil {
-		network = s.server.Transport()
-	}
+	network := s.transport()
 	return process{
 		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		getenv:  func(name string) string { return s.env[name] },
