@@ -55,29 +55,37 @@ func (p planned) String() string {
 	return fmt.Sprintf("about %s, %s", plural(p.Requests, "request"), dollars(p.Dollars))
 }
 
-// due is what a bulk change has to do, as a look has found.
-type due struct {
+// due is a bulk change that may have to be confirmed. R is the library's report.
+type due[R any] struct {
 	change
-	n       int64               // how much it is
-	wouldDo func(planned) error // prints it, for a dry run
-	nothing func() error        // prints that there is nothing to do
+	n       int64               // how much there is to do
+	found   R                   // by a look
 	err     error               // what the look could not read, which does not keep the rest
+	wouldDo func(planned) error // prints what was found, for a dry run
+
+	do func() (R, error)
+	// done prints what was done, or that there is nothing to do. It reports whether the budget has left more.
+	done func(R, error) (more bool, err error)
 }
 
-// carryOut makes a bulk change if it may: a dry run only says what is due, and otherwise somebody has to agree. do makes the
-// change and prints what it did; it reports whether the budget has left more.
-func (a *app) carryOut(ctx context.Context, dryRun bool, d due, do func() (more bool, err error)) error {
+// carryOut makes a bulk change if it may: a dry run only says what is due, and otherwise somebody has to agree.
+func carryOut[R any](ctx context.Context, a *app, dryRun bool, d due[R]) error {
 	switch {
 	case dryRun:
 		return errors.Join(d.wouldDo(plannedOf(d.requests)), d.err)
 	case d.n == 0 && !a.yes: // what has become due since the look was not confirmed
-		return errors.Join(d.nothing(), d.err)
+		_, err := d.done(d.found, nil)
+		return errors.Join(err, d.err)
 	case d.n > 0:
 		if err := a.confirm(ctx, d.change); err != nil {
 			return err
 		}
 	}
-	more, err := do()
+	report, err := d.do()
+	more, printErr := d.done(report, err)
+	if printErr != nil {
+		return printErr
+	}
 	return leftOver(err, more)
 }
 

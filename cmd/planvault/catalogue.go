@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,33 +45,25 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 		return err
 	}
 	n := int64(len(found.Built))
-	d := due{
-		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})}, n: n,
+	return carryOut(ctx, a, o.DryRun, due[azblob.CatalogueReport]{
+		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})},
+		n:      n, found: found,
 		wouldDo: func(p planned) error {
 			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Closed, "closed day"))
 			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))
 		},
-		nothing: func() error {
-			return cmp.Or(a.printCatalogued(found, "built"), a.summarize(cataloguedSummary(found)))
+		do: func() (azblob.CatalogueReport, error) {
+			p := a.progress("catalogue", "day", n).then(goOn)
+			defer p.end()
+			o.Progress = p.reach
+			return v.Catalogue(ctx, o)
 		},
-	}
-	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) { return a.runCatalogue(ctx, v, n, o) })
-}
-
-// runCatalogue builds catalogues, and prints their days.
-func (a *app) runCatalogue(ctx context.Context, v *azblob.Vault, days int64, o azblob.CatalogueOptions) (more bool, err error) {
-	p := a.progress("catalogue", "day", days).then(goOn)
-	o.Progress = p.reach
-	report, err := v.Catalogue(ctx, o)
-	p.end()
-	if printErr := a.printCatalogued(report, "built"); printErr != nil {
-		return false, printErr
-	}
-	return report.More, errors.Join(err, a.summarize(cataloguedSummary(report)+ifMore(err == nil && report.More)))
-}
-
-func cataloguedSummary(r azblob.CatalogueReport) string {
-	return fmt.Sprintf("%s built, %s of %s had one", plural(len(r.Built), "catalogue"), count(r.Present), plural(r.Closed, "closed day"))
+		done: func(r azblob.CatalogueReport, err error) (more bool, _ error) {
+			built, closed := plural(len(r.Built), "catalogue"), plural(r.Closed, "closed day")
+			summary := fmt.Sprintf("%s built, %s of %s had one", built, count(r.Present), closed) + ifMore(err == nil && r.More)
+			return r.More, cmp.Or(a.printCatalogued(r, "built"), a.summarize(summary))
+		},
+	})
 }
 
 // printCatalogued prints the days, newest first.

@@ -60,26 +60,23 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 		return err
 	}
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
-	d := due{
-		change: change{doing: "expire", what: what, requests: requests}, n: int64(found.Dropped()), err: failed,
+	return carryOut(ctx, a, o.DryRun, due[azblob.ExpireReport]{
+		change: change{doing: "expire", what: what, requests: requests},
+		n:      int64(found.Dropped()), found: found, err: failed,
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},
-		nothing: func() error { return cmp.Or(a.printExpired(found, plans, false), a.summarize("0 days dropped")) },
-	}
-	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) { return a.runExpire(ctx, v, int64(len(found.Days)), plans, o) })
-}
-
-// runExpire drops days, and prints them with the plans that were counted in them.
-func (a *app) runExpire(ctx context.Context, v *azblob.Vault, days int64, plans map[string]int64, o azblob.ExpireOptions) (more bool, err error) {
-	p := a.progress("expire", "day", days).then(goOn)
-	o.Progress = p.reach
-	report, err := v.Expire(ctx, o)
-	p.end()
-	if printErr := a.printExpired(report, plans, false); printErr != nil {
-		return false, printErr
-	}
-	return report.More, errors.Join(err, a.summarize(plural(report.Dropped(), "day")+" dropped"+ifMore(err == nil && report.More)))
+		do: func() (azblob.ExpireReport, error) {
+			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
+			defer p.end()
+			o.Progress = p.reach
+			return v.Expire(ctx, o)
+		},
+		done: func(r azblob.ExpireReport, err error) (more bool, _ error) {
+			summary := plural(r.Dropped(), "day") + " dropped" + ifMore(err == nil && r.More)
+			return r.More, cmp.Or(a.printExpired(r, plans, false), a.summarize(summary))
+		},
+	})
 }
 
 // expireTakes returns the requests of an expiry after a dry run.

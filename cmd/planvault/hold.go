@@ -131,15 +131,15 @@ type dayChange struct {
 // changeDays makes a change, or says what it would change.
 func (a *app) changeDays(ctx context.Context, c dayChange, dryRun bool) error {
 	all := plural(len(c.days), "day")
-	d := due{
+	return carryOut(ctx, a, dryRun, due[struct{}]{
 		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)),
 		wouldDo: func(p planned) error {
 			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))
 		},
-		nothing: func() error { return nil },
-	}
-	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return false, a.eachDay(ctx, c) })
+		do:   func() (none struct{}, err error) { return none, a.eachDay(ctx, c) },
+		done: func(struct{}, error) (bool, error) { return false, nil }, // eachDay prints each day
+	})
 }
 
 // eachDay changes days, one after the other. A day that fails does not stop the others.

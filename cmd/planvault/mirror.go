@@ -75,8 +75,9 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 		return err
 	}
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
-	d := due{
-		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.traffic().requests, found)}, n: found.Copied + found.Updated + found.Deleted, err: err,
+	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
+		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.traffic().requests, found)},
+		n:      found.Copied + found.Updated + found.Deleted, found: found, err: err,
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {
@@ -84,22 +85,15 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 					plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.planned, m.rest(), span(found.Behind))
 			})
 		},
-		nothing: func() error { return a.printMirrored(ctx, found) },
-	}
-	return a.carryOut(ctx, o.DryRun, d, func() (bool, error) {
-		report, err := a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
-		if err := a.printMirrored(ctx, report); err != nil {
-			return false, err
-		}
-		return report.More, err
-	})
-}
-
-// printMirrored prints what a mirror did.
-func (a *app) printMirrored(ctx context.Context, r mirror.Report) error {
-	m := mirroredOf(r, planned{})
-	return a.print(m, func(w io.Writer) {
-		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.rest(), ifMore(m.More && ctx.Err() == nil))
+		do: func() (mirror.Report, error) {
+			return a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
+		},
+		done: func(r mirror.Report, _ error) (more bool, err error) {
+			m := mirroredOf(r, planned{})
+			return r.More, a.print(m, func(w io.Writer) {
+				fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s%s\n", plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.rest(), ifMore(m.More && ctx.Err() == nil))
+			})
+		},
 	})
 }
 

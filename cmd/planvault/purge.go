@@ -46,8 +46,6 @@ type purgePlanned struct {
 	Open     int64    `json:"open,omitzero"`
 	Held     int64    `json:"held"`
 	HeldDays []string `json:"heldDays,omitempty"`
-
-	err error // of plans that can't be read
 }
 
 // purgeDone is what a purge removed.
@@ -61,57 +59,44 @@ type purgeDone struct {
 }
 
 func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, dryRun bool) error {
-	plan, err := a.planPurge(ctx, v, o)
-	if err != nil {
-		return err
+	run := func(p *progress, o storage.PurgeOptions) (storage.PurgeReport, error) {
+		defer p.end()
+		o.Progress = p.reach
+		return storage.Purge(ctx, v, o)
 	}
-	d := due{
-		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: estimate(a.meter.traffic().requests, step{purgePlan, plan.Plans})},
-		n:      plan.Plans, err: plan.err,
+	look := o
+	look.DryRun, look.Budget = true, 0
+	found, failed := run(a.progress("look", "plan", 0).then(untouched), look)
+	if found.More || found.Failed == 0 && failed != nil { // a plan that can't be read does not keep the others
+		return failed
+	}
+	plan := purgePlanned{Plans: found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays)}
+	warning := ""
+	if o.IncludeOpen {
+		var err error
+		if plan.Open, err = countOpen(ctx, v, o.Select); err != nil {
+			return err
+		}
+	}
+	if plan.Open > 0 {
+		warning = fmt.Sprintf("WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
+	}
+	requests := estimate(a.meter.traffic().requests, step{purgePlan, plan.Plans})
+	return carryOut(ctx, a, dryRun, due[storage.PurgeReport]{
+		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
+		n:      plan.Plans, found: storage.PurgeReport{Held: found.Held, HeldDays: found.HeldDays}, err: failed,
 		wouldDo: func(p planned) error {
 			plan.planned = p
 			return a.print(plan, plan.text)
 		},
-		nothing: func() error {
-			nothing := purgeDone{Held: plan.Held, HeldDays: plan.HeldDays}
-			return a.print(nothing, nothing.text)
+		do: func() (storage.PurgeReport, error) {
+			return run(a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
 		},
-	}
-	if plan.Open > 0 {
-		d.warning = fmt.Sprintf("WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
-	}
-	return a.carryOut(ctx, dryRun, d, func() (bool, error) { return a.runPurge(ctx, v, plan.Plans+plan.Held, o) })
-}
-
-// runPurge removes plans, and prints how many.
-func (a *app) runPurge(ctx context.Context, v *azblob.Vault, plans int64, o storage.PurgeOptions) (more bool, err error) {
-	p := a.progress("purge", "plan", plans).then(goOn)
-	o.Progress = p.reach
-	report, err := storage.Purge(ctx, v, o)
-	p.end()
-	done := purgeDone{report.Deleted, report.Gone, report.Held, dates(report.HeldDays), report.Failed, report.More}
-	if printErr := a.print(done, done.text); printErr != nil {
-		return false, printErr
-	}
-	return report.More, err
-}
-
-// planPurge looks at what a purge would remove.
-func (a *app) planPurge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions) (purgePlanned, error) {
-	p := a.progress("look", "plan", 0).then(untouched)
-	defer p.end()
-	o.DryRun, o.Budget = true, 0
-	o.Progress = p.reach
-	found, err := storage.Purge(ctx, v, o)
-	if found.More || found.Failed == 0 && err != nil { // a plan that can't be read does not keep the others
-		return purgePlanned{}, err
-	}
-	plan := purgePlanned{Plans: found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays), err: err}
-	if o.IncludeOpen {
-		plan.Open, err = countOpen(ctx, v, o.Select)
-		return plan, err
-	}
-	return plan, nil
+		done: func(r storage.PurgeReport, _ error) (more bool, err error) {
+			done := purgeDone{r.Deleted, r.Gone, r.Held, dates(r.HeldDays), r.Failed, r.More}
+			return r.More, a.print(done, done.text)
+		},
+	})
 }
 
 func isOpen(s workflow.Status) bool { return !s.Final() }

@@ -113,12 +113,13 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptio
 		}
 	}
 	n, catalogues := int64(len(found.Plans)), int64(len(found.Catalogues))
-	d := due{change: change{
-		doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
-	}, n: n + catalogues}
-	return a.carryOut(ctx, false, d, func() (bool, error) {
-		done, err := a.runRecover(ctx, v, o, "recover", goOn)
-		return false, a.recovered(ctx, done, err, false)
+	return carryOut(ctx, a, false, due[azblob.RepairReport]{
+		change: change{
+			doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
+		},
+		n:    n + catalogues,
+		do:   func() (azblob.RepairReport, error) { return a.runRecover(ctx, v, o, "recover", goOn) },
+		done: func(r azblob.RepairReport, err error) (bool, error) { return false, a.recovered(ctx, r, err, false) },
 	})
 }
 
