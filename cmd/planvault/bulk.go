@@ -19,11 +19,12 @@ type bulk struct {
 }
 
 func (b *bulk) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&b.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	addDryRun(flags, &b.dryRun)
+	flags.Var(&b.budget, "budget", "begin nothing new after this `DURATION`, such as 10m; exit code 3 says that more is left")
 }
 
-func (b *bulk) addBudget(flags *pflag.FlagSet) {
-	flags.Var(&b.budget, "budget", "begin nothing new after this `DURATION`, such as 10m; exit code 3 says that more is left")
+func addDryRun(flags *pflag.FlagSet, dryRun *bool) {
+	flags.BoolVar(dryRun, "dry-run", false, "change nothing, and say what would be done")
 }
 
 // timeLeft returns the budget for the library. A dry run has none.

@@ -22,7 +22,6 @@ func (a *app) catalogueCommand() *cobra.Command {
 		})
 	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
 	b.addFlags(c.Flags())
-	b.addBudget(c.Flags())
 	return c
 }
 

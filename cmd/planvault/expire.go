@@ -28,7 +28,6 @@ func (a *app) expireCommand() *cobra.Command {
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
 	b.addFlags(c.Flags())
-	b.addBudget(c.Flags())
 	_ = c.MarkFlagRequired("older-than")
 	return c
 }

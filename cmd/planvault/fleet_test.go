@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/fleet"
@@ -65,52 +63,6 @@ func (s *stage) orphaned(t *testing.T, name string) *workflow.Plan {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// plans returns what a node gets.
-func plans(t *testing.T, n *fleet.Node) <-chan *workflow.Plan {
-	found := make(chan *workflow.Plan, 100)
-	go func() {
-		for plan, err := range n.Plans(t.Context()) {
-			if err != nil {
-				t.Error(err)
-				continue
-			}
-			found <- plan
-		}
-	}()
-	return found
-}
-
-// TestTakeoverIsInterrupted interrupts a takeover in its wait. A live node takes the plan later.
-func TestTakeoverIsInterrupted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		n := s.join(t, "host")
-		found := plans(t, n)
-		time.Sleep(time.Minute)
-		plan := plantest.Small()
-		if err := s.vault.Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		plan = <-found
-		plan.Owner = workflow.NewV7() // a node that the others have never seen
-		if err := s.vault.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
-		_, done := n.Work(plan.ID)
-		done()
-		ctx, interrupt := context.WithCancel(t.Context())
-		time.AfterFunc(5*time.Second, interrupt)
-		began := time.Now()
-		got := s.run(ctx, "takeover", plan.ID.String())
-		if got.code != exitInterrupted || time.Since(began) != 5*time.Second || !strings.Contains(got.stderr, "if the plan is fenced already, a live node takes it when its TTL has passed") {
-			t.Errorf("after %v: %+v", time.Since(began), got)
-		}
-		if p := <-found; p.ID != plan.ID || p.Epoch != 3 {
-			t.Errorf("plan %s has epoch %d", p.ID, p.Epoch)
-		}
-	})
 }
 
 // TestFleetRemarks: at a terminal, commands say on stderr what a pipe does not need.

@@ -40,7 +40,7 @@ func (a *app) releaseCommand() *cobra.Command {
 
 // dayCommand returns a command that changes the days in its arguments. plan says how.
 func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.Vault, days) (dayChange, error)) *cobra.Command {
-	var b bulk
+	dryRun := false
 	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, args []string) error {
 		d, err := parseDays(args)
 		if err != nil {
@@ -50,10 +50,10 @@ func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.V
 		if err != nil {
 			return err
 		}
-		return a.changeDays(ctx, c, b.dryRun)
+		return a.changeDays(ctx, c, dryRun)
 	})
 	c.Args = cobra.MinimumNArgs(1)
-	b.addFlags(c.Flags())
+	addDryRun(c.Flags(), &dryRun)
 	return c
 }
 

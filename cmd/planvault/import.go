@@ -34,7 +34,6 @@ func (a *app) importCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(c.Flags())
-	o.addBudget(c.Flags())
 	c.Flags().BoolVar(&o.verifyOnly, "verify-only", false, "only verify the file; this needs no vault")
 	c.Flags().BoolVar(&o.list, "list", false, "print what became of each plan")
 	return c

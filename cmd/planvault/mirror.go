@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
 )
@@ -36,7 +35,6 @@ func (a *app) mirrorCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.Deep, "deep", false, "read each plan at both sides, and compare all of it")
 	p.addFlags(c.Flags(), "created", "plans created")
 	b.addFlags(c.Flags())
-	b.addBudget(c.Flags())
 	return c
 }
 
@@ -75,8 +73,11 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 		return err
 	}
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
+	// What the Recovery at the beginning takes is not in it: a listing for each day of the copy.
+	requests := estimate(a.meter.traffic().requests, step{restorePlan, found.Copied}, step{restorePart, found.CopiedParts},
+		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
-		change: change{doing: "mirror", what: what, requests: mirrorTakes(a.meter.traffic().requests, found)},
+		change: change{doing: "mirror", what: what, requests: requests},
 		n:      found.Copied + found.Updated + found.Deleted, found: found, err: err,
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
@@ -102,12 +103,6 @@ func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, 
 	defer p.end()
 	o.Progress = p.reach
 	return mirror.Run(ctx, from, to, o)
-}
-
-// mirrorTakes returns the requests of a mirror after a dry run. What the Recovery at the beginning takes is not in it:
-// a listing for each day of the copy.
-func mirrorTakes(looked price.Tally, r mirror.Report) price.Tally {
-	return estimate(looked, step{restorePlan, r.Copied}, step{restorePart, r.CopiedParts}, step{updatePlan, r.Updated}, step{purgePlan, r.Deleted})
 }
 
 // openBoth opens the vault and its copy. They must not be the same.

@@ -34,7 +34,6 @@ func (a *app) purgeCommand() *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
 	b.addFlags(c.Flags())
-	b.addBudget(c.Flags())
 	c.Flags().BoolVar(&includeOpen, "include-open", false, "also remove open plans: an engine that runs one loses it in the middle of its work")
 	return c
 }

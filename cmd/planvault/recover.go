@@ -17,13 +17,13 @@ import (
 
 // recoverCommand repairs what crashed processes left.
 func (a *app) recoverCommand() *cobra.Command {
-	var b bulk
+	dryRun := false
 	thorough := false
 	c := a.onVault("recover", "Finish or remove what crashed processes left",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.recover(ctx, v, azblob.RepairOptions{DryRun: b.dryRun, Thorough: thorough})
+			return a.recover(ctx, v, azblob.RepairOptions{DryRun: dryRun, Thorough: thorough})
 		})
-	b.addFlags(c.Flags())
+	addDryRun(c.Flags(), &dryRun)
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
 	return c
 }

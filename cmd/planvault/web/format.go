@@ -20,11 +20,11 @@ var functions = template.FuncMap{
 	"part":      func(now time.Time, data any) part { return part{now, data} },
 	"negate":    func(d time.Duration) time.Duration { return -d },
 	"plans":     func(id string, now time.Time, rows []planRow) planTable { return planTable{id, now, rows} },
-	"printable": printable,
+	"printable": func(text string) string { return human.Line(text, 0) },
 	"span":      human.Duration,
 	"label":     report.LabelOf,
 	"whole":     whole,
-	"stamp":     stamp,
+	"stamp":     report.Time,
 	"took":      func(from, to time.Time) string { return human.Duration(to.Sub(from)) },
 }
 
@@ -39,17 +39,6 @@ type planTable struct {
 	ID   string
 	Now  time.Time
 	Rows []planRow
-}
-
-// printable returns a text on one line, as [human.Line] shows it.
-func printable(text string) string { return human.Line(text, 0) }
-
-// stamp returns a time for people, or "" for the zero time.
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return human.Time(t)
 }
 
 // whole returns a duration in whole seconds.
