@@ -32,7 +32,7 @@ type store struct {
 func newStore() *store {
 	s := &store{asked: map[string]int{}, ended: make(chan error, 1)}
 	s.Vault = hooked.Wrap(memvault.New(plantest.Register()), func(c *hooked.Call) error {
-		err, begun := s.note(c.Op)
+		begun, err := s.note(c.Op)
 		switch {
 		case c.Op == "Roster" && begun != nil:
 			begun <- struct{}{}
@@ -47,12 +47,12 @@ func newStore() *store {
 	return s
 }
 
-// note counts a call, and returns how calls fail now, and whom looks tell that they hang.
-func (s *store) note(op string) (err error, begun chan struct{}) {
+// note counts a call, and returns whom looks tell that they hang, and how calls fail now.
+func (s *store) note(op string) (begun chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[op]++
-	return s.err, s.begun
+	return s.begun, s.err
 }
 
 // calls returns how often a method was called.
@@ -77,7 +77,7 @@ func (s *store) hang(begun chan struct{}) {
 }
 
 func (s *store) Ping(context.Context, ...azblob.PingOption) (azblob.PingReport, error) {
-	err, _ := s.note("Ping")
+	_, err := s.note("Ping")
 	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0"}, err
 }
 
