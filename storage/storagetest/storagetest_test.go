@@ -133,29 +133,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOfferedIsSkipped(t *testing.T) {
-	h := storagetest.Harness{New: func(storagetest.T) storagetest.Store {
-		store := memvault.NewStore()
-		return storagetest.Store{Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register()) }}
-	}}
-	skipped := 0
-	for _, c := range storagetest.Cases() {
-		if c.Long {
-			continue
-		}
-		r := trial.Run(t, func(t storagetest.T) { c.Run(t, h) })
-		if r.Failed() {
-			t.Errorf("%s: %s", c.Name, r.Failure())
-		}
-		if r.Skipped() != "" {
-			skipped++
-		}
-	}
-	if skipped == 0 {
-		t.Error("no case was skipped")
-	}
-}
-
 func TestUnsoundStoreIsCaught(t *testing.T) {
 	h := changed(harness(nil), func(s *storagetest.Store) {
 		s.Check = func(storagetest.T, storage.Vault) []string { return []string{"debris"} }
