@@ -42,9 +42,6 @@ type History struct {
 	Faults bool
 	// Deaths lets the processes of some clients die. The run is skipped if the store has no Dying.
 	Deaths bool
-	// Recreate lets clients create a plan while others delete a plan with the same ID. It requires a vault
-	// whose Delete is atomic. Without it, no client creates plans while others delete them.
-	Recreate bool
 }
 
 // event is one call of a history.
@@ -85,17 +82,17 @@ func registers(p *workflow.Plan) []workflow.Object {
 
 // registerValue returns the content of an object. Every write has its own Descr.
 func registerValue(o workflow.Object) string {
-	switch o := o.(type) {
-	case *workflow.Plan:
-		return o.State.Status.String() + " " + o.Descr
-	case *workflow.Action:
-		return o.State.Status.String() + " " + o.Descr
-	}
-	return ""
+	return o.Header().State.Status.String() + " " + *descr(o)
 }
 
-func registerValues(p *workflow.Plan) []string {
-	var values []string
+func descr(o workflow.Object) *string {
+	if a, ok := o.(*workflow.Action); ok {
+		return &a.Descr
+	}
+	return &o.(*workflow.Plan).Descr
+}
+
+func registerValues(p *workflow.Plan) (values []string) {
 	for _, o := range registers(p) {
 		values = append(values, registerValue(o))
 	}
@@ -166,37 +163,29 @@ type historyClient struct {
 
 // run lets the clients work, then recovers what they left, and reads all plans.
 func (r *historyRun) run() {
-	switch {
-	case r.h.Faults && r.store.Faulty == nil:
-		r.t.Skipf("the harness offers no faults")
-	case r.h.Deaths && r.store.Dying == nil:
-		r.t.Skipf("the harness offers no processes that die")
-	}
+	offers(r.t, r.store, r.h.Faults, r.h.Deaths)
 	nodes := []storage.Vault{r.store.Open(r.t), r.store.Open(r.t)}
 	clients := make([]*historyClient, r.h.Clients)
 	for i := range clients {
 		clients[i] = r.client(i, nodes[i%len(nodes)])
+		clients[i].risk()
 	}
-	chance := rand.New(rand.NewPCG(r.h.Seed, 4))
-	switch {
-	case r.h.Recreate:
-		r.phase(clients, anything.do)
-	case chance.IntN(2) == 0:
-		r.phase(clients, beginning.do)
-		r.phase(clients, ending.do)
-	default:
+	observer := r.client(r.h.Clients, nodes[0]) // works while the others do not
+	if rand.New(rand.NewPCG(r.h.Seed, 4)).IntN(2) == 0 {
+		r.phase(clients, beginning)
+		r.phase(clients, ending)
+	} else {
 		// All sub-objects must be written before a plan becomes final.
-		r.observer(nodes[0]).prepare()
-		r.phase(clients, working.do)
+		observer.prepare()
+		r.phase(clients, working)
 		for _, c := range clients {
 			clear(c.known) // a final plan needs the last states of its sub-objects
 		}
-		r.phase(clients, (*historyClient).finish)
+		r.phase(clients, finishing)
 	}
-	last := r.observer(nodes[0])
-	last.readAll()
+	observer.readAll()
 	r.recoverAll(nodes[1])
-	last.readAll()
+	observer.readAll()
 	for _, c := range clients {
 		nodes = append(nodes, c.vault)
 		if c.unversioned != nil {
@@ -211,33 +200,29 @@ func (r *historyRun) run() {
 	}
 }
 
-// client makes a client: on its node, with faults, or in a process that is going to die.
+// client makes a client on a node.
 func (r *historyRun) client(n int, node storage.Vault) *historyClient {
-	c := &historyClient{
+	return &historyClient{
 		historyRun: r, n: n, vault: node, known: map[int]*workflow.Plan{},
 		rand: rand.New(rand.NewPCG(r.h.Seed, 100+uint64(n))),
 	}
+}
+
+// risk gives some clients vaults of their own: with faults, in a process that is going to die, or for updates without
+// versions.
+func (c *historyClient) risk() {
 	switch {
-	case r.h.Faults && n%2 == 1:
-		c.vault, c.faulty = r.store.Faulty(r.t, r.h.Seed+uint64(n)), true
-	case r.h.Deaths && n%3 == 2:
-		c.vault, c.died = r.store.Dying(r.t, 5+c.rand.IntN(60), c.rand.IntN(2) == 0)
-	case r.store.Unversioned != nil:
-		c.unversioned = r.store.Unversioned(r.t)
-	}
-	return c
-}
-
-// observer makes a client that works while the others do not.
-func (r *historyRun) observer(v storage.Vault) *historyClient {
-	return &historyClient{
-		historyRun: r, n: r.h.Clients, vault: v, known: map[int]*workflow.Plan{},
-		rand: rand.New(rand.NewPCG(r.h.Seed, 5)),
+	case c.h.Faults && c.n%2 == 1:
+		c.vault, c.faulty = c.store.Faulty(c.t, c.h.Seed+uint64(c.n)), true
+	case c.h.Deaths && c.n%3 == 2:
+		c.vault, c.died = c.store.Dying(c.t, 5+c.rand.IntN(60), c.rand.IntN(2) == 0)
+	case c.store.Unversioned != nil:
+		c.unversioned = c.store.Unversioned(c.t)
 	}
 }
 
-// phase lets all clients do the same thing a number of times, concurrently.
-func (r *historyRun) phase(clients []*historyClient, do func(c *historyClient)) {
+// phase lets all clients make calls of a mix, concurrently.
+func (r *historyRun) phase(clients []*historyClient, m mix) {
 	var all sync.WaitGroup
 	for _, c := range clients {
 		all.Go(func() {
@@ -246,7 +231,7 @@ func (r *historyRun) phase(clients []*historyClient, do func(c *historyClient)) 
 					break
 				}
 				time.Sleep(time.Duration(c.rand.IntN(4_000_000)))
-				do(c)
+				m.do(c)
 			}
 		})
 	}
@@ -261,22 +246,17 @@ func (r *historyRun) recoverAll(v storage.Vault) {
 	if err := v.Recovery(r.t.Context()); err != nil {
 		r.t.Fatalf("Recovery: %v", err)
 	}
-	if r.store.Check == nil {
-		return
-	}
-	if problems := r.store.Check(r.t, v); len(problems) > 0 {
-		r.t.Fatalf("Check after the grace period and Recovery:\n%s", strings.Join(problems, "\n"))
-	}
+	check(r.t, r.store, v, "after the grace period and Recovery")
 }
 
 // mix is the behaviour of clients: how often, in a hundred calls, they make which. What is left are updates.
-type mix struct{ create, delete, exists, read, recover, blind int }
+type mix struct{ create, delete, exists, read, recover, blind, finish int }
 
 var (
-	anything  = mix{create: 25, delete: 20, exists: 10, read: 20}
 	beginning = mix{create: 25, exists: 10, read: 20}
 	working   = mix{read: 30, exists: 5, blind: 15} // blind updates have no version
 	ending    = mix{delete: 20, exists: 10, read: 30, recover: 5}
+	finishing = mix{delete: 5, read: 50, recover: 5, finish: 40}
 )
 
 // do makes one call or two.
@@ -292,6 +272,7 @@ func (m mix) do(c *historyClient) {
 		{m.read, func() { c.read(plan) }},
 		{m.recover, c.recover},
 		{m.blind, func() { c.update(plan, true) }},
+		{m.finish, func() { c.finish(plan) }},
 		{100, func() { c.update(plan, false) }},
 	} {
 		if n -= act.often; n < 0 {
@@ -309,29 +290,23 @@ func (c *historyClient) prepare() {
 	}
 }
 
-// finish moves plans to a final status.
-func (c *historyClient) finish() {
-	plan, n := c.rand.IntN(c.h.Plans), c.rand.IntN(100)
-	if c.known[plan] == nil || n < 40 {
+// finish moves a plan to a final status.
+func (c *historyClient) finish(plan int) {
+	known := c.known[plan]
+	if known == nil {
 		c.read(plan)
+		return
 	}
-	switch known := c.known[plan]; {
-	case n >= 50 && n < 55:
-		c.delete(plan)
-	case n >= 55 && n < 60:
-		c.recover()
-	case n >= 60 && known != nil:
-		status := known.State.Status
-		if !status.Final() {
-			status = workflow.Running + workflow.Status(c.rand.IntN(4))
-		}
-		c.put(plan, known, status, false)
+	status := known.State.Status
+	if !status.Final() {
+		status = workflow.Running + workflow.Status(c.rand.IntN(4))
 	}
+	c.put(plan, known, status, false)
 }
 
-// note makes a call and records it as an event. Nobody knows what the call of a dead process would have
-// returned.
-func (c *historyClient) note(e event, do func(ctx context.Context) error) error {
+// note makes a call and records it as an event, with what the call adds. Nobody knows what the call of a dead process
+// would have returned.
+func (c *historyClient) note(e event, do func(ctx context.Context, e *event) error) error {
 	limit := 10 * time.Minute
 	if c.died != nil {
 		limit = cutAfter
@@ -339,7 +314,7 @@ func (c *historyClient) note(e event, do func(ctx context.Context) error) error 
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
 	defer cancel()
 	e.client, e.faulty, e.call = c.n, c.faulty, c.clock.Add(1)
-	e.err = do(ctx)
+	e.err = do(ctx, &e)
 	e.ret = c.clock.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,18 +327,6 @@ func (c *historyClient) note(e event, do func(ctx context.Context) error) error 
 	}
 	c.events = append(c.events, e)
 	return e.err
-}
-
-// amend completes the last event of this client with the result of its call.
-func (c *historyClient) amend(change func(e *event)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range slices.Backward(c.events) {
-		if c.events[i].client == c.n {
-			change(&c.events[i])
-			return
-		}
-	}
 }
 
 // learn records the contents of the versions in a plan. A version has one content forever.
@@ -399,7 +362,9 @@ func (c *historyClient) create(plan int) {
 			a.Descr = p.Descr
 		}
 	}
-	err := c.note(event{kind: opCreate, plan: plan, content: registerValues(p)}, func(ctx context.Context) error { return c.vault.Create(ctx, p) })
+	err := c.note(event{kind: opCreate, plan: plan, content: registerValues(p)}, func(ctx context.Context, _ *event) error {
+		return c.vault.Create(ctx, p)
+	})
 	if err == nil {
 		c.learn(plan, registers(p)...)
 		c.known[plan] = p
@@ -412,14 +377,15 @@ func (c *historyClient) id(plan int) uuid.UUID {
 
 func (c *historyClient) read(plan int) {
 	var got *workflow.Plan
-	err := c.note(event{kind: opRead, plan: plan}, func(ctx context.Context) (err error) {
-		got, err = c.vault.Read(ctx, c.id(plan))
+	err := c.note(event{kind: opRead, plan: plan}, func(ctx context.Context, e *event) (err error) {
+		if got, err = c.vault.Read(ctx, c.id(plan)); err == nil {
+			e.content = registerValues(got)
+		}
 		return err
 	})
 	if delete(c.known, plan); err == nil {
 		c.known[plan] = got
 		c.learn(plan, registers(got)...)
-		c.amend(func(e *event) { e.content = registerValues(got) })
 	}
 }
 
@@ -430,21 +396,19 @@ func (c *historyClient) readAll() {
 }
 
 func (c *historyClient) exists(plan int) {
-	var found bool
-	_ = c.note(event{kind: opExists, plan: plan}, func(ctx context.Context) (err error) {
-		found, err = c.vault.Exists(ctx, c.id(plan))
+	_ = c.note(event{kind: opExists, plan: plan}, func(ctx context.Context, e *event) (err error) {
+		e.found, err = c.vault.Exists(ctx, c.id(plan))
 		return err
 	})
-	c.amend(func(e *event) { e.found = found })
 }
 
 func (c *historyClient) delete(plan int) {
-	_ = c.note(event{kind: opDelete, plan: plan}, func(ctx context.Context) error { return c.vault.Delete(ctx, c.id(plan)) })
+	_ = c.note(event{kind: opDelete, plan: plan}, func(ctx context.Context, _ *event) error { return c.vault.Delete(ctx, c.id(plan)) })
 }
 
 // recover calls Recovery while the others work, as a node does when it starts.
 func (c *historyClient) recover() {
-	err := c.note(event{kind: opRecover, plan: -1}, func(ctx context.Context) error { return c.vault.Recovery(ctx) })
+	err := c.note(event{kind: opRecover, plan: -1}, func(ctx context.Context, _ *event) error { return c.vault.Recovery(ctx) })
 	if err != nil && c.died == nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -495,22 +459,16 @@ func (c *historyClient) put(plan int, known workflow.Object, status workflow.Sta
 	if !blind {
 		e.base = registerValue(known)
 	}
-	switch o := o.(type) {
-	case *workflow.Plan:
-		o.Descr = c.token()
-	case *workflow.Action:
-		o.Descr = c.token()
-	}
+	*descr(o) = c.token()
 	e.value = registerValue(o)
 	e.object = slices.IndexFunc(registers(c.known[plan]), func(r workflow.Object) bool { return *r.Header().ID == *o.Header().ID })
-	err := c.note(e, func(ctx context.Context) error { return storage.Update(ctx, v, o) })
-	switch {
-	case err == nil:
-		copyOwnFields(find(c.known[plan], o), o)
-		c.learn(plan, o)
-	default:
+	err := c.note(e, func(ctx context.Context, _ *event) error { return storage.Update(ctx, v, o) })
+	if err != nil {
 		delete(c.known, plan)
+		return
 	}
+	copyOwnFields(find(c.known[plan], o), o)
+	c.learn(plan, o)
 }
 
 // list returns the events as lines, in the order in which they began.
@@ -525,20 +483,14 @@ func (r *historyRun) list(events []event) string {
 }
 
 func (e event) String() string {
-	what := ""
+	what := fmt.Sprint(e.kind)
 	switch e.kind {
-	case opCreate:
-		what = fmt.Sprintf("Create %q", e.content)
+	case opCreate, opRead:
+		what += fmt.Sprintf(" %q", e.content)
 	case opUpdate:
-		what = fmt.Sprintf("Update object %d from %q to %q", e.object, e.base, e.value)
-	case opDelete:
-		what = "Delete"
-	case opRead:
-		what = fmt.Sprintf("Read: %q", e.content)
+		what += fmt.Sprintf(" of object %d from %q to %q", e.object, e.base, e.value)
 	case opExists:
-		what = fmt.Sprintf("Exists: %v", e.found)
-	case opRecover:
-		what = "Recovery"
+		what += fmt.Sprintf(" %t", e.found)
 	}
 	return fmt.Sprintf("%5d to %5d  client %d, plan %d: %s: %s", e.call, e.ret, e.client, e.plan, what, outcome(e.err))
 }

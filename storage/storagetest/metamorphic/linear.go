@@ -105,7 +105,7 @@ func (e event) step(state string, object int) []string {
 	}
 	switch e.kind {
 	case opExists:
-		return only(e.err != nil && wasCut(e.err) || e.err == nil && e.found == there)
+		return only(wasCut(e.err) || e.err == nil && e.found == there)
 	case opRead:
 		switch {
 		case e.err == nil:
@@ -141,7 +141,7 @@ func (e event) stepCreate(there bool, same []string, value string, only func(boo
 	switch {
 	case unknown(e.err) && !there:
 		return []string{"", value}
-	case unknown(e.err), wasCut(e.err) && e.err != nil:
+	case unknown(e.err), wasCut(e.err):
 		return same
 	case e.err == nil && !there:
 		return []string{value}
@@ -160,7 +160,7 @@ func (e event) stepUpdate(state string, same []string, only func(bool) []string)
 	switch {
 	case unknown(e.err) && replaces:
 		return []string{state, e.value}
-	case unknown(e.err), wasCut(e.err) && e.err != nil:
+	case unknown(e.err), wasCut(e.err):
 		return same
 	case e.err == nil && replaces:
 		return []string{e.value}

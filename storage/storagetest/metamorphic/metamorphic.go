@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 )
@@ -98,14 +99,13 @@ func (m Model) Run(t storagetest.T, h storagetest.Harness) Figures {
 	t.Logf("%+v: failed after %d of %d operations: %s: looking for a shorter sequence", m, first.steps, m.Ops, first.failure)
 	// Report the last attempt that failed, which is that of the reduced sequence.
 	last := first
-	fails := func(steps []step) bool {
+	short := reduce(steps[:first.steps], func(steps []step) bool {
 		a := m.attempt(t, h, steps)
 		if a.failure != "" {
 			last = a
 		}
 		return a.failure != ""
-	}
-	short := reduce(steps[:first.steps], 600, fails, step.simpler)
+	})
 	t.Fatalf("%s\n\nThe run %+v failed after %d operations; %d of them are enough:\n%s", last.failure, m, first.steps, len(short), last.trace)
 	return first.Figures
 }
@@ -113,6 +113,26 @@ func (m Model) Run(t storagetest.T, h storagetest.Harness) Figures {
 func (m Model) withDefaults() Model {
 	m.Ops, m.Clients, m.Plans = cmp.Or(m.Ops, 100), cmp.Or(m.Clients, 3), cmp.Or(m.Plans, 8)
 	return m
+}
+
+// offers skips the run if the store lacks what it needs.
+func offers(t storagetest.T, store storagetest.Store, faults, deaths bool) {
+	switch {
+	case faults && store.Faulty == nil:
+		t.Skipf("the harness offers no faults")
+	case deaths && store.Dying == nil:
+		t.Skipf("the harness offers no processes that die")
+	}
+}
+
+// check fails the run if Check finds a problem.
+func check(t storagetest.T, store storagetest.Store, v storage.Vault, when string) {
+	if store.Check == nil {
+		return
+	}
+	if problems := store.Check(t, v); len(problems) > 0 {
+		t.Fatalf("Check %s:\n%s", when, strings.Join(problems, "\n"))
+	}
 }
 
 // attemptResult is the result of an attempt. failure is empty if the vault agreed with the model.
@@ -140,12 +160,13 @@ func (m Model) attempt(t storagetest.T, h storagetest.Harness, steps []step) att
 	return result
 }
 
-// reduce returns a short list that still fails. It leaves out smaller and smaller runs of elements, then
-// replaces elements by simpler ones. It calls fails about limit times. If the list does not fail again,
-// because the failure depends on chance, reduce returns it unchanged.
-func reduce[E any](list []E, limit int, fails func([]E) bool, simpler func(E) []E) []E {
+// reduce returns a short list of steps that still fails. It leaves out smaller and smaller runs of steps, then makes
+// steps plain. It calls fails about 600 times. If the list does not fail again, because the failure depends on chance,
+// reduce returns it unchanged.
+func reduce(list []step, fails func([]step) bool) []step {
+	const limit = 600
 	tries := 0
-	try := func(candidate []E) bool {
+	try := func(candidate []step) bool {
 		if tries++; tries > limit || !fails(candidate) {
 			return false
 		}
@@ -170,13 +191,10 @@ func reduce[E any](list []E, limit int, fails func([]E) bool, simpler func(E) []
 			break
 		}
 	}
-	for at := range list {
-		for _, e := range simpler(list[at]) {
-			candidate := slices.Clone(list)
-			candidate[at] = e
-			if try(candidate) {
-				break
-			}
+	for at, s := range list {
+		if candidate := slices.Clone(list); s != s.plain() {
+			candidate[at] = s.plain()
+			try(candidate)
 		}
 	}
 	for again := 0; again < 5 && !fails(list); again++ { // the last failure must be that of this list

@@ -22,7 +22,7 @@ func (r *modelRun) sees(op string, do func(ctx context.Context, v storage.Vault)
 	err := r.with(do)
 	what := fmt.Sprintf("%s plan %d: %s", op, plan, outcome(err))
 	r.note("%s", what)
-	if r.now.cut() && err != nil && wasCut(err) {
+	if r.now.cut() && wasCut(err) {
 		return
 	}
 	before, why := r.describe(plan), ""
@@ -35,7 +35,7 @@ func (r *modelRun) sees(op string, do func(ctx context.Context, v storage.Vault)
 		return []world{next}
 	})
 	if len(r.worlds[plan]) == 0 {
-		r.fail("%s (%v): %s; %s", what, err, why, before)
+		r.t.Fatalf("%s (%v): %s; %s", what, err, why, before)
 	}
 }
 
@@ -96,7 +96,7 @@ func (r *modelRun) search() {
 	})
 	r.note("%s: %s", what, outcome(err))
 	if !isOnly(err, storage.ErrInvalid) {
-		r.fail("%s: got %v, want ErrInvalid", what, err)
+		r.t.Fatalf("%s: got %v, want ErrInvalid", what, err)
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *modelRun) count(f storage.Filters) {
 		return err
 	})
 	r.note("%s: %d, %s", what, got, outcome(err))
-	if r.now.cut() && err != nil && wasCut(err) {
+	if r.now.cut() && wasCut(err) {
 		return
 	}
 	var sure, possible int64
@@ -135,7 +135,7 @@ func (r *modelRun) count(f storage.Filters) {
 		}
 	}
 	if err != nil || got < sure || got > possible {
-		r.fail("%s: got %d, %v, want %d to %d", what, got, err, sure, possible)
+		r.t.Fatalf("%s: got %d, %v, want %d to %d", what, got, err, sure, possible)
 	}
 }
 
@@ -160,11 +160,11 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 		return err
 	})
 	r.note("%s: %d plans, %s", what, len(got), outcome(err))
-	if r.now.cut() && err != nil && wasCut(err) {
+	if r.now.cut() && wasCut(err) {
 		return
 	}
 	if err != nil {
-		r.fail("%s: %v", what, err)
+		r.t.Fatalf("%s: %v", what, err)
 	}
 	rest := got
 	for _, plan := range r.newestFirst() {
@@ -184,13 +184,13 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 			rest = rest[1:]
 		case len(r.worlds[plan]) > 0:
 		case shown:
-			r.fail("%s: it shows plan %d as %+v; %s", what, plan, rest[0], before)
+			r.t.Fatalf("%s: it shows plan %d as %+v; %s", what, plan, rest[0], before)
 		default:
-			r.fail("%s: it does not show plan %d in its place; %s", what, plan, before)
+			r.t.Fatalf("%s: it does not show plan %d in its place; %s", what, plan, before)
 		}
 	}
 	if len(rest) > 0 {
-		r.fail("%s: it shows %+v, which is not next", what, rest[0])
+		r.t.Fatalf("%s: it shows %+v, which is not next", what, rest[0])
 	}
 }
 

@@ -53,12 +53,7 @@ type modelRun struct {
 }
 
 func newModelRun(t storagetest.T, m Model, store storagetest.Store) *modelRun {
-	switch {
-	case m.Faults && store.Faulty == nil:
-		t.Skipf("the harness offers no faults")
-	case m.Deaths && store.Dying == nil:
-		t.Skipf("the harness offers no processes that die")
-	}
+	offers(t, store, m.Faults, m.Deaths)
 	r := &modelRun{
 		t: t, m: m, store: store, base: time.Now().UTC().Truncate(time.Millisecond),
 		worlds: make([][]world, m.Plans), known: make([]map[int]*workflow.Plan, m.Clients),
@@ -149,11 +144,6 @@ func (r *modelRun) note(format string, args ...any) {
 	r.trace = append(r.trace, line+": "+fmt.Sprintf(format, args...))
 }
 
-// fail ends the run.
-func (r *modelRun) fail(format string, args ...any) {
-	r.t.Fatalf(format, args...)
-}
-
 // describe says what the model knows about a plan.
 func (r *modelRun) describe(plan int) string {
 	var s []string
@@ -239,7 +229,7 @@ func (r *modelRun) write(c *writeCall, what string) error {
 	before := r.describe(plan)
 	r.keep(plan, func(w world) []world { return w.after(c, err) })
 	if len(r.worlds[plan]) == 0 {
-		r.fail("%s: got %v; %s", what, err, before)
+		r.t.Fatalf("%s: got %v; %s", what, err, before)
 	}
 	delete(r.cutCalls, plan)
 	if c.cut && errors.Is(err, storage.ErrUnknown) {
@@ -271,7 +261,7 @@ func (r *modelRun) quiet() {
 	}
 	for range 8 {
 		if _, err := r.nodes[0].Exists(r.t.Context(), r.id(r.m.Plans)); err != nil {
-			r.fail("Exists: %v", err)
+			r.t.Fatalf("Exists: %v", err)
 		}
 	}
 }
@@ -289,7 +279,7 @@ func (r *modelRun) create() {
 	if r.write(c, what) == nil {
 		for o := range workflow.Walk(plan) {
 			if o.Header().State.ETag == "" {
-				r.fail("Create left %s %s without a version", o.Kind(), *o.Header().ID)
+				r.t.Fatalf("Create left %s %s without a version", o.Kind(), *o.Header().ID)
 			}
 		}
 		r.known[r.now.client][r.now.plan] = plan
@@ -353,7 +343,7 @@ func (r *modelRun) recover() {
 	r.note("Recovery: %s", outcome(err))
 	c := &writeCall{kind: opRecover, cut: r.now.cut()}
 	if err != nil && !c.cut {
-		r.fail("Recovery: %v", err)
+		r.t.Fatalf("Recovery: %v", err)
 	}
 	for plan := range r.worlds {
 		r.keep(plan, func(w world) []world { return w.after(c, err) })
@@ -365,10 +355,10 @@ func (r *modelRun) reopen() {
 	node := r.now.client % len(r.nodes)
 	v := r.nodes[node]
 	if err := v.Close(r.t.Context()); err != nil {
-		r.fail("Close: %v", err)
+		r.t.Fatalf("Close: %v", err)
 	}
 	if _, err := v.Exists(r.t.Context(), r.id(0)); !isOnly(err, storage.ErrClosed) {
-		r.fail("Exists on a closed vault: got %v, want ErrClosed", err)
+		r.t.Fatalf("Exists on a closed vault: got %v, want ErrClosed", err)
 	}
 	r.nodes[node] = r.store.Open(r.t)
 	r.note("node %d is closed and opened again", node)
@@ -404,7 +394,7 @@ func (r *modelRun) finish() {
 		}
 	}
 	everything()
-	r.check("after all deletes")
+	check(r.t, r.store, r.nodes[0], "after all deletes")
 }
 
 // recoverAll lets the grace period pass and recovers. Then Check must find nothing.
@@ -412,17 +402,5 @@ func (r *modelRun) recoverAll() {
 	r.now.faulty, r.now.dies, r.now.limit = false, 0, 0
 	r.grace()
 	r.recover()
-	r.check("after the grace period and Recovery")
-}
-
-// check fails the run if Check finds a problem.
-func (r *modelRun) check(when string) {
-	if r.store.Check == nil {
-		return
-	}
-	problems := r.store.Check(r.t, r.nodes[0])
-	r.note("Check: %d problems", len(problems))
-	if len(problems) > 0 {
-		r.fail("Check %s:\n%s", when, strings.Join(problems, "\n"))
-	}
+	check(r.t, r.store, r.nodes[0], "after the grace period and Recovery")
 }

@@ -24,6 +24,10 @@ const (
 	opCount
 )
 
+func (o op) String() string {
+	return [opCount]string{opCreate: "Create", opUpdate: "Update", opDelete: "Delete", opRead: "Read", opExists: "Exists", opRecover: "Recovery"}[o]
+}
+
 // weights are the relative frequencies of the steps.
 var weights = [opCount]int{
 	opCreate: 14, opUpdate: 40, opDelete: 5, opRepeat: 4, opRead: 15, opExists: 4, opList: 5, opSearch: 8,
@@ -72,14 +76,8 @@ func (m Model) steps() []step {
 	return steps
 }
 
-// simpler returns the steps that may replace a step, simplest first.
-func (s step) simpler() []step {
-	plain := step{kind: s.kind, client: s.client, plan: s.plan, seed: s.seed}
-	if plain == s {
-		return nil
-	}
-	return []step{plain}
-}
+// plain returns the step without faults, deaths and deadlines.
+func (s step) plain() step { return step{kind: s.kind, client: s.client, plan: s.plan, seed: s.seed} }
 
 // cut reports whether the step may be interrupted.
 func (s step) cut() bool { return s.dies > 0 || s.limit > 0 }

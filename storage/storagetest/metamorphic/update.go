@@ -60,9 +60,11 @@ func (r *modelRun) update() {
 	r.blind = false
 	switch {
 	case err == nil && c.object.Header().State.ETag == c.version:
-		r.checkUnchanged(c, what)
+		if r.worlds[plan][0].plan != nil {
+			r.t.Fatalf("%s: the update returned nil and left the version %s", what, c.version)
+		}
 	case err == nil && c.object.Header().State.ETag == "":
-		r.fail("%s: the update returned nil and set no version", what)
+		r.t.Fatalf("%s: the update returned nil and set no version", what)
 	case err == nil:
 		if mine := find(basis, c.object); mine != nil {
 			copyOwnFields(mine, plantest.Clone(c.object))
@@ -82,14 +84,6 @@ func placeOf(plan *workflow.Plan, like workflow.Object) string {
 		n++
 	}
 	return fmt.Sprintf("%s (object %d)", like.Kind(), n)
-}
-
-// checkUnchanged fails the run after an update that returned nil and left the version unchanged, unless the
-// plan does not exist.
-func (r *modelRun) checkUnchanged(c *writeCall, what string) {
-	if r.worlds[r.now.plan][0].plan != nil {
-		r.fail("%s: the update returned nil and left the version %s", what, c.version)
-	}
 }
 
 // certain reports whether the model knows what Read must return for a plan.
