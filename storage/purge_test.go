@@ -1,10 +1,12 @@
 package storage_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,42 +23,33 @@ import (
 
 var purged = time.Date(1999, 12, 10, 12, 0, 0, 0, time.UTC)
 
+// ended selects all plans of the stock that have ended.
+var ended = storage.Filters{Before: purged.Add(time.Hour)}
+
 // stocked is a vault with plans of several days, groups and statuses. Its Delete takes a second.
 type stocked struct {
 	storage.Vault
-	// fails returns the error of a Delete, and searched changes what a Search returns. Both may be nil.
-	fails    func(id uuid.UUID) error
-	searched func(hooked.Listing) hooked.Listing
+	fails func(id uuid.UUID) error // the error of a Delete; may be nil
+	last  error                    // what a Search yields at its end; may be nil
 
 	mu                   sync.Mutex
 	deletes, now, atOnce int
 }
 
 func (v *stocked) call(c *hooked.Call) error {
-	switch c.Op {
-	case "Delete":
+	if c.Op == "Delete" {
 		return v.delete(c)
-	case "Search":
-		err := c.Do()
-		if err == nil && v.searched != nil {
-			c.Listing = v.searched(c.Listing)
-		}
-		return err
 	}
-	return c.Do()
+	err := c.Do()
+	if c.Op == "Search" && v.last != nil {
+		c.Listing = slices.Values(append(slices.Collect(c.Listing), storage.Stream[storage.ListResult]{Err: v.last}))
+	}
+	return err
 }
 
 func (v *stocked) delete(c *hooked.Call) error {
-	v.mu.Lock()
-	v.deletes++
-	v.now++
-	v.atOnce = max(v.atOnce, v.now)
-	v.mu.Unlock()
-	defer func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.now--
-	}()
+	v.count(1)
+	defer v.count(-1)
 	select {
 	case <-time.After(time.Second):
 	case <-c.Ctx.Done():
@@ -68,6 +61,14 @@ func (v *stocked) delete(c *hooked.Call) error {
 		}
 	}
 	return c.Do()
+}
+
+func (v *stocked) count(n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.deletes += max(n, 0)
+	v.now += n
+	v.atOnce = max(v.atOnce, v.now)
 }
 
 var group = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
@@ -98,13 +99,23 @@ func stock(t *testing.T) *stocked {
 	return v
 }
 
-func (v *stocked) left(t *testing.T) int {
+func (v *stocked) left(t *testing.T) int64 {
 	t.Helper()
-	left, err := storage.Collect(v.List(t.Context(), 0))
+	n, err := v.Count(t.Context(), storage.Filters{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(left)
+	return n
+}
+
+// purges runs a purge, and checks its report and its error, which may be nil.
+func purges(ctx context.Context, t *testing.T, what string, v storage.Vault, opts storage.PurgeOptions, want storage.PurgeReport, wantErr error) error {
+	t.Helper()
+	report, err := storage.Purge(ctx, v, opts)
+	if !reflect.DeepEqual(report, want) || !errors.Is(err, wantErr) {
+		t.Errorf("%s: got %+v, %v, want %+v, %v", what, report, err, want, wantErr)
+	}
+	return err
 }
 
 func TestPurge(t *testing.T) {
@@ -118,15 +129,15 @@ func TestPurge(t *testing.T) {
 		{"by group", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}}, 45},
 		{"open plans", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}, IncludeOpen: true}, 75},
 		{"one open status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, IncludeOpen: true}, 30},
-		{"a number", storage.PurgeOptions{Select: storage.Filters{Limit: 7}}, 7},
-		{"with little at once", storage.PurgeOptions{Select: storage.Filters{Limit: 7}, Concurrency: 2}, 7},
+		{"a number, with little at once", storage.PurgeOptions{Select: storage.Filters{Limit: 7}, Concurrency: 2}, 7},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v := stock(t)
+			v, want := stock(t), storage.PurgeReport{Deleted: test.want}
 			dry := test.opts
 			dry.DryRun = true
-			if report, err := storage.Purge(t.Context(), v, dry); err != nil || report.Deleted != test.want || v.deletes > 0 {
-				t.Errorf("%s: the dry run returned %+v, %v, and deleted %d", test.name, report, err, v.deletes)
+			purges(t.Context(), t, "dry run "+test.name, v, dry, want, nil)
+			if v.deletes > 0 {
+				t.Errorf("%s: the dry run deleted %d", test.name, v.deletes)
 			}
 			var last storage.Progress
 			test.opts.Progress = func(p storage.Progress) {
@@ -135,16 +146,10 @@ func TestPurge(t *testing.T) {
 				}
 				last = p
 			}
-			report, err := storage.Purge(t.Context(), v, test.opts)
-			if want := (storage.PurgeReport{Deleted: test.want}); err != nil || !reflect.DeepEqual(report, want) || last.Done != test.want {
-				t.Errorf("%s: got %+v, %v, and progress to %+v, want %+v", test.name, report, err, last, want)
-			}
-			limit := test.opts.Concurrency
-			if limit == 0 {
-				limit = 16
-			}
-			if left := v.left(t); left != 150-int(test.want) || v.atOnce > limit || v.atOnce < min(limit, int(test.want)) {
-				t.Errorf("%s: %d plans are left, and up to %d were removed at once", test.name, left, v.atOnce)
+			purges(t.Context(), t, test.name, v, test.opts, want, nil)
+			limit := cmp.Or(test.opts.Concurrency, 16)
+			if left := v.left(t); left != 150-test.want || v.atOnce != min(limit, int(test.want)) || last.Done != test.want {
+				t.Errorf("%s: %d plans are left, up to %d were removed at once, and progress was to %+v", test.name, left, v.atOnce, last)
 			}
 		})
 	}
@@ -154,31 +159,13 @@ func TestPurge(t *testing.T) {
 func TestPurgeBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := stock(t)
-		opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Budget: 3500 * time.Millisecond, Concurrency: 10}
+		opts := storage.PurgeOptions{Select: ended, Budget: 3500 * time.Millisecond, Concurrency: 10}
 		for _, want := range []storage.PurgeReport{{Deleted: 40, More: true}, {Deleted: 40, More: true}, {Deleted: 10}, {}} {
 			began := time.Now()
-			report, err := storage.Purge(t.Context(), v, opts)
-			if took := time.Since(began); err != nil || !reflect.DeepEqual(report, want) || took > 4*time.Second {
-				t.Errorf("got %+v, %v after %v, want %+v", report, err, took, want)
+			purges(t.Context(), t, "with a budget", v, opts, want, nil)
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("it took %v", took)
 			}
-		}
-	})
-}
-
-// TestPurgeHeldDays checks that a held day is skipped after the first answer that says so.
-func TestPurgeHeldDays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := stock(t)
-		held := purged.AddDate(0, 0, -1).Truncate(24 * time.Hour)
-		v.fails = func(id uuid.UUID) error {
-			if workflow.Time(id).Truncate(24 * time.Hour).Equal(held) {
-				return storage.ErrHeld
-			}
-			return nil
-		}
-		report, err := storage.Purge(t.Context(), v, storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 4})
-		if want := (storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: []time.Time{held}}); err != nil || !reflect.DeepEqual(report, want) || v.deletes > 64 {
-			t.Errorf("got %+v, %v after %d deletes, want %+v", report, err, v.deletes, want)
 		}
 	})
 }
@@ -186,79 +173,72 @@ func TestPurgeHeldDays(t *testing.T) {
 // holder is a vault that knows which days are held.
 type holder struct {
 	*stocked
-	held []time.Time
-	err  error
+	err error
 }
 
-func (h holder) Holds(context.Context) ([]time.Time, error) { return h.held, h.err }
+var held = purged.AddDate(0, 0, -1).Truncate(24 * time.Hour)
+
+func (h holder) Holds(context.Context) ([]time.Time, error) { return []time.Time{held}, h.err }
+
+var beside = storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: []time.Time{held}}
+
+// TestPurgeHeldDays checks that a held day is skipped after the first answer that says so.
+func TestPurgeHeldDays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := stock(t)
+		v.fails = func(id uuid.UUID) error {
+			if workflow.Time(id).Truncate(24 * time.Hour).Equal(held) {
+				return storage.ErrHeld
+			}
+			return nil
+		}
+		purges(t.Context(), t, "beside a held day", v, storage.PurgeOptions{Select: ended, Concurrency: 4}, beside, nil)
+		if v.deletes > 64 {
+			t.Errorf("%d deletes", v.deletes)
+		}
+	})
+}
 
 // TestPurgeDryRunOfHeldDays checks that a dry run leaves out what is held.
 func TestPurgeDryRunOfHeldDays(t *testing.T) {
-	v := holder{stock(t), []time.Time{purged.AddDate(0, 0, -1).Truncate(24 * time.Hour)}, nil}
-	opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, DryRun: true}
-	report, err := storage.Purge(t.Context(), v, opts)
-	if want := (storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: v.held}); err != nil || !reflect.DeepEqual(report, want) {
-		t.Errorf("got %+v, %v, want %+v", report, err, want)
-	}
-	v.err = storage.ErrDenied
-	if _, err := storage.Purge(t.Context(), v, opts); !errors.Is(err, storage.ErrDenied) {
-		t.Errorf("without the right to see holds: %v", err)
-	}
+	opts := storage.PurgeOptions{Select: ended, DryRun: true}
+	v := stock(t)
+	purges(t.Context(), t, "a dry run", holder{v, nil}, opts, beside, nil)
+	purges(t.Context(), t, "without the right to see holds", holder{v, storage.ErrDenied}, opts, storage.PurgeReport{}, storage.ErrDenied)
 }
 
 // TestPurgeFailures checks which failures end a purge, and which only end up in its error.
 func TestPurgeFailures(t *testing.T) {
-	all := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 1}
 	for _, test := range []struct {
-		name  string
-		err   error // of every ninth Delete
-		want  storage.PurgeReport
-		lines int // of the error
+		name    string
+		deletes error // of every ninth Delete
+		search  error // at its end
+		want    storage.PurgeReport
+		lines   int // of the error that are about a Delete
 	}{
-		{"unavailable", storage.ErrUnavailable, storage.PurgeReport{Deleted: 80, Failed: 10}, 10},
-		{"removed by others", storage.ErrNotFound, storage.PurgeReport{Deleted: 80, Gone: 10}, 0},
-		{"denied", storage.ErrDenied, storage.PurgeReport{Deleted: 8, Failed: 1, More: true}, 1},
-		{"closed", storage.ErrClosed, storage.PurgeReport{Deleted: 8, Failed: 1, More: true}, 1},
+		{"unavailable", storage.ErrUnavailable, nil, storage.PurgeReport{Deleted: 80, Failed: 10}, 10},
+		{"removed by others", storage.ErrNotFound, nil, storage.PurgeReport{Deleted: 80, Gone: 10}, 0},
+		{"denied", storage.ErrDenied, nil, storage.PurgeReport{Deleted: 8, Failed: 1, More: true}, 1},
+		{"closed", storage.ErrClosed, nil, storage.PurgeReport{Deleted: 8, Failed: 1, More: true}, 1},
+		{"an unreadable plan", nil, &storage.Error{Op: "Search", Plan: workflow.NewV7(), Err: storage.ErrCorrupt}, storage.PurgeReport{Deleted: 90, Failed: 1}, 0},
+		{"the search fails", nil, &storage.Error{Op: "Search", Err: storage.ErrUnavailable}, storage.PurgeReport{Deleted: 90, More: true}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v := stock(t)
+			v.last = test.search
 			v.fails = func(uuid.UUID) error {
 				if v.deletes%9 == 0 {
-					return test.err
+					return test.deletes
 				}
 				return nil
 			}
-			report, err := storage.Purge(t.Context(), v, all)
-			if !reflect.DeepEqual(report, test.want) || (err != nil) != (test.lines > 0) || test.lines > 0 && !errors.Is(err, test.err) {
-				t.Errorf("%s: got %+v, %v, want %+v", test.name, report, err, test.want)
+			wantErr := cmp.Or(test.search, test.deletes)
+			if test.want.Gone > 0 {
+				wantErr = nil
 			}
+			err := purges(t.Context(), t, test.name, v, storage.PurgeOptions{Select: ended, Concurrency: 1}, test.want, wantErr)
 			if err != nil && (strings.Count(err.Error(), "Delete plan ") != test.lines || !strings.HasPrefix(err.Error(), "Purge: ")) {
 				t.Errorf("%s: the error is %v", test.name, err)
-			}
-		})
-	}
-	for _, test := range []struct {
-		name string
-		err  error
-		want storage.PurgeReport
-	}{
-		{"an unreadable plan", &storage.Error{Op: "Search", Plan: workflow.NewV7(), Err: storage.ErrCorrupt}, storage.PurgeReport{Deleted: 90, Failed: 1}},
-		{"the search fails", &storage.Error{Op: "Search", Err: storage.ErrUnavailable}, storage.PurgeReport{Deleted: 90, More: true}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			v := stock(t)
-			v.searched = func(found hooked.Listing) hooked.Listing {
-				return func(yield func(storage.Stream[storage.ListResult]) bool) {
-					for f := range found {
-						if !yield(f) {
-							return
-						}
-					}
-					yield(storage.Stream[storage.ListResult]{Err: test.err})
-				}
-			}
-			if report, err := storage.Purge(t.Context(), v, all); !reflect.DeepEqual(report, test.want) || !errors.Is(err, test.err) {
-				t.Errorf("%s: got %+v, %v, want %+v", test.name, report, err, test.want)
 			}
 		})
 	}
@@ -272,18 +252,16 @@ func TestPurgeContext(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v := stock(t)
-			opts := storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(time.Hour)}, Concurrency: 10}
+			opts := storage.PurgeOptions{Select: ended, Concurrency: 10}
 			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 			defer cancel()
-			report, err := storage.Purge(of(ctx), v, opts)
-			if want := (storage.PurgeReport{Deleted: 20, Failed: 10, More: true}); !errors.Is(err, context.DeadlineExceeded) || !reflect.DeepEqual(report, want) {
-				t.Errorf("%s: got %+v, %v, want %+v", name, report, err, want)
-			}
+			purges(of(ctx), t, name, v, opts, storage.PurgeReport{Deleted: 20, Failed: 10, More: true}, context.DeadlineExceeded)
 			if report, err := storage.Purge(of(ctx), v, opts); !errors.Is(err, context.DeadlineExceeded) || report.Deleted > 0 {
 				t.Errorf("%s: after the end: %+v, %v", name, report, err)
 			}
-			if report, err := storage.Purge(t.Context(), v, opts); err != nil || report.Deleted != 70 || report.More || v.left(t) != 60 {
-				t.Errorf("%s: again: %+v, %v; %d plans are left", name, report, err, v.left(t))
+			purges(t.Context(), t, name+", again", v, opts, storage.PurgeReport{Deleted: 70}, nil)
+			if left := v.left(t); left != 60 {
+				t.Errorf("%s: %d plans are left", name, left)
 			}
 		})
 	}
