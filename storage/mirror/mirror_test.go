@@ -81,7 +81,6 @@ type counted struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	writes int
-	fail   func(n int) error // of the nth write
 }
 
 func count(v storage.Vault) *counted {
@@ -95,11 +94,7 @@ func (c *counted) call(call *hooked.Call) error {
 	defer c.mu.Unlock()
 	c.calls[call.Op]++
 	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery"}, call.Op) {
-		if c.writes++; c.fail != nil {
-			if err := c.fail(c.writes); err != nil {
-				return err
-			}
-		}
+		c.writes++
 	}
 	return call.Do()
 }
@@ -305,44 +300,6 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 			equal(t, from, to)
 		}
 	})
-}
-
-// TestDeaths stops a Run at each write, and runs it again.
-func TestDeaths(t *testing.T) {
-	died := errors.New("died")
-	for n := 1; ; n++ {
-		ended := false
-		synctest.Test(t, func(t *testing.T) {
-			from, vault := memvault.New(nil), memvault.New(nil)
-			var plans []*workflow.Plan
-			for status := workflow.NotStarted; status.Valid(); status++ {
-				plans = append(plans, created(t, from, status))
-			}
-			run(t, from, vault, mirror.Options{})
-			created(t, from, workflow.Running)
-			moveOn(t, from, plans[0], workflow.Failed)
-			moveOn(t, from, plans[1], workflow.Completed)
-			to := count(vault)
-			to.fail = func(write int) error {
-				if write >= n {
-					return died
-				}
-				return nil
-			}
-			_, err := mirror.Run(t.Context(), from, to, mirror.Options{Concurrency: 1})
-			if ended = err == nil; !ended && !errors.Is(err, died) {
-				t.Fatal(err)
-			}
-			run(t, from, vault, mirror.Options{})
-			equal(t, from, vault)
-		})
-		if ended {
-			if n < 7 {
-				t.Errorf("only %d writes", n-1)
-			}
-			return
-		}
-	}
 }
 
 // TestBesideAnEngine runs mirrors while an engine works on the source.
