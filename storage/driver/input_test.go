@@ -21,35 +21,43 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// TestCheckNewBadPlans checks each bad plan, new as its author builds it.
+// TestCheckNewBadPlans checks each plan that its author may not build, and each fork that may not be.
 func TestCheckNewBadPlans(t *testing.T) {
-	for _, bad := range append(plantest.BadPlans(), plantest.BadNewPlans()...) {
+	for _, bad := range plantest.BadNewPlans() {
 		p := plantest.Full()
 		bad.Edit(p)
-		wantField(t, "CheckNew", bad, driver.CheckNew(p, plantest.Register()))
+		wantField(t, bad, driver.CheckNew(p, plantest.Register()))
+	}
+	for _, bad := range plantest.BadForks() {
+		p := plantest.Fork()
+		bad.Edit(p)
+		wantField(t, bad, driver.CheckNew(p, plantest.Register()))
 	}
 }
 
-// TestCheckUpdateBadPlans checks each bad plan as the update that makes a plan final, which reads all of it.
-func TestCheckUpdateBadPlans(t *testing.T) {
-	for _, bad := range plantest.BadPlans() {
-		p := plantest.Full()
-		driver.Complete(p)
-		for o := range workflow.Walk(p) {
-			o.Header().State.ETag = driver.Version("stored", o)
-		}
-		p.State.Status = workflow.Completed
-		bad.Edit(p)
-		wantField(t, "CheckUpdate", bad, driver.CheckUpdate(p, plantest.Register(), false))
+// TestCheckNewForks checks that a fork may have Completed sub-objects, and that an authored plan may not.
+func TestCheckNewForks(t *testing.T) {
+	p := plantest.Fork()
+	p.Blocks[0].ToleratedFailures = 0 // but the block is bypassed
+	if err := driver.CheckNew(p, plantest.Register()); err != nil {
+		t.Error(err)
+	}
+	p.ForkedFrom = uuid.Nil
+	wantField(t, plantest.BadPlan{Field: "BypassChecks.State.Status", Problem: "all statuses of a new plan are NotStarted"}, driver.CheckNew(p, plantest.Register()))
+
+	authored := plantest.Full()
+	authored.ForkedFrom = workflow.NewV7() // what ran before may be deleted, and nothing may have completed
+	if err := driver.CheckNew(authored, plantest.Register()); err != nil {
+		t.Error(err)
 	}
 }
 
 // wantField checks that err is ErrInvalid and that the bad field is the first that it names.
-func wantField(t *testing.T, op string, bad plantest.BadPlan, err error) {
+func wantField(t *testing.T, bad plantest.BadPlan, err error) {
 	t.Helper()
 	field, ok := errors.AsType[*workflow.FieldError](err)
 	if !errors.Is(err, storage.ErrInvalid) || !ok || field.Field != bad.Field || !strings.Contains(field.Problem, bad.Problem) {
-		t.Errorf("%s: got %v, want %s: %s", op, err, bad.Field, bad.Problem)
+		t.Errorf("got %v, want %s: %s", err, bad.Field, bad.Problem)
 	}
 }
 
