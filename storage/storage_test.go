@@ -5,38 +5,12 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
-
-var errStored = errors.New("stored")
-
-func TestUpdate(t *testing.T) {
-	var kinds []workflow.Kind
-	for o := range workflow.Walk(plantest.Full()) {
-		var called *hooked.Call
-		v := hooked.Wrap(nil, func(c *hooked.Call) error {
-			called = c
-			return errStored
-		})
-		if err := storage.Update(t.Context(), v, o); err != errStored {
-			t.Errorf("Update of a %s returned %v, want the error of its method", o.Kind(), err)
-		}
-		if !strings.EqualFold(called.Op, "Update"+o.Kind().String()) || called.Object != o {
-			t.Errorf("Update passed the %s %p to %s as %p", o.Kind(), o, called.Op, called.Object)
-		}
-		kinds = append(kinds, o.Kind())
-	}
-	slices.Sort(kinds)
-	if got := slices.Compact(kinds); len(got) != int(workflow.KindDeferBatch)+1 {
-		t.Errorf("the test covers only the kinds %v", got)
-	}
-}
 
 // foreign is an object of an unknown type.
 type foreign struct{ workflow.Object }
