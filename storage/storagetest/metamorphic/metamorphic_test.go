@@ -49,9 +49,6 @@ func slowly(c *hooked.Call) error {
 	return c.Do()
 }
 
-// sound breaks nothing.
-func sound() func(c *hooked.Call) error { return (*hooked.Call).Do }
-
 // breakages break one promise each.
 var breakages = map[string]func() func(c *hooked.Call) error{
 	"lost update": func() func(c *hooked.Call) error { // of an action that is final
@@ -192,17 +189,6 @@ func TestHistoriesFind(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestModelOfASoundVault runs the model and histories on the reference vault.
-func TestModelOfASoundVault(t *testing.T) {
-	sound := breaking(sound)
-	synctest.Test(t, func(t *testing.T) {
-		for seed := range uint64(5) {
-			metamorphic.Model{Seed: seed, Ops: 1000, Clients: 5}.Run(t, sound)
-			metamorphic.History{Seed: seed, Clients: 6}.Run(t, sound)
-		}
-	})
 }
 
 // TestModelIsRepeatable runs one seed twice on a broken vault. The failures must be the same, except for IDs.
