@@ -8,6 +8,7 @@ package metamorphic
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -123,6 +124,13 @@ func offers(t storagetest.T, store storagetest.Store, faults, deaths bool) {
 	case deaths && store.Dying == nil:
 		t.Skipf("the harness offers no processes that die")
 	}
+}
+
+// closing closes a vault when the run has ended.
+func closing(t storagetest.T, v storage.Vault) storage.Vault {
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() { _ = v.Close(ctx) })
+	return v
 }
 
 // check fails the run if Check finds a problem.

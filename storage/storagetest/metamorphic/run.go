@@ -65,18 +65,10 @@ func newModelRun(t storagetest.T, m Model, store storagetest.Store) *modelRun {
 	for i := range r.known {
 		r.known[i] = map[int]*workflow.Plan{}
 	}
-	r.nodes = []storage.Vault{store.Open(t), store.Open(t)}
+	r.nodes = []storage.Vault{closing(t, store.Open(t)), closing(t, store.Open(t))}
 	if store.Unversioned != nil {
-		r.unversioned = store.Unversioned(t)
+		r.unversioned = closing(t, store.Unversioned(t))
 	}
-	t.Cleanup(func() {
-		if r.unversioned != nil {
-			_ = r.unversioned.Close(context.WithoutCancel(t.Context()))
-		}
-		for _, v := range r.nodes {
-			_ = v.Close(context.WithoutCancel(t.Context()))
-		}
-	})
 	return r
 }
 
@@ -98,32 +90,7 @@ func idFrom(at time.Time, seed uint64) (id uuid.UUID) {
 func (r *modelRun) do(s step) {
 	r.done++
 	r.now, r.rand = s, rand.New(rand.NewPCG(s.seed, 3))
-	switch s.kind {
-	case opCreate:
-		r.create()
-	case opUpdate:
-		r.update()
-	case opDelete:
-		_ = r.write(&writeCall{kind: opDelete}, fmt.Sprintf("Delete plan %d", s.plan))
-	case opRepeat:
-		r.again()
-	case opRead:
-		r.read()
-	case opExists:
-		r.exists()
-	case opList:
-		r.list()
-	case opSearch:
-		r.search()
-	case opRecover:
-		r.recover()
-	case opReopen:
-		r.reopen()
-	case opGrace:
-		r.grace()
-	case opRecoverAll:
-		r.recoverAll()
-	}
+	acts[s.kind].do(r)
 }
 
 // note adds a line to the trace.
@@ -266,6 +233,10 @@ func (r *modelRun) quiet() {
 	}
 }
 
+func (r *modelRun) delete() {
+	_ = r.write(&writeCall{kind: opDelete}, fmt.Sprintf("Delete plan %d", r.now.plan))
+}
+
 // create creates a plan, whether its ID is taken or not. Some of the plans are Running, which the vault must
 // refuse.
 func (r *modelRun) create() {
@@ -360,7 +331,7 @@ func (r *modelRun) reopen() {
 	if _, err := v.Exists(r.t.Context(), r.id(0)); !isOnly(err, storage.ErrClosed) {
 		r.t.Fatalf("Exists on a closed vault: got %v, want ErrClosed", err)
 	}
-	r.nodes[node] = r.store.Open(r.t)
+	r.nodes[node] = closing(r.t, r.store.Open(r.t))
 	r.note("node %d is closed and opened again", node)
 }
 
@@ -390,7 +361,7 @@ func (r *modelRun) finish() {
 	for plan := range r.worlds {
 		r.now.plan = plan
 		if r.read(); r.worlds[plan][0].plan != nil {
-			_ = r.write(&writeCall{kind: opDelete}, fmt.Sprintf("Delete plan %d", plan))
+			r.delete()
 		}
 	}
 	everything()

@@ -28,10 +28,15 @@ func (o op) String() string {
 	return [opCount]string{opCreate: "Create", opUpdate: "Update", opDelete: "Delete", opRead: "Read", opExists: "Exists", opRecover: "Recovery"}[o]
 }
 
-// weights are the relative frequencies of the steps.
-var weights = [opCount]int{
-	opCreate: 14, opUpdate: 40, opDelete: 5, opRepeat: 4, opRead: 15, opExists: 4, opList: 5, opSearch: 8,
-	opRecover: 3, opReopen: 2, opGrace: 1, opRecoverAll: 1,
+// acts are the steps with their relative frequencies.
+var acts = [opCount]struct {
+	often int
+	do    func(r *modelRun)
+}{
+	opCreate: {14, (*modelRun).create}, opUpdate: {40, (*modelRun).update}, opDelete: {5, (*modelRun).delete},
+	opRepeat: {4, (*modelRun).again}, opRead: {15, (*modelRun).read}, opExists: {4, (*modelRun).exists},
+	opList: {5, (*modelRun).list}, opSearch: {8, (*modelRun).search}, opRecover: {3, (*modelRun).recover},
+	opReopen: {2, (*modelRun).reopen}, opGrace: {1, (*modelRun).grace}, opRecoverAll: {1, (*modelRun).recoverAll},
 }
 
 // step is one step of a run. Its details follow from the step and from the state that it meets, so any steps
@@ -54,14 +59,14 @@ type step struct {
 func (m Model) steps() []step {
 	r := rand.New(rand.NewPCG(m.Seed, 1))
 	total := 0
-	for _, w := range weights {
-		total += w
+	for _, act := range acts {
+		total += act.often
 	}
 	steps := make([]step, m.Ops)
 	for i := range steps {
 		s := step{client: r.IntN(m.Clients), plan: r.IntN(m.Plans), seed: r.Uint64()}
-		for n := r.IntN(total); n >= weights[s.kind]; s.kind++ {
-			n -= weights[s.kind]
+		for n := r.IntN(total); n >= acts[s.kind].often; s.kind++ {
+			n -= acts[s.kind].often
 		}
 		switch n := r.IntN(100); {
 		case n < 40:
