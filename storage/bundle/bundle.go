@@ -223,20 +223,12 @@ func ordered[I, O any](l limits, items iter.Seq2[I, error], work func(I) O, done
 			first = err
 		}
 	}
+	var last error
 	for item, err := range items {
-		if err != nil {
-			for len(queue) > 0 {
-				next()
-			}
-			if first == nil {
-				first = err
-			}
-			return first
-		}
-		for first == nil && (len(queue) == l.concurrency || len(queue) > 0 && l.held.Load() >= maxHeld) {
+		for err == nil && first == nil && (len(queue) == l.concurrency || len(queue) > 0 && l.held.Load() >= maxHeld) {
 			next()
 		}
-		if first != nil {
+		if last = err; err != nil || first != nil {
 			break
 		}
 		out := make(chan O, 1)
@@ -245,6 +237,9 @@ func ordered[I, O any](l limits, items iter.Seq2[I, error], work func(I) O, done
 	}
 	for len(queue) > 0 {
 		next()
+	}
+	if first == nil {
+		first = last
 	}
 	return first
 }

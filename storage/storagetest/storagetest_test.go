@@ -208,15 +208,15 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 			return c.Do()
 		}), "read/a call whose context has ended fails with its error and does nothing"},
 
-		{"plans are listed twice", lists(twice), "list/the newest plan comes first, in whatever order they were created"},
-		{"the oldest comes first", lists(reversed), "list/the newest plan comes first, in whatever order they were created"},
+		{"plans are listed twice", lists(twice), newestCase},
+		{"the oldest comes first", lists(reversed), newestCase},
 		{"a plan is missed", lists(missing), "list/each of many plans is yielded once"},
 		{"a cancelled listing is short", lists(short), "list/a listing whose context ends is never taken for a short list"},
 		{"a dead listing is short", lists(short), "list/a listing whose service dies is never taken for a short list"},
 		{"a listing leaves a goroutine", lists(leaking), "list/a break leaves no goroutine, and the vault is still usable"},
 		{"a sequence can be used once", lists(once), "list/a sequence can be ranged over again, and queries the store each time"},
 		{"names are trimmed", lists(trimmed), "list/strange names and descriptions of any length come back unchanged"},
-		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/a search by status follows a plan through its life"},
+		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/values of one field are alternatives, and all fields must match"},
 		{"BeforeID is ignored", searches(func(f *storage.Filters) { f.BeforeID = uuid.Nil }), "search/BeforeID need not belong to a plan"},
 		{"times are compared to the second", searches(func(f *storage.Filters) { f.After = f.After.Truncate(time.Second) }), "search/times are exclusive bounds, compared to the millisecond"},
 		{"names are compared without case", searches(func(f *storage.Filters) { f.NamePrefix = strings.ToLower(f.NamePrefix) }), namesCase},
@@ -242,6 +242,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 }
 
 const (
+	newestCase  = "list/the newest plans come first, as many as the limit, and 0 or less means all"
 	namesCase   = "search/names match by prefix and substring, byte by byte, however long they are"
 	notAVersion = "update/an empty string, or one that is not a version, is ErrInvalid and changes nothing"
 	endsCase    = "search/times of end are exclusive bounds, to the nanosecond, of plans that have ended"
