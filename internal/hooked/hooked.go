@@ -76,6 +76,12 @@ func object[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 	return v.pass(ctx, op, c, do)
 }
 
+// get makes a call that has a result.
+func get[T any](ctx context.Context, v *Vault, op string, c *Call, result *T, do func(c *Call) (T, error)) (T, error) {
+	err := v.pass(ctx, op, c, func(c *Call) (err error) { *result, err = do(c); return err })
+	return *result, err
+}
+
 func (v *Vault) update(c *Call) error { return storage.Update(c.Ctx, v.below, c.Object) }
 
 // Create implements [storage.Vault], and so do the methods below.
@@ -85,32 +91,27 @@ func (v *Vault) Create(ctx context.Context, p *workflow.Plan) error {
 
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (bool, error) {
 	c := &Call{ID: id}
-	err := v.pass(ctx, "Exists", c, func(c *Call) (err error) { c.Found, err = v.below.Exists(c.Ctx, c.ID); return err })
-	return c.Found, err
+	return get(ctx, v, "Exists", c, &c.Found, func(c *Call) (bool, error) { return v.below.Exists(c.Ctx, c.ID) })
 }
 
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	c := &Call{ID: id}
-	err := v.pass(ctx, "Read", c, func(c *Call) (err error) { c.Plan, err = v.below.Read(c.Ctx, c.ID); return err })
-	return c.Plan, err
+	return get(ctx, v, "Read", c, &c.Plan, func(c *Call) (*workflow.Plan, error) { return v.below.Read(c.Ctx, c.ID) })
 }
 
 func (v *Vault) List(ctx context.Context, limit int) (Listing, error) {
 	c := &Call{Limit: limit}
-	err := v.pass(ctx, "List", c, func(c *Call) (err error) { c.Listing, err = v.below.List(c.Ctx, c.Limit); return err })
-	return c.Listing, err
+	return get(ctx, v, "List", c, &c.Listing, func(c *Call) (Listing, error) { return v.below.List(c.Ctx, c.Limit) })
 }
 
 func (v *Vault) Search(ctx context.Context, f storage.Filters) (Listing, error) {
 	c := &Call{Filters: f}
-	err := v.pass(ctx, "Search", c, func(c *Call) (err error) { c.Listing, err = v.below.Search(c.Ctx, c.Filters); return err })
-	return c.Listing, err
+	return get(ctx, v, "Search", c, &c.Listing, func(c *Call) (Listing, error) { return v.below.Search(c.Ctx, c.Filters) })
 }
 
 func (v *Vault) Count(ctx context.Context, f storage.Filters) (int64, error) {
 	c := &Call{Filters: f}
-	err := v.pass(ctx, "Count", c, func(c *Call) (err error) { c.Count, err = v.below.Count(c.Ctx, c.Filters); return err })
-	return c.Count, err
+	return get(ctx, v, "Count", c, &c.Count, func(c *Call) (int64, error) { return v.below.Count(c.Ctx, c.Filters) })
 }
 
 func (v *Vault) UpdatePlan(ctx context.Context, o *workflow.Plan) error {
@@ -163,26 +164,22 @@ func (v *Vault) Restore(ctx context.Context, p *workflow.Plan) error {
 // AddMember implements [storage.Members], and so do the methods below.
 func (v *Vault) AddMember(ctx context.Context, m storage.Member) (string, error) {
 	c := &Call{ID: m.ID, Member: m}
-	err := v.pass(ctx, "AddMember", c, func(c *Call) (err error) { c.Version, err = v.members().AddMember(c.Ctx, c.Member); return err })
-	return c.Version, err
+	return get(ctx, v, "AddMember", c, &c.Version, func(c *Call) (string, error) { return v.members().AddMember(c.Ctx, c.Member) })
 }
 
 func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (string, error) {
 	c := &Call{ID: m.ID, Member: m}
-	err := v.pass(ctx, "RenewMember", c, func(c *Call) (err error) { c.Version, err = v.members().RenewMember(c.Ctx, c.Member); return err })
-	return c.Version, err
+	return get(ctx, v, "RenewMember", c, &c.Version, func(c *Call) (string, error) { return v.members().RenewMember(c.Ctx, c.Member) })
 }
 
 func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (storage.Member, error) {
 	c := &Call{ID: id}
-	err := v.pass(ctx, "FindMember", c, func(c *Call) (err error) { c.Member, err = v.members().FindMember(c.Ctx, c.ID); return err })
-	return c.Member, err
+	return get(ctx, v, "FindMember", c, &c.Member, func(c *Call) (storage.Member, error) { return v.members().FindMember(c.Ctx, c.ID) })
 }
 
 func (v *Vault) Roster(ctx context.Context) (storage.Roster, error) {
 	c := &Call{}
-	err := v.pass(ctx, "Roster", c, func(c *Call) (err error) { c.Roster, err = v.members().Roster(c.Ctx); return err })
-	return c.Roster, err
+	return get(ctx, v, "Roster", c, &c.Roster, func(c *Call) (storage.Roster, error) { return v.members().Roster(c.Ctx) })
 }
 
 func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {

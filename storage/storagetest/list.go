@@ -19,7 +19,7 @@ import (
 func listPromises() []promise {
 	return slices.Concat([]promise{
 		{"an empty store yields nothing", listEmpty},
-		{"the newest plans come first, as many as the limit, and 0 or less means all", listLimit},
+		{"the newest plan comes first, the limit is the largest number, and 0 or less means all", listLimit},
 		{"strange names and descriptions of any length come back unchanged", listStrangeNames},
 		{"each of many plans is yielded once", listMany},
 		{"a sequence can be ranged over again, and queries the store each time", listAgain},

@@ -87,9 +87,6 @@ func recoveryDeath(s *stage) {
 	s.passGrace()
 	for d := range s.deaths() {
 		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
-		if s.PassGrace == nil || !d.after {
-			continue // the last Recovery, which did not die, repaired the rest
-		}
 	}
 	s.must(s.vault.Recovery(s.ctx))
 	left.judge()

@@ -504,10 +504,6 @@ func (s *stage) pages(f storage.Filters) (all []storage.ListResult) {
 		}
 		all = append(all, page...)
 		if len(page) < f.Limit {
-			f.BeforeID = uuid.Nil
-			if len(all) > 0 {
-				f.BeforeID = all[len(all)-1].ID
-			}
 			return all
 		}
 		f.BeforeID = page[len(page)-1].ID

@@ -455,5 +455,5 @@ func (e event) String() string {
 	case opExists:
 		what += fmt.Sprintf(" %t", e.found)
 	}
-	return fmt.Sprintf("%5d to %5d  client %d, plan %d: %s: %s", e.call, e.ret, e.client, e.plan, what, outcome(e.err))
+	return fmt.Sprintf("%5d to %5d  client %d, plan %d: %s: %v", e.call, e.ret, e.client, e.plan, what, e.err)
 }

@@ -20,8 +20,8 @@ import (
 func (r *modelRun) sees(op string, do func(ctx context.Context, v storage.Vault) error, agrees func(w world, err error) (world, string)) {
 	plan := r.now.plan
 	err := r.with(do)
-	what := fmt.Sprintf("%s plan %d: %s", op, plan, outcome(err))
-	r.note("%s", what)
+	what := fmt.Sprintf("%s plan %d", op, plan)
+	r.note("%s: %v", what, err)
 	if r.now.cut() && wasCut(err) {
 		return
 	}
@@ -94,7 +94,7 @@ func (r *modelRun) search() {
 		_, err := search(ctx, v)
 		return err
 	})
-	r.note("%s: %s", what, outcome(err))
+	r.note("%s: %v", what, err)
 	if !isOnly(err, storage.ErrInvalid) {
 		r.t.Fatalf("%s: got %v, want ErrInvalid", what, err)
 	}
@@ -121,7 +121,7 @@ func (r *modelRun) count(f storage.Filters) {
 		got, err = v.Count(ctx, f)
 		return err
 	})
-	r.note("%s: %d, %s", what, got, outcome(err))
+	r.note("%s: %d, %v", what, got, err)
 	if r.now.cut() && wasCut(err) {
 		return
 	}
@@ -159,7 +159,7 @@ func (r *modelRun) listing(what string, f storage.Filters, list func(context.Con
 		got, err = storage.Collect(list(ctx, v))
 		return err
 	})
-	r.note("%s: %d plans, %s", what, len(got), outcome(err))
+	r.note("%s: %d plans, %v", what, len(got), err)
 	if r.now.cut() && wasCut(err) {
 		return
 	}

@@ -121,23 +121,6 @@ func (r *modelRun) describe(plan int) string {
 	return "what the model knows of plan " + fmt.Sprint(plan) + ": " + strings.Join(slices.Compact(s), "; or ")
 }
 
-// outcome describes an error in a few words.
-func outcome(err error) string {
-	if err == nil {
-		return "nil"
-	}
-	var s []string
-	for _, class := range append(slices.Clone(contractErrors), context.DeadlineExceeded, context.Canceled) {
-		if errors.Is(err, class) {
-			s = append(s, class.Error())
-		}
-	}
-	if len(s) == 0 {
-		return err.Error()
-	}
-	return strings.Join(s, ", ")
-}
-
 // with calls a vault: that of the client's node, one that meets faults, or one whose process dies.
 func (r *modelRun) with(do func(ctx context.Context, v storage.Vault) error) error {
 	r.Operations++
@@ -192,7 +175,7 @@ func (r *modelRun) write(c *writeCall, what string) error {
 		}
 		return storage.Update(ctx, v, c.object)
 	})
-	r.note("%s: %s", what, outcome(err))
+	r.note("%s: %v", what, err)
 	before := r.describe(plan)
 	r.keep(plan, func(w world) []world { return w.after(c, err) })
 	if len(r.worlds[plan]) == 0 {
@@ -311,7 +294,7 @@ func (r *modelRun) again() {
 
 func (r *modelRun) recover() {
 	err := r.with(func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
-	r.note("Recovery: %s", outcome(err))
+	r.note("Recovery: %v", err)
 	c := &writeCall{kind: opRecover, cut: r.now.cut()}
 	if err != nil && !c.cut {
 		r.t.Fatalf("Recovery: %v", err)

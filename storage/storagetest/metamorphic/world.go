@@ -269,19 +269,11 @@ func (w world) reads(got *workflow.Plan, err error) (world, string) {
 func (w world) matches(f storage.Filters) bool { return w.plan != nil && oracle.Selects(f, w.plan) }
 
 func (w world) String() string {
-	var s []string
-	if w.plan == nil {
-		s = append(s, "no plan")
-	} else {
-		s = append(s, w.plan.State.Status.String())
+	status := "no plan"
+	if w.plan != nil {
+		status = w.plan.State.Status.String()
 	}
-	for text, is := range map[string]bool{"remains of a create": w.created, "remains of a delete": w.deleted, "past grace": w.old && w.remains()} {
-		if is {
-			s = append(s, text)
-		}
-	}
-	slices.Sort(s[1:])
-	return strings.Join(s, ", ")
+	return fmt.Sprintf("%s (remains of a create: %t, of a delete: %t, past grace: %t)", status, w.created, w.deleted, w.old)
 }
 
 // find returns the object of a plan with the same ID and kind, or nil.
