@@ -22,7 +22,6 @@ func checkPromises() []promise {
 	}
 	return slices.Concat(faulty, []promise{
 		{"everything is sound after each step of a plan's life", checkEachStep},
-		{"plans of any shape run on several nodes at once", checkSeveralNodes},
 		{"a closed vault does nothing and returns ErrClosed", checkClosed},
 		{"Close during calls lets each call succeed or refuses it", checkCloseDuringCalls},
 		{"Close waits for calls in progress until its context ends", checkCloseWaits},
@@ -46,26 +45,6 @@ func checkEachStep(s *stage) {
 	s.sound()
 	s.shows(s.open(), plan)
 	s.must(s.vault.Delete(s.ctx, plan.ID))
-}
-
-func checkSeveralNodes(s *stage) {
-	nodes := []storage.Vault{s.vault, s.open(), s.open()}
-	plans := make([]*workflow.Plan, 18)
-	s.must(atOnce(len(plans), func(i int) error {
-		plans[i] = plantest.Random(uint64(100 + i))
-		if err := live(s.ctx, nodes[i%3], plans[i]); err != nil {
-			return fmt.Errorf("plan %d: %w", i, err)
-		}
-		got, err := nodes[(i+1)%3].Read(s.ctx, plans[i].ID)
-		if err != nil {
-			return fmt.Errorf("plan %d: %w", i, err)
-		}
-		if d := plantest.Diff(plans[i], got); d != "" {
-			return fmt.Errorf("plan %d: %s", i, d)
-		}
-		return second(storage.Collect(nodes[(i+2)%3].List(s.ctx, 0)))
-	}))
-	s.onceEach("List", ids(plans), s.list(s.vault))
 }
 
 func checkClosed(s *stage) {

@@ -25,6 +25,7 @@ func searchPromises() []promise {
 	}
 	return slices.Concat(promises, []promise{
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
+		{"a search by status follows a plan through its life", searchStatus},
 		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
 		{"a search whose service dies is never taken for a short list", searchServiceDies},
 	}, contextPromises("search"))
@@ -354,6 +355,31 @@ func searchPages(s *stage) {
 		}
 	}
 	s.onceEach("pages of a group", ids(group), s.pages(storage.Filters{ByGroupIDs: []uuid.UUID{plans[1].GroupID}, Limit: 3}))
+}
+
+func searchStatus(s *stage) {
+	plan := plantest.Small()
+	is := func(want workflow.Status) {
+		s.Helper()
+		for _, status := range statuses {
+			var ids []uuid.UUID
+			if status == want {
+				ids = []uuid.UUID{plan.ID}
+			}
+			s.yields(fmt.Sprintf("Search for what is %s, of a plan that is %s,", status, want), ids,
+				s.search(s.vault, storage.Filters{ByStatus: []workflow.Status{status}}))
+		}
+	}
+	s.create(plan)
+	is(workflow.NotStarted)
+	s.runs(plan)
+	is(workflow.Running)
+	s.must(finishParts(s.ctx, s.vault, plan))
+	is(workflow.Running)
+	s.must(complete(s.ctx, s.vault, plan))
+	is(workflow.Completed)
+	s.must(s.vault.Delete(s.ctx, plan.ID))
+	is(-1)
 }
 
 func searchServiceDies(s *stage) {

@@ -216,7 +216,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		{"a listing leaves a goroutine", lists(leaking), "list/a break leaves no goroutine, and the vault is still usable"},
 		{"a sequence can be used once", lists(once), "list/a sequence can be ranged over again, and queries the store each time"},
 		{"names are trimmed", lists(trimmed), "list/strange names and descriptions of any length come back unchanged"},
-		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/values of one field are alternatives, and all fields must match"},
+		{"statuses are ignored", searches(func(f *storage.Filters) { f.ByStatus = nil; f.Limit = 1000 }), "search/a search by status follows a plan through its life"},
 		{"BeforeID is ignored", searches(func(f *storage.Filters) { f.BeforeID = uuid.Nil }), "search/BeforeID need not belong to a plan"},
 		{"times are compared to the second", searches(func(f *storage.Filters) { f.After = f.After.Truncate(time.Second) }), "search/times are exclusive bounds, compared to the millisecond"},
 		{"names are compared without case", searches(func(f *storage.Filters) { f.NamePrefix = strings.ToLower(f.NamePrefix) }), namesCase},

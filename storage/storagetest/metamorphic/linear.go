@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/anishathalye/porcupine"
 
@@ -19,7 +18,7 @@ func (r *historyRun) check() string {
 			if linear(events, object) {
 				continue
 			}
-			return fmt.Sprintf("no order explains the results for object %d of plan %d:\n%s", object, plan, r.list(reduceHistory(events, object)))
+			return fmt.Sprintf("no order explains the results for object %d of plan %d:\n%s", object, plan, r.list(events))
 		}
 	}
 	return ""
@@ -75,21 +74,6 @@ func linear(events []event, object int) bool {
 		},
 	}
 	return porcupine.CheckOperations(model.ToModel(), ops)
-}
-
-// reduceHistory leaves out calls without effect that are not needed to show that there is no order.
-func reduceHistory(events []event, object int) []event {
-	events = slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.kind == opUpdate && e.object != object })
-	for i := 0; i < len(events); {
-		e := events[i]
-		fewer := slices.Delete(slices.Clone(events), i, i+1)
-		if writes := e.kind == opCreate || e.kind == opUpdate || e.kind == opDelete; writes && (e.err == nil || unknown(e.err)) || linear(fewer, object) {
-			i++
-			continue
-		}
-		events = fewer
-	}
-	return events
 }
 
 // step returns the possible states of an object after a call in the given state. The state is the content of
