@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
 
 func TestErrorText(t *testing.T) {
@@ -57,21 +55,5 @@ func TestErrorTextIsOneLine(t *testing.T) {
 	err := &storage.Error{Op: "Check", Blob: "box/a\nb\u2029c", Err: errors.New("a\vb\fc\u0085d\u2028e\u2029f\x1b[31mg\x00h\ti é\u200d漢\r\nnext")}
 	if got, want := err.Detail(), "Check: (box/a b c): a b c d e f [31mg h i é\u200d漢; next"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
-func TestErrorUnwrap(t *testing.T) {
-	field := &workflow.FieldError{Field: "Name", Problem: "is wrong"}
-	cause := fmt.Errorf("%w: %w: %w", storage.ErrInvalid, context.Canceled, errors.Join(field, field))
-	original := &storage.Error{Op: "Read", Err: cause}
-	err := fmt.Errorf("wrapped: %w", original)
-	if got, ok := errors.AsType[*storage.Error](err); !ok || got != original || errors.Unwrap(original) != cause {
-		t.Errorf("errors.As found %v in %v, which wraps %v", got, err, errors.Unwrap(original))
-	}
-	if got, ok := errors.AsType[*workflow.FieldError](err); !ok || got != field || !errors.Is(err, context.Canceled) {
-		t.Errorf("errors.As found %v in %v", got, err)
-	}
-	if !errors.Is(err, storage.ErrInvalid) || errors.Is(err, storage.ErrConflict) {
-		t.Errorf("%v is not ErrInvalid alone", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -64,12 +66,7 @@ func equal(t *testing.T, from, to storage.Reader) {
 		t.Fatalf("%d plans in the copy, %d in the source: %v", len(there), len(all), err)
 	}
 	for _, r := range all {
-		a, err := from.Read(t.Context(), r.ID)
-		b, copyErr := to.Read(t.Context(), r.ID)
-		if err := errors.Join(err, copyErr); err != nil {
-			t.Fatal(err)
-		}
-		if d := plantest.Diff(a, b); d != "" {
+		if d := plantest.Diff(read(t, from, r.ID), read(t, to, r.ID)); d != "" {
 			t.Errorf("plan %s: %s", r.ID, d)
 		}
 	}
@@ -218,44 +215,37 @@ func TestFieldsThatNoListingShows(t *testing.T) {
 
 // TestPlansThatSomebodyElseWrote meets plans in the copy that can't become those of the source.
 func TestPlansThatSomebodyElseWrote(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, to *memvault.Vault, p *workflow.Plan){
-		"further": func(t *testing.T, to *memvault.Vault, p *workflow.Plan) { moveOn(t, to, p, workflow.Stopped) },
-		"another tree": func(t *testing.T, to *memvault.Vault, p *workflow.Plan) {
-			if err := to.Delete(t.Context(), p.ID); err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		from, to := memvault.New(nil), memvault.New(nil)
+		further, another := created(t, from, workflow.Running), created(t, from, workflow.Running)
+		created(t, from, workflow.Completed)
+		run(t, from, to, mirror.Options{})
+		moveOn(t, to, read(t, to, further.ID), workflow.Stopped)
+		tree := plantest.Small()
+		tree.ID = another.ID
+		if err := errors.Join(to.Delete(t.Context(), tree.ID), to.Create(t.Context(), tree)); err != nil {
+			t.Fatal(err)
+		}
+		before := []*workflow.Plan{read(t, to, further.ID), read(t, to, another.ID)}
+		report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true})
+		if !errors.Is(err, storage.ErrExists) || strings.Count(err.Error(), storage.ErrExists.Error()) != 2 || report.Failed != 2 || report.Unchanged != 1 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		for _, was := range before {
+			if d := plantest.Diff(was, read(t, to, was.ID)); d != "" || !strings.Contains(err.Error(), was.ID.String()) {
+				t.Errorf("plan %s has changed, or %v does not name it: %s", was.ID, err, d)
 			}
-			other := plantest.Small()
-			other.ID = p.ID
-			if err := to.Create(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				from, to := memvault.New(nil), memvault.New(nil)
-				p := created(t, from, workflow.Running)
-				created(t, from, workflow.Completed)
-				run(t, from, to, mirror.Options{})
-				mine, err := to.Read(t.Context(), p.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				change(t, to, mine)
-				was, err := to.Read(t.Context(), p.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true})
-				if !errors.Is(err, storage.ErrExists) || !strings.Contains(err.Error(), p.ID.String()) || report.Failed != 1 || report.Unchanged != 1 {
-					t.Errorf("%+v, %v", report, err)
-				}
-				if got, err := to.Read(t.Context(), p.ID); err != nil || plantest.Diff(was, got) != "" {
-					t.Errorf("the plan has changed: %v", err)
-				}
-			})
-		})
+		}
+	})
+}
+
+func read(t *testing.T, v storage.Reader, id uuid.UUID) *workflow.Plan {
+	t.Helper()
+	p, err := v.Read(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return p
 }
 
 // TestListingsThatAreNotWhole deletes nothing on the evidence of a listing that failed or missed a plan. If a plan is

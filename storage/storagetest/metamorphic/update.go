@@ -54,7 +54,7 @@ func (r *modelRun) update() {
 		copyOwnFields(whole, p)
 		c.object = whole
 	}
-	what := fmt.Sprintf("Update %s of plan %d from %s to %s, version %s", placeOf(basis, o), plan, from, s.Status, how)
+	what := fmt.Sprintf("Update %s %s of plan %d from %s to %s, version %s", o.Kind(), *o.Header().ID, plan, from, s.Status, how)
 	r.blind = overwrite
 	err := r.write(c, what)
 	r.blind = false
@@ -72,18 +72,6 @@ func (r *modelRun) update() {
 	case errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrNotFound):
 		delete(held, plan) // the client reads again
 	}
-}
-
-// placeOf names an object by its kind and its place in the plan.
-func placeOf(plan *workflow.Plan, like workflow.Object) string {
-	n := 0
-	for o := range workflow.Walk(plan) {
-		if *o.Header().ID == *like.Header().ID {
-			break
-		}
-		n++
-	}
-	return fmt.Sprintf("%s (object %d)", like.Kind(), n)
 }
 
 // certain reports whether the model knows what Read must return for a plan.
