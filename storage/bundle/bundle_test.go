@@ -226,7 +226,7 @@ func recordsOf(text []byte) (at []int) {
 const magic = "planvault bundle\n"
 
 // written returns a bundle as the package describes it. It has one plan with any content, whose header says how long
-// that is.
+// that is, or no plan if the content is nil.
 func written(format int, content []byte, size int) []byte {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -246,10 +246,14 @@ func written(format int, content []byte, size int) []byte {
 	}
 	manifest := fmt.Appendf(nil, `{"format":%d,"schema":1}`, format)
 	put('M', uuid.Nil, manifest, len(manifest))
-	var plan uuid.UUID
-	copy(plan[:], content)
-	put('P', plan, content, size)
-	end := fmt.Appendf(nil, `{"plans":1,"sha256":%q}`, base64.StdEncoding.EncodeToString(sums.Sum(nil)))
+	plans := 0
+	if content != nil {
+		var plan uuid.UUID
+		copy(plan[:], content)
+		put('P', plan, content, size)
+		plans = 1
+	}
+	end := fmt.Appendf(nil, `{"plans":%d,"sha256":%q}`, plans, base64.StdEncoding.EncodeToString(sums.Sum(nil)))
 	put('E', uuid.Nil, end, len(end))
 	return text
 }
