@@ -127,7 +127,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	case status != success(req):
 		return fmt.Sprintf("the service answers %s with %d", req.Method, success(req))
 	default:
-		if !hints(req) {
+		if !setsContainerMetadata(req) {
 			needed = append(needed, "X-Ms-Version")
 		}
 		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
@@ -148,9 +148,9 @@ func ofService(req *http.Request) bool {
 	return restype == "service" || restype == "account"
 }
 
-// hints reports whether a request sets the metadata of a container. Azurite omits x-ms-version from its answer.
+// setsContainerMetadata reports whether a request sets the metadata of a container. Azurite omits x-ms-version from its answer.
 // Nothing depends on who answers, because the vault keeps no more than hints there.
-func hints(req *http.Request) bool {
+func setsContainerMetadata(req *http.Request) bool {
 	return parameter(req, "restype") == "container" && parameter(req, "comp") == "metadata"
 }
 
