@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -42,10 +43,7 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	if err != nil || account != s.account {
 		return fail("AuthenticationFailed")
 	}
-	date := r.Header.Get("x-ms-date")
-	if date == "" {
-		date = r.Header.Get("Date")
-	}
+	date := cmp.Or(r.Header.Get("x-ms-date"), r.Header.Get("Date"))
 	at, err := http.ParseTime(date)
 	if err != nil || now.Sub(at).Abs() > clockTolerance {
 		return failWith("AuthenticationFailed", "Request date header too old: '"+date+"'.")
@@ -57,13 +55,18 @@ func (s *Server) verifySignature(r *http.Request, credentials string, now time.T
 	// The documentation sorts headers lexicographically. The service and the SDK sort them in the order of a
 	// locale. The orders differ for names with underscores or hyphens; the emulator accepts both.
 	for _, key := range []func(string) string{localeOrder, func(name string) string { return name }} {
-		mac := hmac.New(sha256.New, s.key)
-		mac.Write([]byte(stringToSign(r, canonicalHeaders(r.Header, key), resource)))
-		if hmac.Equal(mac.Sum(nil), sent) {
+		if hmac.Equal(s.mac(stringToSign(r, canonicalHeaders(r.Header, key), resource)), sent) {
 			return nil
 		}
 	}
 	return fail("AuthenticationFailed")
+}
+
+// mac signs a text with the account's key.
+func (s *Server) mac(text string) []byte {
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
 }
 
 // visible reports whether the x-ms- headers can be signed. Client and service disagree on the wire form of
@@ -122,10 +125,7 @@ func canonicalHeaders(h http.Header, key func(string) string) string {
 	slices.SortFunc(lines, func(a, b string) int {
 		nameA, _, _ := strings.Cut(a, ":")
 		nameB, _, _ := strings.Cut(b, ":")
-		if by := strings.Compare(key(nameA), key(nameB)); by != 0 {
-			return by
-		}
-		return strings.Compare(nameA, nameB)
+		return cmp.Or(strings.Compare(key(nameA), key(nameB)), strings.Compare(nameA, nameB))
 	})
 	return strings.Join(lines, "")
 }

@@ -17,11 +17,11 @@ import (
 
 // find returns the container and the blob of a call. The blob may be nil.
 func (s *Server) find(c *call) (*container, *blob, *answer) {
-	ct := s.state.container(c.container)
+	ct, b := s.state.find(c.container, c.blob)
 	if ct == nil {
 		return nil, nil, fail("ContainerNotFound")
 	}
-	return ct, ct.blob(c.blob), nil
+	return ct, b, nil
 }
 
 func (s *Server) putBlob(c *call) *answer {
@@ -45,9 +45,7 @@ func (s *Server) putBlob(c *call) *answer {
 	b.Version = s.state.nextVersion(c.now)
 	b.Modified = second(c.now)
 	b.Created = b.Modified
-	if err := s.store(ct, b); err != nil {
-		return notDurable(err)
-	}
+	s.store(ct, b)
 	s.keepReplaced(old)
 
 	a := newAnswer(http.StatusCreated)
@@ -97,22 +95,14 @@ func (c *call) newBlob() (*blob, *answer) {
 		return nil, failWith("InvalidHeaderValue", "Header: x-ms-access-tier.")
 	}
 	// The x-ms-blob- header wins over the plain one.
-	either := func(name string) string {
-		if v := h.Get("x-ms-blob-" + name); v != "" {
-			return v
-		}
-		return h.Get(name)
-	}
+	either := func(name string) string { return cmp.Or(h.Get("x-ms-blob-"+name), h.Get(name)) }
 	given := content{
-		MediaType:    either("content-type"),
+		MediaType:    cmp.Or(either("content-type"), defaultMediaType),
 		Encoding:     either("content-encoding"),
 		Language:     either("content-language"),
 		Disposition:  h.Get("x-ms-blob-content-disposition"),
 		CacheControl: either("cache-control"),
 		Tier:         tier,
-	}
-	if given.MediaType == "" {
-		given.MediaType = defaultMediaType
 	}
 	if given != (content{MediaType: defaultMediaType}) {
 		b.Content = &given
@@ -240,9 +230,7 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 	b.Metadata = packMetadata(c.metadata)
 	b.Version = s.state.nextVersion(c.now)
 	b.Modified = second(c.now)
-	if err := s.state.putBlob(ct, &b); err != nil {
-		return notDurable(err)
-	}
+	s.state.putBlob(ct, &b)
 	if s.versioning { // soft delete does not keep metadata
 		s.keep(old)
 	}
@@ -275,9 +263,7 @@ func (s *Server) deleteBlob(c *call) *answer {
 	if bad := ct.checkChange(old); bad != nil {
 		return bad
 	}
-	if err := s.state.removeBlob(ct, old); err != nil {
-		return notDurable(err)
-	}
+	s.state.removeBlob(ct, old)
 	a := newAnswer(http.StatusAccepted)
 	a.header.Set("X-Ms-Delete-Type-Permanent", "true")
 	s.keepDeleted(old, a)
@@ -315,12 +301,7 @@ func (b *blob) describeAll(h http.Header) {
 }
 
 // rangeHeader returns the requested range, or "".
-func rangeHeader(h http.Header) string {
-	if v := h.Get("x-ms-range"); v != "" {
-		return v
-	}
-	return h.Get("Range")
-}
+func rangeHeader(h http.Header) string { return cmp.Or(h.Get("x-ms-range"), h.Get("Range")) }
 
 // parseRange parses "bytes=a-b" and "bytes=a-", the only forms that the service supports.
 func parseRange(header string) (from, to int64, ok bool) {

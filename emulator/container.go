@@ -22,9 +22,7 @@ func (s *Server) createContainer(c *call) *answer {
 	ct := newContainer(c.container)
 	ct.Metadata = packMetadata(c.metadata)
 	ct.touch(s, c.now)
-	if err := s.state.putContainer(ct); err != nil {
-		return notDurable(err)
-	}
+	s.state.putContainer(ct)
 	a := newAnswer(http.StatusCreated)
 	ct.describe(a)
 	return a
@@ -59,9 +57,7 @@ func (s *Server) deleteContainer(c *call) *answer {
 	if s.deletion > 0 {
 		until = c.now.Add(s.deletion)
 	}
-	if err := s.state.removeContainer(ct, until); err != nil {
-		return notDurable(err)
-	}
+	s.state.removeContainer(ct, until)
 	return newAnswer(http.StatusAccepted)
 }
 
@@ -100,9 +96,7 @@ func (s *Server) setContainerMetadata(c *call) *answer {
 	changed := *ct
 	changed.Metadata = packMetadata(c.metadata)
 	changed.touch(s, c.now)
-	if err := s.state.putContainer(&changed); err != nil {
-		return notDurable(err)
-	}
+	s.state.putContainer(&changed)
 	a := newAnswer(http.StatusOK)
 	changed.describe(a)
 	return a

@@ -59,11 +59,7 @@ func (s *Server) Blobs(container string) iter.Seq[Blob] {
 func (s *Server) Blob(container, name string) (Blob, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ct := s.state.container(container)
-	if ct == nil {
-		return Blob{}, false
-	}
-	b := ct.blob(name)
+	_, b := s.state.find(container, name)
 	if b == nil {
 		return Blob{}, false
 	}
@@ -105,7 +101,7 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 	b.Version = s.state.nextVersion(now)
 	b.Modified = second(now)
 	b.Created = b.Modified
-	mustBeDurable(s.store(ct, b))
+	s.store(ct, b)
 }
 
 // Restore stores a blob as [Server.Blobs] or [Server.Blob] returned it, with its ETag and times: an earlier
@@ -123,7 +119,7 @@ func (s *Server) Restore(container string, old Blob) {
 	defer s.mu.Unlock()
 	// No later write may get this version again.
 	s.state.versions = max(s.state.versions, b.Version)
-	mustBeDurable(s.store(s.makeContainer(container, s.clock()), b))
+	s.store(s.makeContainer(container, s.clock()), b)
 }
 
 // makeContainer returns a container and creates it if needed.
@@ -133,15 +129,8 @@ func (s *Server) makeContainer(name string, now time.Time) *container {
 	}
 	ct := newContainer(name)
 	ct.touch(s, now)
-	mustBeDurable(s.state.putContainer(ct))
+	s.state.putContainer(ct)
 	return ct
-}
-
-// mustBeDurable panics if a change that has no answer could not be made durable (see [Open]).
-func mustBeDurable(err error) {
-	if err != nil {
-		panic("emulator: " + err.Error())
-	}
 }
 
 // PutContainer creates a container without a request, or replaces the metadata of an existing one.
@@ -152,22 +141,18 @@ func (s *Server) PutContainer(name string, metadata map[string]string) {
 	changed := *s.makeContainer(name, now)
 	changed.Metadata = packMetadata(metadata)
 	changed.touch(s, now)
-	mustBeDurable(s.state.putContainer(&changed))
+	s.state.putContainer(&changed)
 }
 
 // Remove deletes a blob without a request. It reports whether the blob existed.
 func (s *Server) Remove(container, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ct := s.state.container(container)
-	if ct == nil {
-		return false
-	}
-	b := ct.blob(name)
+	ct, b := s.state.find(container, name)
 	if b == nil {
 		return false
 	}
-	mustBeDurable(s.state.removeBlob(ct, b))
+	s.state.removeBlob(ct, b)
 	return true
 }
 
@@ -180,7 +165,7 @@ func (s *Server) RemoveContainer(name string) bool {
 	if ct == nil {
 		return false
 	}
-	mustBeDurable(s.state.removeContainer(ct, time.Time{}))
+	s.state.removeContainer(ct, time.Time{})
 	return true
 }
 
@@ -194,16 +179,12 @@ func (s *Server) Corrupt(container, name string, damage func([]byte) []byte) boo
 	body := damage(slices.Clone(old.Body))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ct := s.state.container(container)
-	if ct == nil {
-		return false
-	}
-	b := ct.blob(name)
+	ct, b := s.state.find(container, name)
 	if b == nil || !bytes.Equal(b.Body, old.Body) {
 		return false
 	}
 	damaged := *b
 	damaged.Body = body
-	mustBeDurable(s.state.putBlob(ct, &damaged))
+	s.state.putBlob(ct, &damaged)
 	return true
 }

@@ -98,24 +98,17 @@ func failWith(code, detail string) *answer {
 	if detail != "" {
 		message += " " + detail
 	}
-	return errorAnswer(status, code, message)
-}
-
-// notDurable returns the answer to a write that could not be made durable.
-func notDurable(err error) *answer { return failWith("InternalError", err.Error()) }
-
-// errorAnswer returns an error in the form of the service.
-func errorAnswer(status int, code, message string) *answer {
-	return detailedAnswer(status, code, message, "")
+	return errorAnswer(status, code, message, "")
 }
 
 // failAuthentication is fail with the detail that the service gives on failed authentications.
 func failAuthentication(code, detail string) *answer {
 	status, message := explain(code)
-	return detailedAnswer(status, code, message, detail)
+	return errorAnswer(status, code, message, detail)
 }
 
-func detailedAnswer(status int, code, message, detail string) *answer {
+// errorAnswer returns an error in the form of the service. The detail is that of a failed authentication, or empty.
+func errorAnswer(status int, code, message, detail string) *answer {
 	var body bytes.Buffer
 	body.WriteString(xmlProlog + "<Error><Code>")
 	escapeXML(&body, code)

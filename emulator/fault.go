@@ -241,76 +241,56 @@ func (r *Rule) count(taken bool) *Effect {
 	return effect
 }
 
-// Inject adds rules for the requests of all clients.
-func (s *Server) Inject(rules ...*Rule) {
-	checkRules(rules)
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	s.rules = append(s.rules, rules...)
+// rules are the rules of a server or of a client.
+type rules struct {
+	mu   sync.Mutex
+	list []*Rule
 }
 
-// ClearFaults removes the rules that [Server.Inject] added.
-func (s *Server) ClearFaults() {
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	s.rules = nil
-}
-
-// Inject adds rules for the requests of this transport.
-func (t *Transport) Inject(rules ...*Rule) {
-	checkRules(rules)
-	t.client.mu.Lock()
-	defer t.client.mu.Unlock()
-	t.client.rules = append(t.client.rules, rules...)
-}
-
-// Inject adds rules for the requests that arrive at this listener.
-func (l *Listener) Inject(rules ...*Rule) {
-	checkRules(rules)
-	l.client.mu.Lock()
-	defer l.client.mu.Unlock()
-	l.client.rules = append(l.client.rules, rules...)
-}
-
-// ClearFaults removes the rules that [Transport.Inject] added.
-func (t *Transport) ClearFaults() {
-	t.client.mu.Lock()
-	defer t.client.mu.Unlock()
-	t.client.rules = nil
-}
-
-func checkRules(rules []*Rule) {
+func (l *rules) add(rules []*Rule) {
 	for _, r := range rules {
 		if len(r.effects) == 0 {
 			panic("emulator: a rule without an effect: " + r.String())
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, rules...)
 }
 
-// rulesFor returns a copy of the rules for a client, first those of the client, then those of the server.
-func (s *Server) rulesFor(cl *client) []*Rule {
-	cl.mu.Lock()
-	rules := slices.Clone(cl.rules)
-	cl.mu.Unlock()
-	s.fmu.Lock()
-	defer s.fmu.Unlock()
-	return append(rules, s.rules...)
+func (l *rules) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = nil
 }
 
-// pick counts a request in all rules that match it. It returns the effect of the rule that fires, or nil.
+func (l *rules) all() []*Rule {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.list)
+}
+
+// Inject adds rules for the requests of all clients.
+func (s *Server) Inject(rules ...*Rule) { s.rules.add(rules) }
+
+// ClearFaults removes the rules that [Server.Inject] added.
+func (s *Server) ClearFaults() { s.rules.clear() }
+
+// Inject adds rules for the requests of this transport.
+func (t *Transport) Inject(rules ...*Rule) { t.client.rules.add(rules) }
+
+// ClearFaults removes the rules that [Transport.Inject] added.
+func (t *Transport) ClearFaults() { t.client.rules.clear() }
+
+// Inject adds rules for the requests that arrive at this listener.
+func (l *Listener) Inject(rules ...*Rule) { l.client.rules.add(rules) }
+
+// pick counts a request in all rules that match it, first those of the client. It returns the effect of the rule that
+// fires, or nil. An item of a batch matches only rules that name it.
 func (s *Server) pick(cl *client, q *Request) *Effect {
-	return pickFrom(s.rulesFor(cl), q)
-}
-
-// pickItem is pick for an item of a batch.
-func (s *Server) pickItem(cl *client, q *Request) *Effect {
-	return pickFrom(slices.DeleteFunc(s.rulesFor(cl), func(r *Rule) bool { return !slices.Contains(r.ops, BatchItem) }), q)
-}
-
-func pickFrom(rules []*Rule, q *Request) *Effect {
 	var picked *Effect
-	for _, r := range rules {
-		if !r.matches(q) {
+	for _, r := range append(cl.rules.all(), s.rules.all()...) {
+		if !r.matches(q) || q.Op == BatchItem && len(r.ops) == 0 {
 			continue
 		}
 		if e := r.count(picked != nil); e != nil {

@@ -59,7 +59,7 @@ func (s *Server) checkPath(ct *container, name string) *answer {
 
 // store stores a version of a blob and the directories above it, which outlive the blob:
 // https://github.com/Azure/azure-sdk-for-python/issues/40061
-func (s *Server) store(ct *container, b *blob) error {
+func (s *Server) store(ct *container, b *blob) {
 	if s.hierarchical {
 		for _, name := range ancestors(b.Name) {
 			if ct.blob(name) != nil {
@@ -67,12 +67,10 @@ func (s *Server) store(ct *container, b *blob) error {
 			}
 			d := &blob{Name: name, Metadata: packMetadata(map[string]string{folder: "true"}), Created: b.Modified, Modified: b.Modified}
 			d.Version = s.state.nextVersion(b.Modified)
-			if err := s.state.putBlob(ct, d); err != nil {
-				return err
-			}
+			s.state.putBlob(ct, d)
 		}
 	}
-	return s.state.putBlob(ct, b)
+	s.state.putBlob(ct, b)
 }
 
 // checkHierarchy refuses a listing that such accounts don't support.

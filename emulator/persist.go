@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 )
 
 // Open returns an account that is kept in a file. It creates the file if needed; the directory must exist.
@@ -51,39 +50,6 @@ func (s *Server) Close() error {
 // and its CRC-32C, and a part of one stream of gobs: a [change]. A process that is killed may leave a part of
 // a record at the end, whose write was not answered.
 const fileHead = "azblob emulator 2\n"
-
-// change is what a write does to a container or a blob, or to neither.
-type change struct {
-	Versions  etag // the last one in use
-	Container string
-	Self      *container // nil unless the container itself changes
-	Blob      *blob
-	Removed   bool      // instead of stored
-	Until     time.Time // when the name of a removed container is free; zero means at once
-}
-
-// redo repeats a stored change.
-func (s *state) redo(c change) error {
-	s.versions = max(s.versions, c.Versions)
-	ct := s.container(c.Container)
-	switch {
-	case c.Self != nil && c.Removed:
-		return s.removeContainer(c.Self, c.Until)
-	case c.Self != nil:
-		if ct == nil {
-			ct = newContainer(c.Container)
-		}
-		c.Self.blobs = ct.blobs
-		return s.putContainer(c.Self)
-	case c.Blob == nil:
-		return nil
-	case ct == nil:
-		return fmt.Errorf("a blob in no container %q", c.Container)
-	case c.Removed:
-		return s.removeBlob(ct, c.Blob)
-	}
-	return s.putBlob(ct, c.Blob)
-}
 
 // changes yields what makes an empty state this one.
 func (s *state) changes(yield func(change) error) error {
@@ -202,22 +168,23 @@ func (f *file) close() error {
 
 func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
-// load redoes all changes of a file. It stops at a record that was not completed.
+// load makes all changes of a file. It stops at a record that was not completed.
 func (s *state) load(r *bufio.Reader) error {
 	head := make([]byte, len(fileHead))
 	if n, err := io.ReadFull(r, head); err != nil || string(head) != fileHead {
 		return fmt.Errorf("%w (it begins with %q, %v)", errDamaged, head[:n], err)
 	}
-	records := &recordReader{from: r}
-	gobs := gob.NewDecoder(records)
-	for {
+	var record bytes.Buffer
+	for gobs := gob.NewDecoder(&record); ; {
+		if err := readRecord(&record, r); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
 		var c change
 		err := gobs.Decode(&c)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
 		if err == nil {
-			err = s.redo(c)
+			err = s.apply(c)
 		}
 		if err != nil {
 			return fmt.Errorf("%w (%w)", errDamaged, err)
@@ -225,33 +192,18 @@ func (s *state) load(r *bufio.Reader) error {
 	}
 }
 
-// recordReader reads the content of complete records.
-type recordReader struct {
-	from *bufio.Reader
-	rest bytes.Buffer
-}
-
-func (r *recordReader) Read(p []byte) (int, error) {
-	if r.rest.Len() == 0 {
-		if err := r.next(); err != nil {
-			return 0, err
-		}
-	}
-	return r.rest.Read(p)
-}
-
-// next reads a record. The end of the file is io.EOF, also in the middle of a record.
-func (r *recordReader) next() error {
+// readRecord adds the content of a record to w. The end of the file is io.EOF, also in the middle of a record.
+func readRecord(w *bytes.Buffer, r io.Reader) error {
 	var head [8]byte
-	if _, err := io.ReadFull(r.from, head[:]); err != nil {
+	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return io.EOF
 	}
 	length := int64(binary.BigEndian.Uint32(head[:]))
-	if n, err := io.CopyN(&r.rest, r.from, length); err != nil || n != length {
+	if n, err := io.CopyN(w, r, length); err != nil || n != length {
 		return io.EOF
 	}
-	if checksum(r.rest.Bytes()) != binary.BigEndian.Uint32(head[4:]) {
-		return errors.New("the checksum of a record does not match")
+	if checksum(w.Bytes()) != binary.BigEndian.Uint32(head[4:]) {
+		return fmt.Errorf("%w (the checksum of a record does not match)", errDamaged)
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 package emulator
 
 import (
+	"cmp"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
 	"strings"
@@ -73,9 +73,7 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 	if !ok || err != nil {
 		return unauthenticated("The shared access signature is malformed.")
 	}
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte(text))
-	if !hmac.Equal(mac.Sum(nil), sent) {
+	if !hmac.Equal(s.mac(text), sent) {
 		// The service adds the text that it has signed.
 		return unauthenticated("Signature did not match. String to sign used was " + text)
 	}
@@ -172,16 +170,10 @@ type Permissions struct {
 }
 
 func (p Permissions) query(now time.Time) url.Values {
-	or := func(value, fallback string) string {
-		if value == "" {
-			return fallback
-		}
-		return value
-	}
 	if p.Expiry.IsZero() {
 		p.Expiry = now.Add(time.Hour)
 	}
-	q := url.Values{"sv": {or(p.Version, "2022-11-02")}, "sp": {p.Allowed}, "se": {p.Expiry.UTC().Format(time.RFC3339)}}
+	q := url.Values{"sv": {cmp.Or(p.Version, "2022-11-02")}, "sp": {p.Allowed}, "se": {p.Expiry.UTC().Format(time.RFC3339)}}
 	if !p.Start.IsZero() {
 		q.Set("st", p.Start.UTC().Format(time.RFC3339))
 	}
@@ -194,14 +186,8 @@ func (p Permissions) query(now time.Time) url.Values {
 // AccountSAS returns a shared access signature of the account, as the query of a URL.
 func (s *Server) AccountSAS(p Permissions) string {
 	q := p.query(s.clock())
-	q.Set("ss", "b")
-	if p.Services != "" {
-		q.Set("ss", p.Services)
-	}
-	q.Set("srt", "sco")
-	if p.Types != "" {
-		q.Set("srt", p.Types)
-	}
+	q.Set("ss", cmp.Or(p.Services, "b"))
+	q.Set("srt", cmp.Or(p.Types, "sco"))
 	return s.sign(&call{query: q})
 }
 
@@ -214,8 +200,6 @@ func (s *Server) ContainerSAS(container string, p Permissions) string {
 
 func (s *Server) sign(c *call) string {
 	text, _ := s.signedText(c)
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte(text))
-	c.query.Set("sig", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	c.query.Set("sig", base64.StdEncoding.EncodeToString(s.mac(text)))
 	return c.query.Encode()
 }

@@ -16,25 +16,10 @@ import (
 // Server is one account of the service. It is an [http.Handler]. [Server.Transport] and [Server.Listen]
 // connect clients to it. It is safe for concurrent use.
 type Server struct {
-	// Set by New and never changed.
-	account   string
-	key       []byte
-	tenant    string // whose tokens are checked; "" accepts every token
-	latency   time.Duration
-	clock     func() time.Time
-	deletion  time.Duration
-	pageLimit int
-	maxBody   int64
-	logging   bool
-	table     []operation
-	handler   *client
-	upstream  policy.Transporter // see Proxy
-
-	hierarchical bool // see WithHierarchicalNamespace
-	versioning   bool
-	softDelete   bool
-	real         *uint64        // see WithRealAnswers; nil without it
-	listings     map[uint64]int // how often each was asked for, with real answers
+	settings
+	handler  *client
+	upstream policy.Transporter // see Proxy
+	listings map[uint64]int     // how often each was asked for, with real answers
 
 	// mu guards the fields below. It is held while a write is stored in a file, but never while sleeping or
 	// waiting.
@@ -48,13 +33,32 @@ type Server struct {
 	log       []Request
 	late      []lateCall
 
-	// fmu guards the rules and the ban.
+	// fmu guards the ban.
 	fmu        sync.Mutex
-	rules      []*Rule
 	forbid     func(Request) error
 	violations []error
 
+	rules   rules
 	clients atomic.Int64
+}
+
+// settings are set by New and never changed.
+type settings struct {
+	account   string
+	key       []byte
+	tenant    string // whose tokens are checked; "" accepts every token
+	latency   time.Duration
+	clock     func() time.Time
+	deletion  time.Duration
+	pageLimit int
+	maxBody   int64
+	logging   bool
+	table     []operation
+
+	hierarchical bool // see WithHierarchicalNamespace
+	versioning   bool
+	softDelete   bool
+	real         *uint64 // see WithRealAnswers; nil without it
 }
 
 // New returns an empty account in memory. [Open] returns one that is kept in a file.
@@ -63,7 +67,7 @@ func New(opts ...Option) *Server {
 	if err != nil {
 		panic(err) // the constant is base64
 	}
-	s := &Server{
+	s := &Server{state: newState(), handler: &client{name: "http"}, settings: settings{
 		account:   DefaultAccount,
 		key:       key,
 		clock:     time.Now,
@@ -72,9 +76,7 @@ func New(opts ...Option) *Server {
 		maxBody:   256 << 20,
 		logging:   true,
 		table:     operations(),
-		state:     newState(),
-		handler:   &client{name: "http"},
-	}
+	}}
 	for _, opt := range opts {
 		opt(s)
 	}
@@ -88,26 +90,12 @@ func (s *Server) Clone() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Server{
-		account:   s.account,
-		key:       s.key,
-		tenant:    s.tenant,
-		latency:   s.latency,
-		clock:     s.clock,
-		deletion:  s.deletion,
-		pageLimit: s.pageLimit,
-		maxBody:   s.maxBody,
-		logging:   s.logging,
-		table:     s.table,
+		settings:  s.settings,
 		state:     s.state.clone(),
 		handler:   &client{name: "http"},
-
-		hierarchical: s.hierarchical,
-		versioning:   s.versioning,
-		softDelete:   s.softDelete,
-		real:         s.real,
-		listings:     maps.Clone(s.listings),
-		kept:         s.kept,
-		keptBytes:    s.keptBytes,
+		listings:  maps.Clone(s.listings),
+		kept:      s.kept,
+		keptBytes: s.keptBytes,
 	}
 }
 
@@ -125,10 +113,10 @@ func (s *Server) connectionString(endpoint string) string {
 type client struct {
 	name    string
 	crashed atomic.Bool
+	rules   rules
 
-	mu    sync.Mutex
-	rules []*Rule
-	gate  Gate
+	mu   sync.Mutex
+	gate Gate
 }
 
 // outcome is what reaches the client: an answer or err.
@@ -190,7 +178,7 @@ func (s *Server) takeEffect(ctx context.Context, c *call) (outcome, Request) {
 	if banned == nil {
 		e = s.pick(c.client, &c.entry)
 		for _, item := range c.items {
-			item.fault = s.pickItem(c.client, &item.entry)
+			item.fault = s.pick(c.client, &item.entry)
 		}
 	}
 	if e.calls(kindBefore); ctx.Err() != nil {
@@ -265,7 +253,7 @@ func (s *Server) verify(c *call, now time.Time) {
 }
 
 // execute executes a verified request. The server's lock is held.
-func (s *Server) execute(c *call) *answer {
+func (s *Server) execute(c *call) (a *answer) {
 	if s.upstream != nil {
 		return s.forward(c)
 	}
@@ -275,9 +263,18 @@ func (s *Server) execute(c *call) *answer {
 	if c.secondary {
 		return s.executeAtSecondary(c)
 	}
-	if c.createOnly && s.state.has(c.container, c.blob) {
+	if _, b := s.state.find(c.container, c.blob); b != nil && c.createOnly {
 		return fail("UnauthorizedBlobOverwrite")
 	}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case notStored:
+			a = failWith("InternalError", p.Error())
+		default:
+			panic(p)
+		}
+	}()
 	return c.operation.do(s, c)
 }
 

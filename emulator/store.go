@@ -60,51 +60,78 @@ func (s *state) container(name string) *container {
 	return ct
 }
 
-// has reports whether there is a blob.
-func (s *state) has(container, blob string) bool {
+// find returns a container and a blob, each nil if it does not exist.
+func (s *state) find(container, name string) (*container, *blob) {
 	ct := s.container(container)
-	return ct != nil && ct.blob(blob) != nil
+	if ct == nil {
+		return nil, nil
+	}
+	return ct, ct.blob(name)
 }
 
-// putContainer stores a new container, or a new version of a container with the same blobs.
-func (s *state) putContainer(ct *container) error {
-	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Self: ct}); err != nil {
-		return err
+// change is what a write does to a container or a blob, or to neither. The exported fields are kept in the file.
+type change struct {
+	Versions  etag // the last one in use
+	Container string
+	Self      *container // nil unless the container itself changes
+	Blob      *blob
+	Removed   bool      // instead of stored
+	Until     time.Time // when the name of a removed container is free; zero means at once
+}
+
+// notStored is the panic of a write that the file does not take. [Server.execute] answers with it.
+type notStored struct{ error }
+
+// write makes a change, in the file first. It panics with notStored, and changes nothing, if that fails.
+func (s *state) write(c change) {
+	c.Versions = s.versions
+	if err := s.file.append(c); err != nil {
+		panic(notStored{err})
 	}
-	s.containers.ReplaceOrInsert(ct)
-	delete(s.deleted, ct.Name)
+	if err := s.apply(c); err != nil {
+		panic(err) // only a damaged file has such changes
+	}
+}
+
+// apply makes a change in memory.
+func (s *state) apply(c change) error {
+	s.versions = max(s.versions, c.Versions)
+	ct := s.container(c.Container)
+	switch {
+	case c.Self != nil && c.Removed:
+		s.containers.Delete(c.Self)
+		if !c.Until.IsZero() {
+			s.deleted[c.Container] = c.Until
+		}
+	case c.Self != nil: // a new container, or a new version with the same blobs
+		if ct == nil {
+			ct = newContainer(c.Container)
+		}
+		c.Self.blobs = ct.blobs
+		s.containers.ReplaceOrInsert(c.Self)
+		delete(s.deleted, c.Container)
+	case c.Blob == nil:
+	case ct == nil:
+		return fmt.Errorf("a blob in no container %q", c.Container)
+	case c.Removed:
+		ct.blobs.Delete(c.Blob)
+	default:
+		ct.blobs.ReplaceOrInsert(c.Blob)
+	}
 	return nil
 }
 
-// removeContainer removes a container and holds its name until a point in time. The zero time does not hold
-// it.
-func (s *state) removeContainer(ct *container, until time.Time) error {
-	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Self: ct, Removed: true, Until: until}); err != nil {
-		return err
-	}
-	s.containers.Delete(ct)
-	if !until.IsZero() {
-		s.deleted[ct.Name] = until
-	}
-	return nil
+func (s *state) putContainer(ct *container) { s.write(change{Container: ct.Name, Self: ct}) }
+
+func (s *state) putBlob(ct *container, b *blob) { s.write(change{Container: ct.Name, Blob: b}) }
+
+func (s *state) removeBlob(ct *container, b *blob) {
+	s.write(change{Container: ct.Name, Blob: &blob{Name: b.Name}, Removed: true})
 }
 
-// putBlob stores a version of a blob.
-func (s *state) putBlob(ct *container, b *blob) error {
-	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Blob: b}); err != nil {
-		return err
-	}
-	ct.blobs.ReplaceOrInsert(b)
-	return nil
-}
-
-// removeBlob removes an existing blob.
-func (s *state) removeBlob(ct *container, b *blob) error {
-	if err := s.file.append(change{Versions: s.versions, Container: ct.Name, Blob: &blob{Name: b.Name}, Removed: true}); err != nil {
-		return err
-	}
-	ct.blobs.Delete(b)
-	return nil
+// removeContainer removes a container and holds its name until a point in time. The zero time does not hold it.
+func (s *state) removeContainer(ct *container, until time.Time) {
+	s.write(change{Container: ct.Name, Self: ct, Removed: true, Until: until})
 }
 
 // container is a container with its blobs. Once it is stored, only its blobs change. The exported fields are
