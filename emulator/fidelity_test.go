@@ -211,8 +211,11 @@ func TestFidelity(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // the bubble begins at the time of past
-		f := alone(emulator.New(emulator.WithoutLog()))
-		f.everything(t)
+		s := emulator.New(emulator.WithoutLog())
+		f := alone(s)
+		if f.everything(t); len(s.Requests()) > 0 {
+			t.Error("there is a log")
+		}
 		goldentest.Equal(t, "testdata/answers.txt", []byte(f.answers.String()))
 		goldentest.Equal(t, requestsFile, []byte(f.requests.String()))
 	})

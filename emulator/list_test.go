@@ -5,11 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // alphabet adds the blobs a/00 … a/24 and b/00 … b/24.
@@ -49,26 +47,4 @@ func TestListBlobsShowsProperties(t *testing.T) {
 			t.Errorf("metadata was not requested: %v", err)
 		}
 	})
-}
-
-func TestPageLimit(t *testing.T) {
-	s := emulator.New(emulator.WithPageLimit(3))
-	c := plans(t, s.Transport())
-	all := alphabet(s)
-	got, pages := names(t, c, &container.ListBlobsFlatOptions{MaxResults: to.Ptr(int32(10))})
-	if !slices.Equal(got, all) || pages != 17 {
-		t.Errorf("got %d names in %d pages", len(got), pages)
-	}
-}
-
-func TestPagesOf5000(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	s := emulator.New()
-	for i := range 10001 {
-		s.Put("plans", fmt.Sprintf("%05d", i), nil, nil)
-	}
-	got, pages := names(t, plans(t, s.Transport()), nil)
-	if len(got) != 10001 || pages != 3 || !slices.IsSorted(got) {
-		t.Errorf("got %d names in %d pages", len(got), pages)
-	}
 }

@@ -1,7 +1,6 @@
 package emulator_test
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -14,9 +13,6 @@ var azuriteServer azuritetest.Holder
 
 // TestMain fails if a goroutine outlives the tests.
 func TestMain(m *testing.M) {
-	if path := os.Getenv(killedWriter); path != "" {
-		os.Exit(write(path)) // a process of TestKilledInTheMiddleOfWrites
-	}
 	goleak.VerifyTestMain(withAzurite{m})
 }
 

@@ -1,17 +1,14 @@
 package emulator_test
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -246,59 +243,5 @@ func TestDamagedFile(t *testing.T) {
 	try("whole", whole, false)
 	if len(stages) < len(states) {
 		t.Errorf("found are only %v", stages)
-	}
-}
-
-// killedWriter is the environment variable that makes a process of this test binary a writer. Its value is
-// the path of the file.
-const killedWriter = "EMULATOR_TEST_WRITER"
-
-// write is the main function of a writing process. It prints the number of each blob after it was written,
-// until it is killed.
-func write(path string) int {
-	s, err := emulator.Open(path, emulator.WithoutLog())
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	for i := s.Len("plans"); ; i++ {
-		s.Put("plans", fmt.Sprintf("%04d", i), bodyOf(i), nil)
-		fmt.Println(i)
-	}
-}
-
-func bodyOf(i int) []byte { return bytes.Repeat([]byte(fmt.Sprint(i, ";")), 1+i%7*300) }
-
-// TestKilledInTheMiddleOfWrites repeatedly kills a process that writes to the same file. Every answered write
-// must exist. An unanswered write may exist, but only as a whole.
-func TestKilledInTheMiddleOfWrites(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "blobs")
-	said := 0
-	for round := range 6 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), killedWriter+"="+path)
-		stdout, err := cmd.StdoutPipe()
-		must(t, err)
-		must(t, cmd.Start())
-		for lines, n := bufio.NewScanner(stdout), 0; lines.Scan(); n++ {
-			if n == 60+7*round {
-				must(t, cmd.Process.Kill())
-			}
-			i, err := strconv.Atoi(lines.Text())
-			must(t, err)
-			said = i + 1
-		}
-		_ = cmd.Wait() // it was killed
-		s := open(t, path)
-		n := s.Len("plans")
-		if n < said || n > said+1 {
-			t.Errorf("%d blobs after %d were written", n, said)
-		}
-		for i := range n {
-			if b, _ := s.Blob("plans", fmt.Sprintf("%04d", i)); !bytes.Equal(b.Body, bodyOf(i)) {
-				t.Errorf("blob %d is %.50q", i, b.Body)
-			}
-		}
-		shut(t, s)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,31 +19,6 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 )
-
-// TestOneWinner writes under a condition that only one of sixteen writers can meet.
-func TestOneWinner(t *testing.T) {
-	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
-		s.Put("plans", "there", nil, nil)
-		b, _ := s.Blob("plans", "there")
-		for name, o := range map[string]*blockblob.UploadOptions{
-			"new": {AccessConditions: conditions("", "*")}, "there": {AccessConditions: conditions(b.ETag, "")},
-		} {
-			var wins atomic.Int32
-			var all sync.WaitGroup
-			for i := range 16 {
-				all.Go(func() {
-					if _, err := upload(t.Context(), c, name, fmt.Sprint(i), o); err == nil {
-						wins.Add(1)
-					}
-				})
-			}
-			all.Wait()
-			if wins.Load() != 1 {
-				t.Errorf("%s: %d writers have won", name, wins.Load())
-			}
-		}
-	})
-}
 
 func TestConcurrentUseOfEverything(t *testing.T) {
 	s := emulator.New()
@@ -248,22 +222,6 @@ func TestLog(t *testing.T) {
 	}
 }
 
-func TestWithoutLog(t *testing.T) {
-	for n, s := range map[int]*emulator.Server{
-		0:  emulator.New(emulator.WithoutLog()),
-		20: emulator.New(),
-	} {
-		c := plans(t, s.Transport())
-		for i := range 20 {
-			mustUpload(t, c, fmt.Sprint(i), "", nil)
-		}
-		log := s.Requests()
-		if len(log) != n || n > 0 && log[n-1].Blob != "19" {
-			t.Errorf("the log holds %v, want %d requests", log, n)
-		}
-	}
-}
-
 func TestCrashUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := emulator.New(emulator.WithLatency(time.Second))
@@ -378,24 +336,6 @@ func TestDirectAccess(t *testing.T) {
 	}
 	if _, err := c.Create(t.Context(), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestSameOperationsSameTags checks that a server is deterministic.
-func TestSameOperationsSameTags(t *testing.T) {
-	var tags [2][]string
-	for i := range tags {
-		synctest.Test(t, func(t *testing.T) {
-			s := emulator.New()
-			c := plans(t, s.Transport())
-			for j := range 20 {
-				time.Sleep(time.Duration(j%3) * time.Microsecond)
-				tags[i] = append(tags[i], string(*mustUpload(t, c, fmt.Sprint(j%5), "", nil).ETag))
-			}
-		})
-	}
-	if !slices.Equal(tags[0], tags[1]) {
-		t.Errorf("%v\n%v", tags[0], tags[1])
 	}
 }
 
