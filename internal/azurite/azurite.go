@@ -105,19 +105,14 @@ type Server struct {
 //
 // The error wraps [ErrNotInstalled] if node or the pinned Azurite is missing. Otherwise it contains the last
 // lines that Azurite printed.
-func Start(ctx context.Context, opts ...Option) (*Server, error) {
-	dir, err := folder()
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, dir, opts...)
-}
-
-// start is Start with Azurite installed in the folder dir.
-func start(ctx context.Context, dir string, opts ...Option) (_ *Server, err error) {
+func Start(ctx context.Context, opts ...Option) (_ *Server, err error) {
 	var cfg config
 	for _, opt := range opts {
 		opt(&cfg)
+	}
+	dir, err := folder()
+	if err != nil {
+		return nil, err
 	}
 	if err := installed(dir); err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrNotInstalled, err)
@@ -311,16 +306,8 @@ func (s *Server) stop() error {
 // out. The error wraps [ErrNotInstalled] if npm is missing or fails. Installations must not run concurrently.
 func Install(ctx context.Context, out io.Writer) error {
 	dir, err := folder()
-	if err != nil {
+	if err != nil || installed(dir) == nil {
 		return err
-	}
-	return install(ctx, dir, out)
-}
-
-// install is Install for the folder dir.
-func install(ctx context.Context, dir string, out io.Writer) error {
-	if installed(dir) == nil {
-		return nil
 	}
 	npm, err := command("npm")
 	if err != nil {
@@ -428,8 +415,5 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if text := bytes.TrimSpace(o.data); len(text) > 0 {
-		return string(text)
-	}
-	return "(none)"
+	return cmp.Or(string(bytes.TrimSpace(o.data)), "(none)")
 }

@@ -166,66 +166,14 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartFails starts what is no Azurite. Nothing is left of it.
-func TestStartFails(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip(err)
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	cause := errors.New("enough")
-	cancelled, cancel := context.WithCancelCause(t.Context())
-	cancel(cause)
-	for script, wants := range map[string][]string{
-		`console.error("Exit due to x"); process.exit(3)`: {"exit status 3", "Exit due to x", "npm ci", "node --version"},
-		``: {"exit status 0", "(none)"},
-		`console.log("Azurite Blob service successfully listens on http://127.0.0.1:1")`:            {"exited"},
-		`console.log("x".repeat(100000)); console.log("the end"); process.exitCode = 1`:             {"the end"},
-		`require("applicationinsights"); class C extends require("sequelize").Model {}; throw "ok"`: {"ok"},
-	} {
-		dir := fakeInstall(t, Version, script)
-		_, err := start(t.Context(), dir)
-		if err == nil || errors.Is(err, ErrNotInstalled) || len(err.Error()) > 2*tailSize {
-			t.Fatalf("%s: %v", script, err)
-		}
-		for _, want := range wants {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error does not hold %q: %v", script, want, err)
-			}
-		}
-		if _, err := start(cancelled, dir); !errors.Is(err, cause) && !strings.Contains(err.Error(), "exited") {
-			t.Errorf("%s, cancelled: %v", script, err)
-		}
-	}
-	if left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "azurite-*")); err != nil || len(left) > 0 {
-		t.Errorf("left in the temporary folder: %v, %v", left, err)
-	}
-}
-
+// TestNotInstalled looks for Azurite where it is not. A folder without the file that npm writes last is incomplete.
 func TestNotInstalled(t *testing.T) {
-	partial := fakeInstall(t, Version, "")
-	if err := os.Remove(filepath.Join(partial, "node_modules", ".package-lock.json")); err != nil {
-		t.Fatal(err)
-	}
-	complete := fakeInstall(t, Version, "")
-	check := func(what string, err error) {
-		t.Helper()
-		if !errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), "npm ci --prefix internal/azurite") {
-			t.Errorf("%s: got %v, want ErrNotInstalled", what, err)
+	t.Chdir(t.TempDir())
+	_, err := Start(t.Context())
+	for what, err := range map[string]error{"outside a checkout": err, "an empty folder": installed(t.TempDir()), "to install": Install(t.Context(), io.Discard)} {
+		if err == nil || what != "an empty folder" && (!errors.Is(err, ErrNotInstalled) || !strings.Contains(err.Error(), installCommand)) {
+			t.Errorf("%s: %v", what, err)
 		}
-	}
-	for what, dir := range map[string]string{"nothing": t.TempDir(), "old version": fakeInstall(t, "3.36.0", ""), "partial": partial} {
-		_, err := start(t.Context(), dir)
-		check(what, err)
-	}
-	if _, err := exec.LookPath("npm"); err == nil {
-		check("no package.json", install(t.Context(), t.TempDir(), io.Discard))
-	}
-	t.Setenv("PATH", t.TempDir())
-	_, err := start(t.Context(), complete)
-	check("no node", err)
-	check("no npm", install(t.Context(), t.TempDir(), io.Discard))
-	if err := install(t.Context(), complete, io.Discard); err != nil {
-		t.Error(err) // npm is not needed
 	}
 }
 
@@ -268,23 +216,4 @@ func TestPinned(t *testing.T) {
 			t.Errorf("package-lock.json has no checksum for %s", name)
 		}
 	}
-}
-
-// fakeInstall returns a folder in which script is installed as Azurite.
-func fakeInstall(t *testing.T, version, script string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		mainFile(dir): script,
-		filepath.Join(dir, "node_modules", "azurite", "package.json"): `{"version":"` + version + `"}`,
-		filepath.Join(dir, "node_modules", ".package-lock.json"):      `{}`,
-	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
