@@ -17,12 +17,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestWritesDoWhatTheirConditionsSay puts and deletes where nothing is, where a blob is, and where no container is.
@@ -213,45 +211,6 @@ func TestBytesDamagedOnTheirWayAreNotStored(t *testing.T) {
 			}
 			if b, ok := w.server.Blob("box", "b"); ok != (times < 2) || ok && string(b.Body) != "new" {
 				t.Errorf("%d times: %q is stored", times, b.Body)
-			}
-		})
-	}
-}
-
-func TestGetReadsWhatPutWrote(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, body := range [][]byte{nil, []byte("{}"), {0}, bytes.Repeat([]byte("0123456789"), 300_000)} {
-		inWorld(t, func(t *testing.T, w *world) {
-			etag, err := w.Put(t.Context(), ref, body, mine(), IfNew)
-			must(t, err)
-			time.Sleep(time.Hour)
-			got, p, err := w.Get(t.Context(), ref)
-			if err != nil || !bytes.Equal(got, body) {
-				t.Errorf("%d bytes became %d, %v", len(body), len(got), err)
-			}
-			head, err := w.Head(t.Context(), ref)
-			must(t, err)
-			for what, p := range map[string]Properties{"get": p, "head": head} {
-				if p.ETag != etag || !maps.Equal(p.Metadata, mine()) {
-					t.Errorf("%s: ETag %q, not %q, metadata %v", what, p.ETag, etag, p.Metadata)
-				}
-				if !p.Seen.Equal(time.Now()) || !p.LastModified.Equal(time.Now().Add(-time.Hour)) {
-					t.Errorf("%s: last modified %v, seen %v", what, p.LastModified, p.Seen)
-				}
-			}
-		})
-	}
-}
-
-func TestNothingThere(t *testing.T) {
-	for ref, want := range map[Ref]Reason{{"box", "other"}: Absent, {"other", "b"}: AbsentContainer} {
-		inWorld(t, func(t *testing.T, w *world) {
-			_, _, err := w.Get(t.Context(), ref)
-			wantError(t, "get "+ref.String(), err, want, false)
-			_, err = w.Head(t.Context(), ref)
-			wantError(t, "head "+ref.String(), err, want, false)
-			if n := len(w.server.Requests()); n != 2 {
-				t.Errorf("%s: %d requests", ref, n)
 			}
 		})
 	}

@@ -5,14 +5,9 @@ import (
 	"io"
 	"math"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // TestLimit checks how the limit follows what the service says, for one operation that always has more to send.
@@ -99,46 +94,6 @@ func TestTurns(t *testing.T) {
 	}
 	if want := "a1 b1 c1 a2 a3 b3"; strings.Join(got, " ") != want || l.inFlight != 0 || len(l.next) != 0 {
 		t.Errorf("%q, want %q; %d are in flight, %d operations wait", got, want, l.inFlight, len(l.next))
-	}
-}
-
-// TestLimitFollowsTheService sends attempts to a service that refuses all beyond a number in flight. The
-// refusals are few, and most of the service is used.
-func TestLimitFollowsTheService(t *testing.T) {
-	for _, capacity := range []int32{8, 40, 200, 1000} {
-		synctest.Test(t, func(t *testing.T) {
-			const each = 10 * time.Millisecond
-			attempts := efforttest.Pick[int32](10_000, 20_000, 20_000)
-			s := slots{limiter: newLimiter(256)}
-			var served, refused, inFlight atomic.Int32
-			var wg sync.WaitGroup
-			began := time.Now()
-			ctx := AsOperation(t.Context())
-			for range 300 {
-				wg.Go(func() {
-					for served.Load() < attempts {
-						era, _ := s.take(ctx)
-						busy := inFlight.Add(1) > capacity
-						time.Sleep(each)
-						inFlight.Add(-1)
-						if !busy {
-							served.Add(1)
-							s.give(era, succeeded)
-							continue
-						}
-						refused.Add(1)
-						s.give(era, overload)
-						time.Sleep(200 * time.Millisecond)
-					}
-				})
-			}
-			wg.Wait()
-			ideal := time.Duration(attempts/min(capacity, 256)) * each
-			took := time.Since(began)
-			if share := float64(refused.Load()) / float64(served.Load()); share > 0.2 || took > ideal*5/2 {
-				t.Errorf("capacity %d: %.3f refused for each served, %v, ideal is %v", capacity, share, took, ideal)
-			}
-		})
 	}
 }
 

@@ -1,15 +1,14 @@
 package blob
 
 import (
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // numbered are the names of the blobs of fill.
@@ -46,48 +45,6 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 	}
 }
 
-// TestListGoesOnAfterFaults interrupts each page of a listing in each way, several times.
-func TestListGoesOnAfterFaults(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	effects := append(slices.Clone(interruptions), emulator.EmptyPage(), emulator.LostAnswer(), emulator.Answer(429, "TooManyRequests"))
-	for _, n := range []int{0, 1, 10, 60, 100, 500, 1000, 1200} {
-		effects = append(effects, emulator.CutBody(n))
-	}
-	for page := 1; page <= 4; page++ {
-		for _, effect := range effects {
-			for _, times := range []int{1, 3} {
-				inWorld(t, func(t *testing.T, w *world) {
-					what := fmt.Sprintf("page %d, %s %d times", page, effect, times)
-					w.fill(10, false)
-					for _, name := range numbered {
-						w.server.PutContainer("day-"+name, map[string]string{"number": name})
-					}
-					w.server.Inject(
-						emulator.On(emulator.ListBlobs).Range(page, page+times-1).Do(effect),
-						emulator.On(emulator.ListContainers).Range(page, page+times-1).Do(effect),
-					)
-					names, _, err := all(w.List(t.Context(), "box", ListOptions{Metadata: true}))
-					if err != nil || !slices.Equal(names, numbered) {
-						t.Errorf("%s: %q, %v", what, names, err)
-					}
-					var containers []string
-					for items, err := range w.ListContainers(t.Context(), "day-") {
-						must(t, err)
-						for _, c := range items {
-							if containers = append(containers, c.Metadata["number"]); c.Name != "day-"+c.Metadata["number"] {
-								t.Errorf("%s: %+v", what, c)
-							}
-						}
-					}
-					if !slices.Equal(containers, numbered) {
-						t.Errorf("%s: %q", what, containers)
-					}
-				}, emulator.WithPageLimit(3))
-			}
-		}
-	}
-}
-
 func TestListEndsWithItsError(t *testing.T) {
 	for _, test := range []struct {
 		from   int // page
@@ -113,7 +70,7 @@ func TestListEndsWithItsError(t *testing.T) {
 	}
 }
 
-// TestListTellsProperties lists two blobs with metadata, without, and with that of one.
+// TestListTellsProperties lists two blobs with metadata, without, and with that of one. Get and Head tell the same.
 func TestListTellsProperties(t *testing.T) {
 	metadata := map[string]string{WriteID: "mine", "name": "<&> \"x\" =?utf-8?b?YQ==?="}
 	for _, o := range []ListOptions{{}, {Metadata: true}, {Metadata: true, MetadataOf: func(name string) bool { return name == "b" }}} {
@@ -124,6 +81,11 @@ func TestListTellsProperties(t *testing.T) {
 			}
 			written := time.Now()
 			time.Sleep(time.Hour)
+			head, err := w.Head(t.Context(), ref)
+			must(t, err)
+			if _, got, err := w.Get(t.Context(), ref); err != nil || !reflect.DeepEqual(got, head) || !got.Seen.Equal(time.Now()) || !got.LastModified.Equal(written) {
+				t.Errorf("%+v is read, and %+v looked at, %v", got, head, err)
+			}
 			for page, err := range w.List(t.Context(), "box", o) {
 				if err != nil || len(page.Items) != 2 || page.More || !page.Seen.Equal(time.Now()) {
 					t.Fatalf("%+v, %v", page, err)

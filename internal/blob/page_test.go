@@ -183,18 +183,6 @@ func TestReadPageAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkReadPage decodes a full page of entries and objects.
-func BenchmarkReadPage(b *testing.B) {
-	text := fullPage(MaxPage)
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if got, err := readPage(strings.NewReader(text), nil); err != nil || len(got.blobs) != MaxPage {
-			b.Fatal(len(got.blobs), err)
-		}
-	}
-}
-
 // FuzzReadPage compares the decoder with encoding/xml and the types of the SDK: they must agree on what both
 // accept.
 func FuzzReadPage(f *testing.F) {
