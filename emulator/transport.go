@@ -1,12 +1,13 @@
 package emulator
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -108,75 +109,26 @@ func operationName(method string) string {
 	return method[:1] + strings.ToLower(method[1:])
 }
 
-// onWire returns the request as a server would read it from the wire.
+// onWire returns the request as a server reads it from the wire, or the error of net/http for one that it does not send.
 func onWire(req *http.Request) (*http.Request, error) {
-	if req.URL == nil || req.URL.Host == "" {
-		return nil, fmt.Errorf("http: no Host in request URL")
-	}
-	u, err := url.ParseRequestURI(req.URL.RequestURI())
-	if err != nil {
-		return nil, err
-	}
-	u.Scheme = req.URL.Scheme
-	header, err := wireHeader(req.Header)
-	if err != nil {
-		return nil, err
-	}
-	host := req.Host
-	if host == "" {
-		host = req.URL.Host
-	}
-	length, body := req.ContentLength, req.Body
-	switch {
-	case body == nil || body == http.NoBody:
-		length, body = 0, http.NoBody
-	case length == 0:
-		// To net/http, 0 with a body means that the length is unknown. It reads a byte to see whether there
-		// is a body.
-		var first [1]byte
-		n, err := io.ReadFull(body, first[:])
-		if n == 0 && err == io.EOF {
-			body = http.NoBody
-		} else if err != nil {
-			return nil, err
-		} else {
-			length = -1
-		}
-	}
-	// This is a copy, so that no field is shared with the client's request.
-	r := &http.Request{
-		Method:        req.Method,
-		URL:           u,
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        header,
-		Body:          body,
-		ContentLength: length,
-		Host:          host,
-		RequestURI:    req.URL.RequestURI(),
-	}
-	if r.Method == "" {
-		r.Method = http.MethodGet
-	}
-	return r.WithContext(req.Context()), nil
-}
-
-// wireHeader returns the header as it arrives, or the error of net/http for a header that it does not send.
-func wireHeader(sent http.Header) (http.Header, error) {
-	header := make(http.Header, len(sent))
-	for name, values := range sent {
+	for name, values := range req.Header { // Write would change what is invalid
 		if !httpguts.ValidHeaderFieldName(name) {
 			return nil, fmt.Errorf("net/http: invalid header field name %q", name)
 		}
-		for _, value := range values {
-			if !httpguts.ValidHeaderFieldValue(value) {
-				return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
-			}
-			header.Add(name, strings.Trim(value, " \t")) // whitespace around a value is not transmitted
+		if slices.ContainsFunc(values, func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }) {
+			return nil, fmt.Errorf("net/http: invalid header field value for %q", name)
 		}
 	}
-	return header, nil
+	var wire bytes.Buffer
+	if err := req.Write(&wire); err != nil {
+		return nil, err
+	}
+	r, err := http.ReadRequest(bufio.NewReader(&wire))
+	if err != nil {
+		return nil, err
+	}
+	r.URL.Scheme = req.URL.Scheme
+	return r.WithContext(req.Context()), nil
 }
 
 // responseBody is a body that can be read until the context of its request ends.
