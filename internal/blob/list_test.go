@@ -45,31 +45,6 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 	}
 }
 
-func TestListEndsWithItsError(t *testing.T) {
-	for _, test := range []struct {
-		from   int // page
-		status int
-		code   string
-		want   Reason
-	}{{1, 404, "ContainerNotFound", AbsentContainer}, {3, 403, "AuthorizationFailure", Refused}, {2, 503, "ServerBusy", Unreachable}} {
-		inWorld(t, func(t *testing.T, w *world) {
-			w.fill(10, false)
-			for _, name := range numbered {
-				w.server.PutContainer("day-"+name, nil)
-			}
-			refusal := emulator.Answer(test.status, test.code)
-			w.server.Inject(emulator.On(emulator.ListBlobs).Range(test.from, 0).Do(refusal), emulator.On(emulator.ListContainers).Range(test.from, 0).Do(refusal))
-			names, pages, err := all(w.List(t.Context(), "box", ListOptions{}))
-			wantError(t, "blobs, "+test.code, err, test.want, false)
-			containers, containerPages, err := all(w.ListContainers(t.Context(), "day-"))
-			wantError(t, "containers, "+test.code, err, test.want, false)
-			if before := 3 * (test.from - 1); len(names) != before || len(containers) != before || pages != test.from || containerPages != test.from {
-				t.Errorf("%s: %q on %d pages, %q on %d", test.code, names, pages, containers, containerPages)
-			}
-		}, emulator.WithPageLimit(3))
-	}
-}
-
 // TestListTellsProperties lists two blobs with metadata, without, and with that of one. Get and Head tell the same.
 func TestListTellsProperties(t *testing.T) {
 	metadata := map[string]string{WriteID: "mine", "name": "<&> \"x\" =?utf-8?b?YQ==?="}
