@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"slices"
@@ -112,11 +113,7 @@ func batchAnswer(c *call, outcomes []*answer) *answer {
 	boundary := "batchresponse_" + requestID(c.n)
 	var body bytes.Buffer
 	for i, outcome := range outcomes {
-		id := ""
-		if i < len(c.items) {
-			id = c.items[i].contentID
-		}
-		writePart(&body, boundary, id, outcome)
+		writePart(&body, boundary, c.items[i].contentID, outcome)
 	}
 	body.WriteString("--" + boundary + "--\r\n")
 	a := newAnswer(http.StatusAccepted)
@@ -156,12 +153,7 @@ func writePart(w *bytes.Buffer, boundary, id string, a *answer) {
 		w.WriteString("Content-ID: " + id + "\r\n")
 	}
 	fmt.Fprintf(w, "\r\nHTTP/1.1 %d %s\r\n", a.status, http.StatusText(a.status))
-	names := make([]string, 0, len(a.header))
-	for name := range a.header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		w.WriteString(name + ": " + a.header.Get(name) + "\r\n")
 	}
 	w.WriteString("\r\n")

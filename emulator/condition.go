@@ -1,7 +1,9 @@
 package emulator
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,17 +18,11 @@ type conditions struct {
 
 // parseConditions reads the conditional headers.
 func parseConditions(h http.Header) (conditions, *answer) {
-	var c conditions
-	c.match = splitETags(h.Get("If-Match"))
-	c.noneMatch = splitETags(h.Get("If-None-Match"))
-	var bad *answer
-	if c.modifiedSince, c.hasModifiedSince, bad = parseDate(h, "If-Modified-Since"); bad != nil {
-		return c, bad
-	}
-	if c.unmodifiedSince, c.hasUnmodifSince, bad = parseDate(h, "If-Unmodified-Since"); bad != nil {
-		return c, bad
-	}
-	return c, nil
+	c := conditions{match: splitETags(h.Get("If-Match")), noneMatch: splitETags(h.Get("If-None-Match"))}
+	var bad, alsoBad *answer
+	c.modifiedSince, c.hasModifiedSince, bad = parseDate(h, "If-Modified-Since")
+	c.unmodifiedSince, c.hasUnmodifSince, alsoBad = parseDate(h, "If-Unmodified-Since")
+	return c, cmp.Or(bad, alsoBad)
 }
 
 func splitETags(header string) []string {
@@ -54,12 +50,7 @@ func parseDate(h http.Header, name string) (time.Time, bool, *answer) {
 
 // matches reports whether one of the tags stands for the version; "*" stands for every version.
 func matches(tags []string, version etag) bool {
-	for _, tag := range tags {
-		if tag == "*" || version.is(tag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tags, func(tag string) bool { return tag == "*" || version.is(tag) })
 }
 
 func isAny(tags []string) bool { return len(tags) == 1 && tags[0] == "*" }

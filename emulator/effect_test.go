@@ -88,11 +88,7 @@ func TestBrokenRequests(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	for _, applied := range []bool{false, true} {
-		effect := emulator.Silence()
-		if applied {
-			effect = effect.Applied()
-		}
+	for effect, applied := range map[emulator.Effect]bool{emulator.Silence(): false, emulator.Silence().Applied(): true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := emulator.New()
 			c := plans(t, s.Transport())
@@ -208,11 +204,7 @@ func TestLate(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for _, applied := range []bool{false, true} {
-		effect := emulator.Crash()
-		if applied {
-			effect = effect.Applied()
-		}
+	for effect, applied := range map[emulator.Effect]bool{emulator.Crash(): false, emulator.Crash().Applied(): true} {
 		s := emulator.New()
 		victim, witness := s.Transport(), s.Transport()
 		c, w := plans(t, victim), plans(t, witness)
@@ -293,13 +285,8 @@ func TestEffectsThatMakeNoSense(t *testing.T) {
 		"bad pattern":     func() { emulator.On().Path("[") },
 		"no effect":       func() { emulator.New().Inject(emulator.On()) },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s: no panic", name)
-				}
-			}()
-			build()
-		}()
+		if !panics(build) {
+			t.Errorf("%s: no panic", name)
+		}
 	}
 }

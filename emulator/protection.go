@@ -87,20 +87,16 @@ func (s *Server) Archive(container, prefix string) {
 	if ct == nil {
 		return
 	}
-	var found []*blob
-	ct.blobs.AscendGreaterOrEqual(&blob{Name: prefix}, func(b *blob) bool {
+	ct.blobs.Clone().AscendGreaterOrEqual(&blob{Name: prefix}, func(b *blob) bool {
 		if !strings.HasPrefix(b.Name, prefix) {
 			return false
 		}
-		found = append(found, b)
-		return true
-	})
-	for _, b := range found {
 		archived, given := *b, b.headers()
 		given.Tier = archive
 		archived.Content = &given
 		s.state.putBlob(ct, &archived)
-	}
+		return true
+	})
 }
 
 // checkOnline refuses to read or write an archived blob.

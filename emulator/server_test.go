@@ -261,26 +261,6 @@ func TestCrashBetweenCheckAndEffect(t *testing.T) {
 	}
 }
 
-func TestBodyOfAnotherLength(t *testing.T) {
-	s := emulator.New()
-	s.PutContainer("plans", nil)
-	for _, n := range []int64{3, 5} {
-		req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://localhost/devstoreaccount1/plans/a", strings.NewReader("body"))
-		must(t, err)
-		req.ContentLength = n
-		req.Header.Set("Authorization", "Bearer x")
-		req.Header.Set("x-ms-blob-type", "BlockBlob")
-		resp, err := s.Transport().Do(req)
-		if err == nil {
-			t.Errorf("length %d: got %s", n, resp.Status)
-			_ = resp.Body.Close()
-		}
-	}
-	if s.Len("plans") != 0 {
-		t.Error("it was stored")
-	}
-}
-
 func TestDirectAccess(t *testing.T) {
 	s := emulator.New()
 	c := plans(t, s.Transport())

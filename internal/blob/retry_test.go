@@ -183,25 +183,6 @@ func TestSilentServersAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestNoMoreThanConcurrencyInFlight makes 40 requests of a second each, of which 4 may be in flight.
-func TestNoMoreThanConcurrencyInFlight(t *testing.T) {
-	inFilledWorld(t, func(t *testing.T, w *world) {
-		started := time.Now()
-		var wg sync.WaitGroup
-		for i := range 10 {
-			put := Ref{"box", fmt.Sprint(i)}
-			wg.Go(func() { _, _ = w.Head(t.Context(), ref) })
-			wg.Go(func() { _, _, _ = w.Get(t.Context(), ref) })
-			wg.Go(func() { _, _ = w.Put(t.Context(), put, nil, mine(), IfNew) })
-			wg.Go(func() { _ = w.DeleteBatch(t.Context(), "box", []Target{{Name: "none"}}) })
-		}
-		wg.Wait()
-		if took := time.Since(started); took != 10*time.Second {
-			t.Errorf("all took %v", took)
-		}
-	}, emulator.WithLatency(time.Second))
-}
-
 // TestSlots uses all slots. The context of a put ends while it waits for one. An urgent attempt needs none, and an
 // attempt that waits to be made again holds none.
 func TestSlots(t *testing.T) {
