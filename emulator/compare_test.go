@@ -2,7 +2,6 @@ package emulator_test
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -397,6 +396,3 @@ func differences(azurite, emulated facts) []difference {
 	}
 	return all
 }
-
-// digest returns an MD5 or CRC in the form of headers.
-func digest(sum []byte) string { return base64.StdEncoding.EncodeToString(sum) }
