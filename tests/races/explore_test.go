@@ -202,7 +202,7 @@ func (s step) choice() choice { return s.options[s.taken] }
 // done, and a call that sends one request at a time has only one order. A run that stops at a known state
 // therefore loses nothing, because everything that can follow has been checked. The results of an observer
 // depend on what was stored when its call began, and that is part of the state.
-func (s space) explore(t *testing.T) {
+func (s space) explore(t *testing.T, more func() bool) {
 	began := time.Now()
 	opts := []emulator.Option{emulator.WithoutLog()}
 	if s.pages > 0 {
@@ -291,7 +291,7 @@ func (s space) explore(t *testing.T) {
 	}
 	// Explore so many runs in order, and if that is not all of them, so many more at random.
 	limit, sampledRuns := cmp.Or(*interleaveRuns, efforttest.Pick(1, 2, 5000)), efforttest.Pick(1, 4, 1000)
-	for runs < limit {
+	for runs < limit && more() {
 		once(unseen)
 		if t.Failed() {
 			return
@@ -307,6 +307,9 @@ func (s space) explore(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(interleaveSeed, 0))
 	for range sampledRuns {
+		if !more() {
+			break
+		}
 		path = nil
 		once(func(_ *run, options []choice) (int, bool) {
 			// Choose a fault rarely. There are more faults than other choices, and they would all come early.
@@ -320,7 +323,7 @@ func (s space) explore(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%s: %d runs, of them %d at random with seed %d, %d states in the others, %d pruned, %.1f s: not all",
+	t.Logf("%s: %d runs, of them up to %d at random with seed %d, %d states in the others, %d pruned, %.1f s: not all",
 		s.name, runs, sampledRuns, interleaveSeed, len(seen), pruned, time.Since(began).Seconds())
 }
 
