@@ -52,8 +52,8 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 # The long campaigns: spaces of which `make test` explores samples, each for LONG; a soak and a fleet under chaos against the
 # emulator and against Azurite, for CAMPAIGN each; processor time against its budgets; and every fuzz target. With these values
 # it takes two hours on two cores. LONG=1 explores whole spaces.
-LONG     = 1m
-CAMPAIGN = 6m
+LONG     = 30s
+CAMPAIGN = 4m
 verify: azurite supply apidiff
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
 	go test -vet=off -race -timeout 0 ./...
