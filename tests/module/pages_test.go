@@ -41,10 +41,14 @@ func TestFunctions(t *testing.T) {
 	vault := store.Open(nil)
 	action := &workflow.Action{Name: "a", Plugin: "p"}
 	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	vaulttest.Must(t, vault.Create(ctx, plan))
+	if err := vault.Create(ctx, plan); err != nil {
+		t.Fatal(err)
+	}
 	resumed := make(chan string)
 	go func() {
-		vaulttest.Should(t, start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }))
+		if err := start(ctx, vault, func(p *workflow.Plan) { resumed <- p.Name }); err != nil {
+			t.Error(err)
+		}
 	}()
 	if got := <-resumed; got != "found" {
 		t.Errorf("resumed %q", got)
