@@ -198,3 +198,22 @@ func detail(t *testing.T, err error) string {
 	}
 	return e.Detail()
 }
+
+// TestRemediesNameThePermission asks with a shared access signature that allows none of it.
+func TestRemediesNameThePermission(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		account, err := ParseConnectionString(w.server.ConnectionString())
+		must(t, err)
+		account, err = WithSignature(account.url.String()+"?"+w.server.AccountSAS(emulator.Permissions{Allowed: "t"}), func(string) bool { return false })
+		must(t, err)
+		c, err := account.New(Options{Concurrency: 1, Retry: retry, Transport: w.transport})
+		must(t, err)
+		_, head := c.HeadContainer(t.Context(), "box")
+		_, _, list := all(c.List(t.Context(), "box", ListOptions{}))
+		for permission, err := range map[string]error{"c": c.CreateContainer(t.Context(), "other", nil), "r": head, "l": list, "d": c.Delete(t.Context(), ref, Always)} {
+			if !strings.Contains(detail(t, err), "lacks the permission "+permission) {
+				t.Errorf("%s: %v", permission, err)
+			}
+		}
+	})
+}

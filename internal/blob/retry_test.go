@@ -211,6 +211,9 @@ func TestSlots(t *testing.T) {
 				t.Errorf("%s: %v after %v and %d requests", what, err, took, w.count(emulator.PutBlob))
 			}
 			wg.Wait()
+			if w.slots.inFlight != 0 {
+				t.Errorf("%s: %d slots are in use at the end", what, w.slots.inFlight)
+			}
 		})
 	}
 }

@@ -59,13 +59,10 @@ func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
 
 // Complete fills in what the author of a new plan left out: IDs, PlanIDs, SubmitTime.
 func Complete(plan *workflow.Plan) {
-	if plan.ID == uuid.Nil {
-		plan.ID = workflow.NewV7()
-	}
 	if plan.SubmitTime.IsZero() {
 		plan.SubmitTime = time.Now().UTC()
 	}
-	for o := range workflow.Walk(plan) {
+	for o := range workflow.Walk(plan) { // which begins with the plan
 		h := o.Header()
 		if *h.ID == uuid.Nil {
 			*h.ID = workflow.NewV7()
