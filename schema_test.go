@@ -355,7 +355,7 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 		}
 		check("other spacing", slices.Concat([]byte("\n "), body, []byte("\n")), nil)
 		for _, broken := range [][]byte{
-			nil, []byte("null"), []byte("[]"), []byte("<html>"), body[:len(body)/2], body[:len(body)-1], slices.Concat(body, []byte("{")), slices.Concat(body, body),
+			nil, []byte("null"), []byte("[]"), []byte("<html>"), body[:len(body)/2], body[:len(body)-1], slices.Concat(body[:len(body)-1], []byte("]")), slices.Concat(body, []byte("{")), slices.Concat(body, body),
 		} {
 			check(fmt.Sprintf("%.20q, %d bytes", broken, len(broken)), broken, storage.ErrCorrupt)
 		}

@@ -66,8 +66,8 @@ func scanByLibrary(r io.Reader) (tokens []string, err error) {
 
 // documents are accepted by encoding/xml; the scanner refuses those of refusedDocuments.
 var documents = []string{
-	`<a/>`, `<a />`, `<a></a >`, `<a b="1" c="'2'"/>`, "<a\tb=\"1\"\r\n/>", `<a_1-2.3/>`,
-	"<a>x&amp;y&apos;&quot;&gt;&#65;&#x4a;</a>", "<a>1\r\n2\r3\n4&#13;5\t</a>", "<a>é€\U0001F600\ufffd</a>", "<a>]] > ]&#93;></a>",
+	`<a/>`, `<a />`, `<a></a >`, `<a b="1" c="'2'"/>`, "<a\tb=\"1\"\r\n/>", `<a_0-9.3/>`,
+	"<a>x&amp;y&apos;&quot;&gt;&#65;&#x4a;</a>", "<a>1\r\n2\r3\n4&#13;5\t</a>", "<a>é€\U0001F600\ud7ff\ue000\ufffd</a>", "<a>]] > ]&#93;></a>",
 	"\ufeff \r\n<a/>", "text<a/>", "<a>\x7f</a>",
 	`<?xml version="1.0"?><a/>`, `<?xml version="1.0" encoding="UTF-8" standalone="yes" ?><a/>`, "\ufeff<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<a/>",
 	`<a b=">"></a>`, `<a b="/"/>`, `<a><b><c/></b><d>x</d></a>`, "<a>" + strings.Repeat("long ", readSize) + "</a>", `<a b="` + strings.Repeat("x", readSize) + `"/>`,

@@ -123,6 +123,13 @@ func TestMembersOfOthers(t *testing.T) {
 			t.Errorf("the roster is %+v, want version %s", now, theirs)
 		}
 	})
+	vaulttest.InBubble(t, "a removal that was refused removed nothing", func(t *testing.T, server *emulator.Server) {
+		other, v := vaulttest.OnEmulator(t, server), vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
+		m := joined(t, other)
+		vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version), storage.ErrDenied)
+		vaulttest.Must(t, other.RemoveMember(t.Context(), m.ID, m.Version))
+		vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version), storage.ErrNotFound)
+	})
 }
 
 // TestControlContainer follows the container of the records from its absence to its removal.
