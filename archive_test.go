@@ -3,6 +3,7 @@ package azblob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -365,6 +366,14 @@ func TestUnusableCatalogue(t *testing.T) {
 					t.Errorf("%s before read %d: %d reads, %d lists", what, nth, reads, lists)
 				}
 			}
+		}
+		// A search that can't tell whether a day is closed does not leave its plans out.
+		a.server.Restore(day, sound)
+		transport := a.server.Transport()
+		transport.Inject(emulator.On(emulator.HeadBlob).Path(catalogueName).Do(emulator.Answer(503, "ServerBusy")))
+		_, err = storage.Collect(a.open(WithTransport(transport)).Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
+		if !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("a search for open plans: %v, want ErrUnavailable", err)
 		}
 		// Verify finds damage, and builds the catalogue anew.
 		a.server.Put(day, catalogueName, damaged(len(sound.Body)-10), sound.Metadata)
