@@ -232,6 +232,8 @@ func TestEntrySetBack(t *testing.T) {
 		vaulttest.RewriteStatus(server, d.Container, plan, "entry", "Running")
 		d.Put(d.Container, d.Marker(), nil, nil)
 		vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrCorrupt)
+		secondLook := vaulttest.Faulty(t, server, emulator.On(emulator.GetBlob).Nth(3).Do(vaulttest.Denied))
+		vaulttest.Fails(t, vaulttest.ErrOf(secondLook.Read(t.Context(), plan.ID)), storage.ErrDenied)
 		leavesAlone(t, server, v, azblob.RepairOptions{}, storage.ErrCorrupt, "")
 		vaulttest.Should(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
 		vaulttest.Same(t, v, plan)
