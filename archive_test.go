@@ -3,7 +3,6 @@ package azblob
 import (
 	"bytes"
 	"context"
-	"errors"
 	"encoding/base64"
 	"errors"
 	"fmt"
