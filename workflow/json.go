@@ -139,11 +139,26 @@ func (s *State) UnmarshalJSON(text []byte) error { return unmarshal(text, s) }
 
 // tooDeep reports whether valid JSON is nested more than MaxDepth levels deep.
 func tooDeep(text []byte) bool {
-	r := &reader{text: text}
-	if len(text) > 2*MaxDepth { // each level takes two bytes
-		r.value()
+	if len(text) <= 2*MaxDepth {
+		return false // each level takes two bytes
 	}
-	return r.err != nil
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 // halfRune reports whether JSON has the escape of one half of a UTF-16 surrogate pair without the other half,
