@@ -110,7 +110,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 // memberOf returns the member whose record has these properties.
 func (s *store) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
 	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: p.ETag}
-	m.Name, m.Started, m.TTL = s.format.readMemberMetadata(p.Metadata)
+	s.format.readMemberMetadata(&m, p.Metadata)
 	return m
 }
 

@@ -5,20 +5,25 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
 // goldenRecords returns a record of each type by the name of its golden file.
 func goldenRecords() map[string]record {
 	return map[string]record{
-		"member": memberRecord(storage.Member{ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second}),
-		"stop":   stopRecord(examplePlan),
+		"member": memberRecord(storage.Member{
+			ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second,
+			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
+		}),
+		"stop": stopRecord(examplePlan),
 	}
 }
 
@@ -44,9 +49,10 @@ func TestGoldenRecords(t *testing.T) {
 	text, err := json.MarshalIndent(all, "", "  ")
 	golden(t, "recordmetadata", append(text, '\n'), err)
 
-	name, started, ttl := format(nil).readMemberMetadata(all["member"])
-	if want := goldenRecords()["member"].data.(memberData); name != want.Name || !started.Equal(want.Started) || ttl.String() != want.TTL {
-		t.Errorf("the metadata of the member is read as %q, %v, %v", name, started, ttl)
+	got := storage.Member{ID: examplePart}
+	format(nil).readMemberMetadata(&got, all["member"])
+	if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()["member"]) {
+		t.Errorf("the metadata of the member is read as %+v", got)
 	}
 }
 
@@ -94,17 +100,22 @@ func FuzzDecodeRecord(f *testing.F) {
 
 func FuzzMemberMetadata(f *testing.F) {
 	m := format(nil).recordMetadata(goldenRecords()["member"], "w")
-	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL])
-	f.Add("2", "=?", "", "1s")
-	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s")
-	f.Fuzz(func(t *testing.T, version, name, started, ttl string) {
-		m := map[string]string{metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl}
-		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
-		text, at, limit := format(nil).readMemberMetadata(m)
-		if limit < 0 || version != "1" && (text != "" || !at.IsZero()) {
-			t.Errorf("%q is read as %q, %v, %v", m, text, at, limit)
+	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL], m[metaPhase], m[metaLetGo], m[metaTrouble])
+	f.Add("2", "=?", "", "1s", "left", "", "")
+	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s", "Left", strings.Repeat(examplePlan.String()+",", 200), "=?")
+	f.Fuzz(func(t *testing.T, version, name, started, ttl, phase, letGo, trouble string) {
+		m := map[string]string{
+			metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl, metaPhase: phase, metaLetGo: letGo, metaTrouble: trouble,
 		}
-		checkEncoded(t, text)
+		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
+		var got storage.Member
+		format(nil).readMemberMetadata(&got, m)
+		newer := version != "1" && (got.Name != "" || !got.Started.IsZero() || got.LetGo != nil || got.Trouble != "")
+		if got.TTL < 0 || len(got.LetGo) > storage.MaxLetGo || !driver.IsPhase(got.Phase) || newer {
+			t.Errorf("%q is read as %+v", m, got)
+		}
+		checkEncoded(t, got.Name)
+		checkEncoded(t, got.Trouble)
 	})
 }
 

@@ -194,6 +194,10 @@ type memberData struct {
 	Name    string    `json:"name,omitempty"`
 	Started time.Time `json:"started"`
 	TTL     string    `json:"ttl,omitempty"` // such as 30s
+
+	Phase   storage.Phase `json:"phase,omitempty"`
+	LetGo   []uuid.UUID   `json:"letgo,omitempty"`
+	Trouble string        `json:"trouble,omitempty"`
 }
 
 // stopData is the data of a stop request.
@@ -203,9 +207,13 @@ type stopData struct {
 
 func memberRecord(m storage.Member) record {
 	metadata := map[string]string{metaStarted: m.Started.UTC().Format(time.RFC3339Nano)}
-	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC()}
-	if m.Name != "" {
-		metadata[metaName] = encodeText(m.Name)
+	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble}
+	for name, text := range map[string]string{
+		metaName: encodeText(m.Name), metaPhase: string(m.Phase), metaLetGo: idsText(m.LetGo), metaTrouble: encodeText(m.Trouble),
+	} {
+		if text != "" {
+			metadata[name] = text
+		}
 	}
 	if m.TTL > 0 {
 		data.TTL = m.TTL.String()
@@ -247,7 +255,12 @@ func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 	if err == nil {
 		err = ttlErr
 	}
-	return memberRecord(storage.Member{ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl}), err
+	if len(d.LetGo) == 0 {
+		d.LetGo = nil
+	}
+	return memberRecord(storage.Member{
+		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble,
+	}), err
 }
 
 // The names of metadata, besides blob.WriteID. They have only lower-case letters: HTTP changes the case of
@@ -268,7 +281,10 @@ const (
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
 	metaStarted    = "started" // like metaTTL, of a member
-	metaTTL        = "ttl"     // its form is the same in every schema
+	metaTTL        = "ttl"     // its form is the same in every schema, like that of metaPhase
+	metaPhase      = "phase"   // like metaLetGo and metaTrouble, of a member
+	metaLetGo      = "letgo"
+	metaTrouble    = "trouble"
 	metaLayout     = "planvaultlayout"
 	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
 	metaGrace      = "grace"              // of a marker: its writer's grace period
@@ -276,16 +292,39 @@ const (
 	metaRestored   = "restored"           // of the entry that Restore wrote, until its next update
 )
 
-// readMemberMetadata reads what it can of the metadata of a member's record. The TTL is read in any schema,
-// because others judge by it.
-func (f format) readMemberMetadata(m map[string]string) (name string, started time.Time, ttl time.Duration) {
-	ttl, _ = parseTTL(m[metaTTL])
-	if version, err := strconv.Atoi(m[metaSchema]); err != nil || f.checkSchema(version) != nil {
-		return "", time.Time{}, ttl
+// readMemberMetadata reads into m what it can of the metadata of a member's record. The TTL and the phase are read in
+// any schema, because others judge by them.
+func (f format) readMemberMetadata(m *storage.Member, metadata map[string]string) {
+	m.TTL, _ = parseTTL(metadata[metaTTL])
+	if phase := storage.Phase(metadata[metaPhase]); driver.IsPhase(phase) {
+		m.Phase = phase
 	}
-	started, _ = time.Parse(time.RFC3339Nano, m[metaStarted])
-	name, _ = decodeText(m[metaName])
-	return name, started, ttl
+	if version, err := strconv.Atoi(metadata[metaSchema]); err != nil || f.checkSchema(version) != nil {
+		return
+	}
+	m.Started, _ = time.Parse(time.RFC3339Nano, metadata[metaStarted])
+	m.Name, _ = decodeText(metadata[metaName])
+	m.LetGo = parseIDs(metadata[metaLetGo])
+	m.Trouble, _ = decodeText(metadata[metaTrouble])
+}
+
+// idsText joins IDs with commas.
+func idsText(ids []uuid.UUID) string {
+	var texts []string
+	for _, id := range ids {
+		texts = append(texts, id.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// parseIDs parses as many IDs as a record may have, and leaves out what is no ID.
+func parseIDs(text string) (ids []uuid.UUID) {
+	for part := range strings.SplitSeq(text, ",") {
+		if id, err := uuid.Parse(part); err == nil && len(ids) < storage.MaxLetGo {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // parseTTL parses the TTL of a member, which is 0 if it is not known.

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -41,6 +40,9 @@ func (n *Node) exclusive(ctx context.Context, op string, plan uuid.UUID, do func
 		return n.failed(op, plan, err)
 	}
 	defer unlock()
+	if err := n.withdraw(ctx, plan); err != nil {
+		return n.failed(op, plan, err)
+	}
 	return n.failed(op, plan, do(ctx))
 }
 
@@ -48,7 +50,7 @@ func (n *Node) exclusive(ctx context.Context, op string, plan uuid.UUID, do func
 // had no owner.
 func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
-	plan.State.Status, plan.State.Start = workflow.Running, time.Now().UTC()
+	plan.State.Status, plan.State.Start = workflow.Running, n.Now()
 	plan.Owner, plan.Epoch = n.id, plan.Epoch+1
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before

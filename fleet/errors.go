@@ -11,6 +11,9 @@ var (
 	ErrOwned = errors.New("another member works on the plan")
 	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop].
 	ErrStopRequested = errors.New("the plan was asked to stop")
+	// ErrUnsuited is an error of Store.Read for a plan that the process has no plugins for. A program that wraps its
+	// store returns it. The node leaves the plan to others, and reads it again only when its entry has changed.
+	ErrUnsuited = errors.New("the plan needs plugins that this program does not have")
 	// ErrLeft means that the node has left the fleet.
 	ErrLeft = errors.New("the node has left the fleet")
 )

@@ -1,10 +1,12 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,32 +19,37 @@ import (
 const (
 	// fullInterval is the time between two searches of all days.
 	fullInterval = time.Hour
-	// maxAcquiring is the number of plans that one loop over Plans claims or takes at a time.
-	maxAcquiring = 8
+	// mostAcquiring is the most plans that one loop over Plans claims or takes at a time.
+	mostAcquiring = 64
 )
 
-// Plans yields the plans that the node is to run, until ctx ends or the node is no longer a member:
+// Plans yields the plans that the node is to run, until ctx ends, the node drains or is no longer a member:
 //
 //   - Plans that had not begun, claimed for this node. They are Running, and nothing of them has run.
-//   - Plans of members that died or left, taken over for this node. They are Running and fenced, and go on
-//     where they stand.
+//   - Plans of members that died, left or let them go, taken over for this node. They are Running and fenced, and
+//     go on where they stand.
 //
 // The node owns each plan that is yielded, and the caller calls [Node.Work] for it. Plans looks for more while
 // the plan is worked on elsewhere, so the body of the loop starts a goroutine. While the node owns
-// Options.Capacity plans, Plans waits for one of them to be done. Plans that were claimed or taken and not
-// yielded when the loop ends belong to the node, and the next loop yields them.
+// Options.Capacity plans, Plans waits for one of them to be done or to rest. Plans that were claimed or taken and
+// not yielded when the loop ends are let go, and the next loop of this or another node yields them.
 //
 // An error comes with a nil plan and does not end the loop. It is a plan that can't be read, yielded once
 // ([storage.ErrCorrupt], [storage.ErrSchema]), or a search that fails for good, yielded once until a search
 // succeeds ([storage.ErrDenied], [storage.ErrClosed]). Plans retries what is only unavailable.
 //
-// A plan that was let go before it was final is yielded again by this node within an hour, or by another node
-// after this one left.
+// A plan that is done before it is final stays the node's, and is yielded again within an hour. [Node.LetGo] lets
+// others take it at once.
 func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 	return func(yield func(*workflow.Plan, error) bool) {
-		ctx, cancel := n.bind(ctx)
-		f := &finder{n: n, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, acquired: make(chan acquisition)}
+		ctx, cancel := join(ctx, n.looks)
+		f := &finder{
+			n: n, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]bool{},
+			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
+		}
+		n.looping(1)
 		defer f.abandon()
+		defer n.looping(-1)
 		defer cancel()
 		for ctx.Err() == nil {
 			more, changed := f.step(ctx)
@@ -69,6 +76,7 @@ type finder struct {
 	n        *Node
 	yield    func(*workflow.Plan, error) bool
 	open     map[uuid.UUID]*candidate // what the searches found for this node
+	passed   map[release]bool         // what other members have let go and this loop has seen
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
 
 	nextNew, nextFull time.Time     // when the searches are due
@@ -78,6 +86,7 @@ type finder struct {
 
 	acquired  chan acquisition
 	acquiring int
+	most      int // how many plans are acquired at a time
 }
 
 // candidate is a plan that this node may claim or take.
@@ -88,9 +97,14 @@ type candidate struct {
 	busy    bool   // being claimed or taken
 	retried bool   // a claim or take failed without an outcome; the plan may already be this node's
 	broken  bool   // the plan can't be read; only a full search looks at it again, or a new version
+	offered bool   // claimed without a search
+	alien   bool   // the process has no plugins for the plan; it is looked at again in a new version
 }
 
-func (c *candidate) isDue(at time.Time) bool { return !c.busy && !c.broken && !c.due.After(at) }
+func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(at) }
+
+// waits reports whether the candidate has a time at which it is due.
+func (c *candidate) waits() bool { return !c.busy && !c.broken && !c.alien }
 
 // acquisition is the outcome of a claim or take.
 type acquisition struct {
@@ -102,29 +116,56 @@ type acquisition struct {
 // step makes the searches that are due, and begins to claim and take what is due. It reports whether to go on,
 // and returns a channel that is closed when the node's state changes.
 func (f *finder) step(ctx context.Context) (more bool, changed <-chan struct{}) {
-	members, now, departures, changed := f.n.snapshot()
-	if departures != f.departures {
-		f.departures, f.nextFull, f.again = departures, time.Now(), true
+	v := f.n.view()
+	if v.departures != f.departures {
+		f.departures, f.nextFull, f.again = v.departures, time.Now(), true
 	}
 	at := time.Now()
-	more = f.recheck(ctx, at, members)
+	f.claimOffers(ctx)
+	f.noteReleases(at, v)
+	more = f.recheck(ctx, at, v)
 	if !more || !f.acquire(ctx, at) {
-		return more, changed // without a free place, nothing is looked for
+		return more, v.changed // without a free place, nothing is looked for
 	}
 	switch {
 	case !at.Before(f.nextFull):
-		more = f.searchAll(ctx, at, members)
+		more = f.searchAll(ctx, at, v)
 	case !at.Before(f.nextNew) && f.oldest(at) == uuid.Nil:
-		more = f.searchNew(ctx, at, members, now)
+		more = f.searchNew(ctx, at, v)
 	}
 	f.acquire(ctx, time.Now())
-	return more, changed
+	return more, v.changed
+}
+
+// noteReleases notes the plans that other members have let go since the last step, and those that this node has let go.
+// A recheck confirms that nobody has taken them.
+func (f *finder) noteReleases(at time.Time, v view) {
+	maps.DeleteFunc(f.passed, func(r release, _ bool) bool { _, there := v.letGo[r]; return !there })
+	for r := range v.letGo {
+		if f.passed[r] {
+			continue
+		}
+		f.passed[r] = true
+		if c := f.open[r.plan]; c != nil && c.waits() {
+			continue
+		}
+		due := at
+		if !first(r.plan, f.n.id, maps.Keys(v.takers)) {
+			due = due.Add(f.n.o.Interval / 2)
+		}
+		f.open[r.plan] = &candidate{due: due, second: true}
+	}
+	for id, p := range v.pauses {
+		if f.open[id] == nil {
+			f.open[id] = &candidate{due: p.until, second: true}
+		}
+	}
 }
 
 // next returns when the next step is due if nothing changes before.
 func (f *finder) next() time.Time {
 	next := time.Now().Add(fullInterval)
-	if f.acquiring == maxAcquiring || !f.n.free() {
+	if f.acquiring == f.most || !f.n.free() {
 		return next // a change ends the wait
 	}
 	for _, due := range []time.Time{f.nextNew, f.nextFull} {
@@ -133,7 +174,7 @@ func (f *finder) next() time.Time {
 		}
 	}
 	for _, c := range f.open {
-		if !c.busy && !c.broken && c.due.Before(next) {
+		if c.waits() && c.due.Before(next) {
 			next = c.due
 		}
 	}
@@ -151,7 +192,7 @@ func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 }
 
 // searchAll searches all days for plans that had not begun, and for running ones without an owner.
-func (f *finder) searchAll(ctx context.Context, at time.Time, members map[uuid.UUID]struct{}) (more bool) {
+func (f *finder) searchAll(ctx context.Context, at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
 	f.patience = min(max(2*f.patience, f.n.o.Interval), fullInterval)
 	f.nextFull = at.Add(f.patience)
@@ -160,7 +201,7 @@ func (f *finder) searchAll(ctx context.Context, at time.Time, members map[uuid.U
 		if c := f.open[r.ID]; c != nil && c.broken {
 			delete(f.open, r.ID) // it may have been repaired
 		}
-		return f.consider(ctx, r, members, true)
+		return f.consider(ctx, r, v, true)
 	})
 	if !complete {
 		return more
@@ -175,17 +216,17 @@ func (f *finder) searchAll(ctx context.Context, at time.Time, members map[uuid.U
 }
 
 // searchNew searches today and yesterday, by the store's clock, for plans that had not begun.
-func (f *finder) searchNew(ctx context.Context, at time.Time, members map[uuid.UUID]struct{}, now time.Time) (more bool) {
+func (f *finder) searchNew(ctx context.Context, at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
 	ctx, cancel := context.WithTimeout(ctx, f.n.o.Interval)
 	defer cancel()
-	today := now.UTC().Truncate(day)
+	today := v.now.UTC().Truncate(day)
 	filters := storage.Filters{
 		ByStatus: []workflow.Status{workflow.NotStarted},
 		After:    today.Add(-day - time.Millisecond), Before: today.Add(day), // exclusive
 	}
 	seen, complete, more := f.scan(ctx, filters, func(r storage.ListResult) error {
-		return f.consider(ctx, r, members, true)
+		return f.consider(ctx, r, v, true)
 	})
 	if complete {
 		f.forget(seen, filters)
@@ -196,7 +237,7 @@ func (f *finder) searchNew(ctx context.Context, at time.Time, members map[uuid.U
 const day = 24 * time.Hour
 
 // recheck looks at the plans whose first node has had its time. This node takes the plans that still have no owner.
-func (f *finder) recheck(ctx context.Context, at time.Time, members map[uuid.UUID]struct{}) (more bool) {
+func (f *finder) recheck(ctx context.Context, at time.Time, v view) (more bool) {
 	var ids []uuid.UUID
 	for id, c := range f.open {
 		if c.second && c.isDue(at) {
@@ -217,8 +258,11 @@ func (f *finder) recheck(ctx context.Context, at time.Time, members map[uuid.UUI
 		if there || complete {
 			delete(f.open, id)
 		}
-		if there && f.consider(ctx, r, members, false) != nil {
+		if there && f.consider(ctx, r, v, false) != nil {
 			f.open[id] = &candidate{due: at.Add(f.n.o.Interval), second: true}
+		}
+		if f.open[id] == nil {
+			f.n.settled(id)
 		}
 	}
 	return more
@@ -310,12 +354,12 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 
 // consider notes a plan that was found, if it is one for this node. If spread is set, the first node of the
 // plan has some time before the others.
-func (f *finder) consider(ctx context.Context, r storage.ListResult, members map[uuid.UUID]struct{}, spread bool) error {
-	if c := f.open[r.ID]; c != nil && (!c.broken || c.etag == r.State.ETag) {
+func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
+	if c := f.open[r.ID]; c != nil && (!c.broken && !c.alien || c.etag == r.State.ETag) {
 		return nil
 	}
 	c := &candidate{due: time.Now(), etag: r.State.ETag}
-	wait := spread && !first(r.ID, f.n.id, maps.Keys(members))
+	wait := spread && !first(r.ID, f.n.id, maps.Keys(v.takers))
 	switch r.State.Status {
 	case workflow.NotStarted:
 		if wait {
@@ -326,7 +370,12 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, members map
 		if err != nil || !absent {
 			return err
 		}
-		if wait && r.Owner != f.n.id {
+		switch p, letGo := v.pauses[r.ID]; {
+		case spread && letGo && time.Now().Before(p.until):
+			c.due, c.second = p.until, true
+		case spread && f.former(r.Owner, v):
+			c.due, c.second = c.due.Add(2*f.n.o.Interval), true
+		case wait && r.Owner != f.n.id:
 			// All members see a death within an interval of each other.
 			c.due, c.second = c.due.Add(f.n.o.Interval/2), true
 		}
@@ -344,14 +393,30 @@ func (f *finder) ownerless(ctx context.Context, r storage.ListResult) (bool, err
 	case free:
 		return !held, nil
 	case foreign:
+		if f.n.letsGo(r.Owner, r.ID) {
+			return true, nil
+		}
 		return f.n.isAbsent(ctx, r.Owner)
 	}
 	return false, nil
 }
 
+// former reports whether the process itself was the owner of a plan, and others may take the plan first.
+func (f *finder) former(owner uuid.UUID, v view) bool {
+	if !slices.Contains(f.n.o.Former, owner) {
+		return false
+	}
+	for id := range v.takers {
+		if id != f.n.id {
+			return true
+		}
+	}
+	return false
+}
+
 // acquire begins to claim or take the plans that are due. It reports whether there is a free place left.
 func (f *finder) acquire(ctx context.Context, at time.Time) bool {
-	for f.acquiring < maxAcquiring {
+	for f.acquiring < f.most {
 		id := f.oldest(at)
 		if id == uuid.Nil {
 			break
@@ -368,6 +433,30 @@ func (f *finder) acquire(ctx context.Context, at time.Time) bool {
 		}()
 	}
 	return f.n.free()
+}
+
+// claimOffers begins to claim the plans that were offered, as far as there are free places. The searches find the others.
+func (f *finder) claimOffers(ctx context.Context) {
+	for f.acquiring < f.most {
+		plan := f.n.nextOffer()
+		if plan == nil {
+			return
+		}
+		if c := f.open[plan.ID]; c != nil && c.busy || !f.n.reserve() {
+			continue
+		}
+		f.open[plan.ID] = &candidate{busy: true, offered: true}
+		f.acquiring++
+		go func() {
+			err := f.n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
+			f.n.unreserve()
+			if err != nil {
+				f.acquired <- acquisition{plan.ID, nil, err}
+				return
+			}
+			f.acquired <- acquisition{plan.ID, plan, nil}
+		}()
+	}
 }
 
 // acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
@@ -393,11 +482,16 @@ func (f *finder) finish(a acquisition) bool {
 	switch {
 	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrOwned), errors.Is(a.err, ErrFenced):
 		delete(f.open, a.id)
+	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
+		delete(f.open, a.id) // a search finds it if nobody else has claimed it
+	case errors.Is(a.err, ErrUnsuited):
+		c.alien = true
+		return f.report(a.id, a.err)
 	case unreadable(a.err):
 		c.broken = true
 		return f.report(a.id, a.err)
 	default:
-		c.retried, c.due = true, time.Now().Add(f.n.o.Interval)
+		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
 		f.n.retries("take a plan", a.err)
 	}
 	return a.plan == nil || f.yield(a.plan, nil)
@@ -412,14 +506,52 @@ func (f *finder) report(id uuid.UUID, err error) bool {
 	return f.yield(nil, err)
 }
 
-// abandon waits for the claims and takes in progress. The node lets go of their plans, and the next search of
-// all days finds them.
+// abandon waits for the claims and takes in progress, and gives their plans back. A take that failed may have made the
+// node the owner all the same.
 func (f *finder) abandon() {
 	for ; f.acquiring > 0; f.acquiring-- {
-		if a := <-f.acquired; a.plan != nil {
-			_, done := f.n.Work(a.id)
-			done()
+		a := <-f.acquired
+		if a.plan != nil || a.err != nil && !lacks(a.err) {
+			f.n.giveBack(a.id)
 		}
+	}
+}
+
+// lacks reports whether an acquisition that failed with this error certainly left the node without the plan.
+func lacks(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnsuited) || unreadable(err)
+}
+
+// Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
+// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, drains or has no
+// such loop, Offer forgets the plan, and the searches of this and other nodes find it.
+func (n *Node) Offer(plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loopsOver > 0 && len(n.offered) < maxOffers {
+		n.offered = append(n.offered, plan)
+		n.notifyLocked()
+	}
+}
+
+// maxOffers bounds the plans that wait to be claimed at once.
+const maxOffers = 1000
+
+func (n *Node) nextOffer() (plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.offered) > 0 {
+		plan, n.offered = n.offered[0], n.offered[1:]
+	}
+	return plan
+}
+
+// loops notes that a loop over Plans begins or ends.
+func (n *Node) looping(by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loopsOver += by; n.loopsOver == 0 {
+		n.offered = nil
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -43,10 +42,8 @@ type Handover struct {
 // they are full.
 //
 // HandOver joins the fleet as a node, takes the plan, and leaves, so it is safe beside nodes and beside itself.
-// It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it has been
-// removed, up to a TTL and an interval. If nodes are alive, it stays until they have seen it: half of their longest
-// TTL, 15 seconds with the default options. It does not stay for longer than 150 seconds: where TTLs are longer than
-// five minutes, it leaves its record, and the nodes take the plan when they find it dead.
+// It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it is
+// marked as left, up to a TTL and an interval.
 //
 // If ctx ends, or HandOver fails or dies, the plan may be half fenced, and its owner is then the node of
 // HandOver. The live nodes take such a plan when that node's record is older than its TTL.
@@ -77,21 +74,21 @@ func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions)
 		return h, err
 	}
 	h.From, h.Live = found.Owner, i.live()
-	shows := intervalOf(h.Live)
-	interval := min(shows, defaultTTL/beats) // others need not wait longer if HandOver dies
+	interval := min(intervalOf(h.Live), defaultTTL/beats) // others need not wait longer if HandOver dies
 	n, err := Join(ctx, store, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
 	if err != nil {
 		return h, err
 	}
-	n.shows = shows
 	err = n.handOver(ctx, id, owner, &h)
-	if left := n.handedOver(ctx, len(i.Members) == 0); err == nil {
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Interval)
+	defer cancel()
+	if left := n.Leave(leaving); err == nil {
 		err = left
 	}
 	return h, err
 }
 
-// handOver takes a plan, after its owner's record is removed, and stays until the live nodes have seen this one.
+// handOver takes a plan, after its owner is marked as left.
 func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h *Handover) error {
 	if owner != nil {
 		if err := n.outlive(ctx, *owner); err != nil {
@@ -99,31 +96,10 @@ func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h
 		}
 	}
 	plan, err := n.Take(ctx, id)
-	if err != nil {
-		return err
+	if err == nil {
+		h.Epoch, h.Status = plan.Epoch, plan.State.Status
 	}
-	h.Epoch, h.Status = plan.Epoch, plan.State.Status
-	seen := n.since.Add(min(n.shows+n.shows/2, longestStay)) // even if a look fails once
-	if len(h.Live) > 0 && !h.Status.Final() && !sleep.For(ctx, time.Until(seen)) {
-		return fmt.Errorf("the plan is fenced, and nodes take it when the record of node %s expires: %w", n.id, context.Cause(ctx))
-	}
-	return nil
-}
-
-// longestStay is how long a handover stays to be seen. Slower nodes see its record, which it then leaves to expire.
-const longestStay = 150 * time.Second
-
-// handedOver lets a node leave that handed a plan over. Where there was no other member, its record need not be
-// seen: who joins later either sees it, or finds the plan without an owner.
-func (n *Node) handedOver(ctx context.Context, alone bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Interval)
-	defer cancel()
-	if !alone {
-		return n.Leave(ctx)
-	}
-	n.end(ErrLeft)
-	n.loops.Wait()
-	return n.resign(ctx)
+	return err
 }
 
 // running returns a plan if it is Running.
@@ -188,13 +164,13 @@ func (n *Node) outlive(ctx context.Context, silent MemberState) error {
 	ctx, cancel := n.bind(ctx)
 	defer cancel()
 	for {
-		members, _, _, changed := n.snapshot()
-		if _, there := members[silent.ID]; !there {
+		changed := n.view().changed
+		if member, _ := n.known(silent.ID); !member {
 			return nil
 		}
 		m, err := n.store.FindMember(ctx, silent.ID)
 		switch {
-		case err == nil && m.Version != silent.Version:
+		case err == nil && m.Phase != storage.Left && m.Version != silent.Version:
 			return fmt.Errorf("%w: %s, which was silent, has renewed its record", ErrOwned, silent.called())
 		case err != nil && !errors.Is(err, storage.ErrNotFound) && !transient(err):
 			return err
@@ -207,20 +183,26 @@ func (n *Node) outlive(ctx context.Context, silent MemberState) error {
 	}
 }
 
-// Evict removes the record of a member although it may be alive, for a process whose heartbeats continue but whose
+// Evict marks a member as left although it may be alive, for a process whose heartbeats continue but whose
 // work does not. The member learns at its next heartbeat that it is fenced, and lets go of all its plans. The other
 // nodes take them over, and the store refuses what it writes afterwards. Its process may join again as a new
-// node, and an engine does so after its running actions have ended. Actions that were running run again.
+// node, which leaves its former plans to other nodes if there are any. Actions that were running run again.
 //
-// Evict returns nil if the record is gone. It repeats a removal whose outcome is unknown until ctx ends. Errors:
-// [storage.ErrNotFound] if there is no such member; otherwise those of FindMember and RemoveMember.
+// Evict repeats an update whose outcome is unknown until ctx ends. Errors: [storage.ErrNotFound] if there is no such
+// member, or if it has left; otherwise those of FindMember and RenewMember.
 func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
-	for {
+	for again := false; ; again = true {
 		m, err := store.FindMember(ctx, member)
+		if err == nil && m.Phase == storage.Left {
+			if again {
+				return nil
+			}
+			err = storage.ErrNotFound
+		}
 		if err != nil {
 			return fmt.Errorf("evict node %s: %w", member, err)
 		}
-		err = settle(ctx, func() error { return store.RemoveMember(ctx, member, m.Version) })
+		err = settle(ctx, func() error { return retire(ctx, store, member, m.Version) })
 		switch {
 		case err == nil, overtaken(err) && !conflicted(err):
 			return nil

@@ -46,7 +46,7 @@ type Inspection struct {
 	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
 	// are by the clocks of their engines.
 	Now time.Time
-	// Members are the records of the fleet, in the order of their IDs, which is that in which they joined.
+	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which is that in which they joined.
 	Members []MemberState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
 	Plans []OpenPlan
@@ -85,7 +85,7 @@ const (
 	OwnerAlive OwnerState = "alive"
 	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
 	OwnerSilent OwnerState = "silent"
-	// OwnerGone: the owner has no record. It left or died, and any node takes the plan.
+	// OwnerGone: the owner has no record, or one that is marked as left. It left or died, and any node takes the plan.
 	OwnerGone OwnerState = "gone"
 )
 
@@ -207,6 +207,9 @@ type inspector struct {
 func inspectRoster(r storage.Roster) Inspection {
 	i := Inspection{Now: r.Now}
 	for _, m := range r.Members {
+		if m.Phase == storage.Left {
+			continue
+		}
 		silence := max(0, r.Now.Sub(m.Renewed))
 		i.Members = append(i.Members, MemberState{Member: m, Silence: silence, Alive: silence <= ttlOf(m)})
 	}

@@ -15,33 +15,42 @@ import (
 func (n *Node) look(ctx context.Context) (next time.Duration, err error) {
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
+	asked := time.Now()
 	r, err := n.store.Roster(try)
 	if err != nil {
 		n.retries("look at the members", err)
 		return 0, err
 	}
+	n.tell(r.Now, asked)
 	return n.see(ctx, r), nil
 }
 
-// see removes the records of dead members, and notes the members and the stop requests that are left. It tries
-// again after the next look if that fails, and returns the time until then.
+// tell corrects the node's clock.
+func (n *Node) tell(now, asked time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock = n.clock.hear(now, asked, time.Now())
+}
+
+// see marks dead members as left, and notes the members and the stop requests. It tries again after the next look if
+// that fails, and returns the time until then.
 func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
 	defer cancel()
 	next = min(n.o.Interval, n.judge.next(r))
-	err := n.bury(ctx, &r)
+	err := n.bury(ctx, r)
 	n.note(r)
-	if err := errors.Join(err, n.tidy(ctx, r)); err != nil {
-		n.retries("remove old records", err)
+	if err := errors.Join(err, n.sweep(ctx, r), n.tidy(ctx, r)); err != nil {
+		n.retries("mark or remove old records", err)
 	}
 	return next
 }
 
-// bury removes the records of dead members from the store, in the version that was judged, and from r.
-func (n *Node) bury(ctx context.Context, r *storage.Roster) error {
+// bury marks the records of dead members as left, in the store in the version that was judged, and in r.
+func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 	var errs []error
-	for _, m := range n.judge.look(*r) {
-		err := n.store.RemoveMember(ctx, m.ID, m.Version)
+	for _, m := range n.judge.look(r) {
+		err := retire(ctx, n.store, m.ID, m.Version)
 		switch {
 		case err == nil:
 			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})
@@ -51,7 +60,27 @@ func (n *Node) bury(ctx context.Context, r *storage.Roster) error {
 			errs = append(errs, err)
 			continue
 		}
-		r.Members = slices.DeleteFunc(r.Members, func(other storage.Member) bool { return other.ID == m.ID })
+		i := slices.IndexFunc(r.Members, func(other storage.Member) bool { return other.ID == m.ID })
+		r.Members[i].Phase = storage.Left
+	}
+	return errors.Join(errs...)
+}
+
+// sweep removes the records of members that have left, once all other members must have seen them.
+func (n *Node) sweep(ctx context.Context, r storage.Roster) error {
+	longest := n.o.TTL
+	for _, m := range r.Members {
+		if m.Phase != storage.Left {
+			longest = max(longest, m.TTL)
+		}
+	}
+	var errs []error
+	for _, m := range r.Members {
+		if m.Phase == storage.Left && r.Now.Sub(m.Renewed) > min(longest, fullInterval)+resolution {
+			if err := n.store.RemoveMember(ctx, m.ID, m.Version); err != nil && !overtaken(err) {
+				errs = append(errs, err)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -60,13 +89,18 @@ func (n *Node) bury(ctx context.Context, r *storage.Roster) error {
 func (n *Node) note(r storage.Roster) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before := n.members
-	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}
-	for _, m := range r.Members {
-		n.members[m.ID] = struct{}{}
+	if !n.now.IsZero() && r.Now.Sub(n.now) > min(n.o.TTL, fullInterval) {
+		n.departures++ // the records of members that left may have been removed between the two looks
 	}
-	for id := range before {
-		if _, there := n.members[id]; !there {
+	members, left := n.members, n.left
+	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}
+	n.takers, n.left, n.letGo = map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}, map[release]struct{}{}
+	for _, m := range r.Members {
+		n.noteMember(m, left)
+	}
+	for id := range members {
+		_, there := n.members[id]
+		if _, marked := n.left[id]; !there && !marked {
 			n.departures++
 		}
 	}
@@ -79,19 +113,39 @@ func (n *Node) note(r storage.Roster) {
 	n.notifyLocked()
 }
 
+// noteMember takes over a record of a roster. left are those that were marked as left before.
+func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
+	if m.Phase == storage.Left {
+		n.left[m.ID] = struct{}{}
+		if _, before := left[m.ID]; !before {
+			n.departures++
+		}
+		return
+	}
+	n.members[m.ID] = struct{}{}
+	if m.Phase != storage.Leaving {
+		n.takers[m.ID] = struct{}{}
+	}
+	if m.ID != n.id {
+		for _, plan := range m.LetGo {
+			n.letGo[release{m.ID, plan}] = struct{}{}
+		}
+	}
+}
+
 // isAbsent reports whether an owner is no member, and never will be again: IDs do not come back. A listing may
 // lack a member, above all one that joined after it, so one request confirms it.
 func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 	if member, absent := n.known(owner); member || absent {
 		return absent, nil
 	}
-	_, err := n.store.FindMember(ctx, owner)
+	m, err := n.store.FindMember(ctx, owner)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return false, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err == nil {
+	if err == nil && m.Phase != storage.Left {
 		n.members[owner] = struct{}{} // seen, so that its departure is noticed
 		return false, nil
 	}
@@ -99,10 +153,35 @@ func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 	return true, nil
 }
 
+// hasLetGo reports whether the owner of a plan works on it no more, by the owner's present record. The owner takes the
+// plan off its record before it takes the plan again, so an update of a version that was read before this call fences
+// nobody who works.
+func (n *Node) hasLetGo(ctx context.Context, owner, plan uuid.UUID) (bool, error) {
+	if !n.letsGo(owner, plan) {
+		return false, nil
+	}
+	m, err := n.store.FindMember(ctx, owner)
+	if errors.Is(err, storage.ErrNotFound) {
+		return true, nil
+	}
+	return m.Phase == storage.Left || slices.Contains(m.LetGo, plan), err
+}
+
+// letsGo reports whether the owner of a plan had let it go at the last look.
+func (n *Node) letsGo(owner, plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, free := n.letGo[release{owner, plan}]
+	return free
+}
+
 func (n *Node) known(owner uuid.UUID) (member, absent bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, member = n.members[owner]
 	_, absent = n.absent[owner]
+	if _, left := n.left[owner]; left {
+		return false, true
+	}
 	return member, absent
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -23,23 +21,31 @@ type Node struct {
 	store Store
 	o     Options
 	id    uuid.UUID
-	since time.Time       // when its record was stored first
-	shows time.Duration   // the time until all others have seen its record
 	ctx   context.Context // ends when the node is no longer a member
 	end   context.CancelCauseFunc
+	looks context.Context // ends with ctx, or when the node drains
+	drain context.CancelFunc
 	loops sync.WaitGroup
 	judge judge // used by look alone
 
 	mu         sync.Mutex
-	self       storage.Member         // the record as last stored
+	record     record
+	clock      clock
 	now        time.Time              // the store's clock at the last look
 	members    map[uuid.UUID]struct{} // those of the last look, and owners that were found since
+	takers     map[uuid.UUID]struct{} // the members of the last look that take plans; it does not change
+	left       map[uuid.UUID]struct{} // those of the last look that were marked as left
 	absent     map[uuid.UUID]struct{} // owners that were found to be no members
 	departures int                    // how many members have gone so far
+	letGo      map[release]struct{}   // what the other members of the last look have let go; it does not change
 	stops      map[uuid.UUID]struct{} // the plans that were asked to stop, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
+	pauses     map[uuid.UUID]pause // the plans that the node has let go
+	loopsOver  int                 // how many loops over Plans there are
+	offered    []*workflow.Plan    // plans that they are to claim at once
 	acquires   bool                // whether it has tried to claim or take a plan
+	resting    int                 // how many of them only wait
 	reserved   int                 // places for plans that are being acquired
 	locked     map[uuid.UUID]chan struct{}
 	changed    chan struct{} // closed, and made anew, when any of this changes
@@ -57,29 +63,29 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		store: store, o: o, id: workflow.NewV7(), shows: o.Interval,
+		store: store, o: o, id: workflow.NewV7(), clock: clock{at: time.Now()},
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]struct{}{},
-		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, locked: map[uuid.UUID]chan struct{}{},
-		changed: make(chan struct{}),
+		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
+		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}
 	n.judge = judge{self: n.id, ttl: o.TTL}
-	n.self = storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
+	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
+	n.record = record{self: self, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	err = settle(ctx, func() (err error) {
-		n.self.Version, err = store.AddMember(ctx, n.self)
+		n.record.self.Version, err = store.AddMember(ctx, self)
 		return err
 	})
-	n.since = time.Now()
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	n.looks, n.drain = context.WithCancel(n.ctx)
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
-	n.loops.Go(func() { n.every(o.Interval, n.heartbeat) })
-	r, err := store.Roster(ctx)
+	n.loops.Go(func() { n.every(o.Interval, n.record.wake, n.heartbeat) })
+	next, err := n.look(ctx)
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
-	next := n.see(ctx, r)
-	n.loops.Go(func() { n.every(next, n.look) })
+	n.loops.Go(func() { n.every(next, nil, n.look) })
 	return n, nil
 }
 
@@ -108,7 +114,7 @@ func (n *Node) leaveIfStored(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look for node %s: %w", n.id, err)
 	default:
-		n.renewed(m.Version)
+		n.adopt(m.Version)
 		return n.Leave(ctx)
 	}
 }
@@ -121,9 +127,9 @@ func (n *Node) ID() uuid.UUID { return n.id }
 func (n *Node) Context() context.Context { return n.ctx }
 
 // every calls do while the node is a member, each time after the wait that do asked for, and sooner after a
-// failure. The waits begin with the calls, so calls of any length do not delay each other.
-func (n *Node) every(first time.Duration, do func(context.Context) (next time.Duration, err error)) {
-	for wait := first; sleep.For(n.ctx, wait); {
+// failure or when somebody wakes it. The waits begin with the calls, so calls of any length do not delay each other.
+func (n *Node) every(first time.Duration, wake <-chan struct{}, do func(context.Context) (next time.Duration, err error)) {
+	for wait := first; n.await(wait, wake); {
 		began := time.Now()
 		next, err := do(n.ctx)
 		if err != nil {
@@ -133,92 +139,25 @@ func (n *Node) every(first time.Duration, do func(context.Context) (next time.Du
 	}
 }
 
-// heartbeat renews the node's record. Only an answer which says that the record is no longer the node's fences
-// the node. A renewal that took effect without an answer is recognised by the store when it is repeated.
-func (n *Node) heartbeat(ctx context.Context) (next time.Duration, err error) {
-	began := time.Now()
-	try, cancel := context.WithTimeout(ctx, n.o.patience())
-	defer cancel()
-	version, err := n.store.RenewMember(try, n.self)
-	if n.ctx.Err() != nil {
-		return 0, err // leaving
+// await returns after d, or when it is woken. It returns false when the node is no longer a member.
+func (n *Node) await(d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-n.ctx.Done():
 	}
-	notify(ctx, n.o.Observer.Heartbeat, HeartbeatEvent{n.id, time.Since(began), err})
-	switch {
-	case err == nil:
-		n.renewed(version)
-	case overtaken(err):
-		n.end(ErrFenced)
-		notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
-	}
-	return n.o.Interval, err
-}
-
-func (n *Node) renewed(version string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.self.Version = version
-}
-
-func (n *Node) version() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.self.Version
-}
-
-// Leave removes the node from the fleet. Other nodes take its plans over when they look at the members next,
-// within their Interval. Call Leave after the engine's calls have ended: Leave ends all contexts of the node
-// with the cause [ErrLeft]. It returns when the node's goroutines have ended and its record is removed. Give ctx a
-// deadline: in an outage Leave goes on trying until ctx ends. Others then remove the record after the TTL.
-//
-// A node that has claimed or taken plans and leaves within an Interval also leaves its record: the others have not
-// seen the node, would not notice its departure, and would not take its plans. Calling Leave again is allowed.
-func (n *Node) Leave(ctx context.Context) error {
-	n.end(ErrLeft)
-	n.loops.Wait() // their requests have ended with the node's context
-	if n.unseen() {
-		return nil
-	}
-	return n.resign(ctx)
-}
-
-// resign removes the record of a node whose goroutines have ended.
-func (n *Node) resign(ctx context.Context) error {
-	for {
-		err := n.store.RemoveMember(ctx, n.id, n.version())
-		switch {
-		case err == nil, overtaken(err) && !conflicted(err):
-			return nil
-		case conflicted(err):
-			// A heartbeat whose answer did not arrive has changed the record. Nobody else renews it.
-			m, findErr := n.store.FindMember(ctx, n.id)
-			if errors.Is(findErr, storage.ErrNotFound) {
-				return nil
-			}
-			if findErr == nil && m.Version != n.version() {
-				n.renewed(m.Version)
-				continue
-			}
-			err = cmp.Or(findErr, err)
-		}
-		if !errors.Is(err, storage.ErrUnknown) || !sleep.For(ctx, settlePause) {
-			return fmt.Errorf("leave as node %s: %w", n.id, err)
-		}
-	}
-}
-
-// unseen reports whether the node may own plans although the others may not have looked at the members since
-// it joined.
-func (n *Node) unseen() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.acquires && time.Since(n.since) < n.shows
+	return n.ctx.Err() == nil
 }
 
 // bind returns a context that ends with ctx, or when the node is no longer a member.
-func (n *Node) bind(ctx context.Context) (context.Context, func()) {
+func (n *Node) bind(ctx context.Context) (context.Context, func()) { return join(ctx, n.ctx) }
+
+// join returns a context that ends with either context.
+func join(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(n.ctx, func() { cancel(context.Cause(n.ctx)) })
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -249,9 +188,20 @@ func (n *Node) notifyLocked() {
 	n.changed = make(chan struct{})
 }
 
-// snapshot returns what a search depends on.
-func (n *Node) snapshot() (members map[uuid.UUID]struct{}, now time.Time, departures int, changed <-chan struct{}) {
+// view is what a search depends on.
+type view struct {
+	takers     map[uuid.UUID]struct{}
+	now        time.Time
+	departures int
+	letGo      map[release]struct{}
+	pauses     map[uuid.UUID]pause // without those of plans that the node has taken again
+	changed    <-chan struct{}
+}
+
+func (n *Node) view() view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return maps.Clone(n.members), n.now, n.departures, n.changed
+	pauses := maps.Clone(n.pauses)
+	maps.DeleteFunc(pauses, func(id uuid.UUID, _ pause) bool { return n.work[id] != nil })
+	return view{n.takers, n.now, n.departures, n.letGo, pauses, n.changed}
 }

@@ -70,7 +70,7 @@ func (n *Node) dueStops(r storage.Roster) map[uuid.UUID]string {
 		if last.IsZero() {
 			last = s.Requested
 		}
-		if r.Now.Sub(last) >= tidyAfter && first(s.Plan, n.id, maps.Keys(n.members)) {
+		if r.Now.Sub(last) >= tidyAfter && first(s.Plan, n.id, maps.Keys(n.takers)) {
 			due[s.Plan], last = s.Version, r.Now
 		}
 		tidied[s.Plan] = last

@@ -89,8 +89,11 @@ func (n *Node) mayTake(ctx context.Context, plan *workflow.Plan) error {
 	case lost:
 		return fmt.Errorf("%w: its owner is node %s, with epoch %d", ErrFenced, plan.Owner, plan.Epoch)
 	}
-	absent, err := n.isAbsent(ctx, plan.Owner)
-	if err == nil && !absent {
+	free, err := n.isAbsent(ctx, plan.Owner)
+	if err == nil && !free {
+		free, err = n.hasLetGo(ctx, plan.Owner, plan.ID)
+	}
+	if err == nil && !free {
 		err = fmt.Errorf("%w: node %s, with epoch %d", ErrOwned, plan.Owner, plan.Epoch)
 	}
 	return err

@@ -2,15 +2,20 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"github.com/google/uuid"
 )
 
 // work is a plan that the node owns and works on.
 type work struct {
-	ctx context.Context
-	end context.CancelCauseFunc
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	rests int // how many calls of Rest have not been woken
 }
+
+func (w *work) isFenced() bool { return errors.Is(context.Cause(w.ctx), ErrFenced) }
 
 // Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates.
 // It ends with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody
@@ -28,6 +33,31 @@ func (n *Node) Work(plan uuid.UUID) (ctx context.Context, done func()) {
 		return ctx, func() {}
 	}
 	return w.ctx, func() { n.release(plan, w) }
+}
+
+// Rest says that the plan only waits for a time, so that it does not count against Options.Capacity until wake is
+// called. The node may then own more plans than that for a while. Only the first call of wake counts. Rest does nothing
+// if the node does not own the plan.
+func (n *Node) Rest(plan uuid.UUID) (wake func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	if w == nil {
+		return func() {}
+	}
+	if w.rests++; w.rests == 1 {
+		n.resting++
+		n.notifyLocked()
+	}
+	return sync.OnceFunc(func() { n.wake(plan, w) })
+}
+
+func (n *Node) wake(plan uuid.UUID, w *work) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.rests--; w.rests == 0 && n.work[plan] == w {
+		n.resting--
+	}
 }
 
 // own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
@@ -60,14 +90,25 @@ func (n *Node) owns(plan uuid.UUID) bool {
 	return n.work[plan] != nil
 }
 
-// release forgets the work on a plan, unless it has been forgotten before.
+// release forgets a plan that the node is finished with, unless it has been forgotten before.
 func (n *Node) release(plan uuid.UUID, w *work) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.work[plan] != w || w == nil {
+	if n.work[plan] == w {
+		delete(n.pauses, plan)
+		n.releaseLocked(plan, w)
+	}
+}
+
+// releaseLocked forgets the work on a plan. w may be nil, if there is none.
+func (n *Node) releaseLocked(plan uuid.UUID, w *work) {
+	if w == nil {
 		return
 	}
 	w.end(context.Canceled)
+	if w.rests > 0 {
+		n.resting--
+	}
 	delete(n.work, plan)
 	n.notifyLocked()
 }
@@ -109,7 +150,7 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 func (n *Node) reserve() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.o.Capacity > 0 && len(n.work)+n.reserved >= n.o.Capacity {
+	if n.o.Capacity > 0 && len(n.work)-n.resting+n.reserved >= n.o.Capacity {
 		return false
 	}
 	n.reserved++

@@ -10,12 +10,13 @@ import (
 // Members keeps who works on a store, so that several engines can share it. Package fleet is built on it. A
 // vault that implements Members keeps the records beside its plans. All methods are safe for concurrent use.
 //
-// The errors are those of [Vault]. A name of more than 1,000 bytes, an ID that is not a UUIDv7, and an empty
-// version are [ErrInvalid]. After [ErrUnknown], the same call may be repeated on the same vault.
+// The errors are those of [Vault]. A name of more than 1,000 bytes, a phase that is not a short word of lower-case
+// letters, a field that is longer than [Member] allows, an ID that is not a UUIDv7, and an empty version are
+// [ErrInvalid]. After [ErrUnknown], the same call may be repeated on the same vault.
 type Members interface {
-	// AddMember stores the record of a new member, its ID, Name, Started and TTL, and returns its version. The
-	// ID is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means
-	// that the ID is taken. On a vault that accepts updates without versions, AddMember returns ErrInvalid.
+	// AddMember stores the record of a new member, all but Renewed and Version, and returns its version. The ID
+	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means that the
+	// ID is taken. On a vault that accepts updates without versions, AddMember returns ErrInvalid.
 	AddMember(ctx context.Context, m Member) (version string, err error)
 	// RenewMember stores the record again, if it still has the version m.Version, and returns its new version.
 	// ErrConflict and ErrNotFound mean that somebody else has changed or removed the record.
@@ -45,7 +46,32 @@ type Member struct {
 	// if it is not known, and must not be negative.
 	TTL     time.Duration
 	Version string
+	// Phase says whether the member takes plans. Newer programs may store phases that are not among the constants.
+	Phase Phase
+	// LetGo are plans that name the member as their owner and that it does not work on any more. Any other member
+	// may take them. There are at most [MaxLetGo].
+	LetGo []uuid.UUID
+	// Trouble says for people what hinders the member. It is empty if nothing does, and has at most [MaxTrouble]
+	// bytes.
+	Trouble string
 }
+
+// Phase is a phase in the life of a member. The zero value is a member that works.
+type Phase string
+
+// The phases of a member that does not just work.
+const (
+	// Leaving is a member that takes no more plans and is about to leave.
+	Leaving Phase = "leaving"
+	// Left is no member any more: it has left, or was judged dead. Its plans have no owner.
+	Left Phase = "left"
+)
+
+// The limits of a record's fields, which let it fit into the metadata of a blob.
+const (
+	MaxLetGo   = 100
+	MaxTrouble = 500
+)
 
 // StopRequest asks the owner of a plan to stop it.
 type StopRequest struct {

@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/planvault/azblob/storage"
@@ -49,7 +50,27 @@ func memberErrors(m storage.Member) (errs []error) {
 	if m.TTL < 0 {
 		errs = append(errs, Invalid("Member.TTL", "%v is negative", m.TTL))
 	}
+	if !IsPhase(m.Phase) {
+		errs = append(errs, Invalid("Member.Phase", "%.100q is not a word of at most %d lower-case letters", m.Phase, maxPhase))
+	}
+	if n := len(m.LetGo); n > storage.MaxLetGo {
+		errs = append(errs, Invalid("Member.LetGo", "has %d plans, at most %d are allowed", n, storage.MaxLetGo))
+	}
+	switch {
+	case !utf8.ValidString(m.Trouble):
+		errs = append(errs, Invalid("Member.Trouble", "is not valid UTF-8"))
+	case len(m.Trouble) > storage.MaxTrouble:
+		errs = append(errs, Invalid("Member.Trouble", "has %d bytes, at most %d are allowed", len(m.Trouble), storage.MaxTrouble))
+	}
 	return errs
+}
+
+// maxPhase is how many letters a phase may have.
+const maxPhase = 20
+
+// IsPhase reports whether a record may have a phase: no letter at all, or a word of lower-case letters.
+func IsPhase(p storage.Phase) bool {
+	return len(p) <= maxPhase && strings.Trim(string(p), "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // CheckRecordVersion returns [storage.ErrInvalid] if the version of a member or a stop request is empty.

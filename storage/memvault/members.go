@@ -131,7 +131,7 @@ func (s *Store) has(id uuid.UUID, version string) error {
 
 // keep stores a record, and returns its new version.
 func (s *Store) keep(m storage.Member) (version string) {
-	m.Started = m.Started.UTC()
+	m.Started, m.LetGo = m.Started.UTC(), slices.Clone(m.LetGo)
 	m.Renewed, m.Version = time.Now().UTC(), s.version()
 	s.members[m.ID] = m
 	return m.Version

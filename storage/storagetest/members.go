@@ -96,7 +96,8 @@ func (s *stage) rosterIs(v storage.Vault, want ...storage.Member) {
 
 // sameMember compares what a member and its record have in common.
 func sameMember(a, b storage.Member) bool {
-	return a.ID == b.ID && a.Name == b.Name && a.Started.Equal(b.Started) && a.TTL == b.TTL && a.Version == b.Version
+	return a.ID == b.ID && a.Name == b.Name && a.Started.Equal(b.Started) && a.TTL == b.TTL && a.Version == b.Version &&
+		a.Phase == b.Phase && slices.Equal(a.LetGo, b.LetGo) && a.Trouble == b.Trouble
 }
 
 func membersFound(s *stage) {
@@ -133,7 +134,11 @@ func membersRenewed(s *stage) {
 	}
 	s.rosterIs(s.open(), idle, m)
 	s.passGrace()
-	m.Name, m.Started, m.TTL = "renamed", moment.Add(time.Hour), time.Hour
+	m.Name, m.Started, m.TTL = strings.Repeat("ж", 500), moment.Add(time.Hour), time.Hour
+	m.Phase, m.Trouble = "newer", strings.Repeat("ж", storage.MaxTrouble/2)
+	for range storage.MaxLetGo {
+		m.LetGo = append(m.LetGo, workflow.NewV7())
+	}
 	s.must(s.renew(s.open(), &m)) // the version is all that counts
 	s.rosterIs(s.open(), idle, m)
 	renewed := map[uuid.UUID]time.Time{}
@@ -268,6 +273,11 @@ func membersInvalid(s *stage) {
 		{"Member.Name", func(m *storage.Member) { m.Name = strings.Repeat("a", 1001) }},
 		{"Member.Started", func(m *storage.Member) { m.Started = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"Member.TTL", func(m *storage.Member) { m.TTL = -1 }},
+		{"Member.Phase", func(m *storage.Member) { m.Phase = "Left" }},
+		{"Member.Phase", func(m *storage.Member) { m.Phase = storage.Phase(strings.Repeat("a", 21)) }},
+		{"Member.LetGo", func(m *storage.Member) { m.LetGo = make([]uuid.UUID, storage.MaxLetGo+1) }},
+		{"Member.Trouble", func(m *storage.Member) { m.Trouble = "\xff" }},
+		{"Member.Trouble", func(m *storage.Member) { m.Trouble = strings.Repeat("a", storage.MaxTrouble+1) }},
 	} {
 		fresh, renewed := storage.Member{ID: workflow.NewV7()}, m
 		bad.edit(&fresh)

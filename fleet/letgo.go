@@ -1,0 +1,73 @@
+package fleet
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// release is a plan that its owner has let go.
+type release struct{ owner, plan uuid.UUID }
+
+// pause is how long a node leaves a plan to others that it has let go.
+type pause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// The pauses after the first and after many times that a node lets a plan go.
+const (
+	firstPause   = time.Minute
+	longestPause = time.Hour
+)
+
+// LetGo says that the node works no more on a plan that it owns. The work's context ends, the plan no longer counts
+// against Options.Capacity, and the node's record names the plan at once, so that another node takes it within its
+// Interval. A record names 100 plans at most: of more, the others take those that were let go last, and the rest when
+// the node has left.
+//
+// The node itself takes the plan again if nobody else has within a minute. Each time that it lets the plan go doubles
+// this pause, up to an hour. LetGo does nothing if the node does not own the plan, or if it was done before.
+func (n *Node) LetGo(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	if w == nil {
+		return
+	}
+	wait := min(max(2*n.pauses[plan].wait, firstPause), longestPause)
+	fenced := w.isFenced()
+	n.releaseLocked(plan, w)
+	if !fenced {
+		n.listLocked(plan, wait)
+	}
+}
+
+// listLocked announces that others may take a plan, and makes this node wait before it takes the plan itself.
+func (n *Node) listLocked(plan uuid.UUID, wait time.Duration) {
+	n.pauses[plan] = pause{time.Now().Add(wait), wait}
+	self := &n.record.self
+	list := append(slices.DeleteFunc(slices.Clone(self.LetGo), func(id uuid.UUID) bool { return id == plan }), plan)
+	self.LetGo = list[max(0, len(list)-storage.MaxLetGo):]
+	n.record.announce()
+	n.notifyLocked()
+}
+
+// giveBack lets go of a plan that was acquired for nobody, or perhaps acquired. The next loop over Plans may have it.
+func (n *Node) giveBack(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.releaseLocked(plan, n.work[plan])
+	n.listLocked(plan, 0)
+}
+
+// settled forgets that the node has let a plan go, after somebody else has taken it or it is final.
+func (n *Node) settled(plan uuid.UUID) {
+	n.unlist(plan)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pauses, plan)
+}
