@@ -44,7 +44,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 	return func(yield func(*workflow.Plan, error) bool) {
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
-			n: n, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]bool{},
+			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]bool{},
 			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
 		}
 		n.looping(1)
@@ -52,7 +52,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 		defer n.looping(-1)
 		defer cancel()
 		for ctx.Err() == nil {
-			more, changed := f.step(ctx)
+			more, changed := f.step()
 			if !more {
 				return
 			}
@@ -74,7 +74,9 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 // finder is the state of one loop over Plans. Its methods are called by the loop's goroutine alone.
 type finder struct {
 	n        *Node
+	ctx      context.Context // of the loop
 	yield    func(*workflow.Plan, error) bool
+	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
 	passed   map[release]bool         // what other members have let go and this loop has seen
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
@@ -93,6 +95,7 @@ type finder struct {
 type candidate struct {
 	due     time.Time
 	etag    string // of the listing's result
+	paused  bool   // this node has let the plan go
 	second  bool   // another node came first, and may have taken the plan by now
 	busy    bool   // being claimed or taken
 	retried bool   // a claim or take failed without an outcome; the plan may already be this node's
@@ -115,25 +118,25 @@ type acquisition struct {
 
 // step makes the searches that are due, and begins to claim and take what is due. It reports whether to go on,
 // and returns a channel that is closed when the node's state changes.
-func (f *finder) step(ctx context.Context) (more bool, changed <-chan struct{}) {
+func (f *finder) step() (more bool, changed <-chan struct{}) {
 	v := f.n.view()
 	if v.departures != f.departures {
 		f.departures, f.nextFull, f.again = v.departures, time.Now(), true
 	}
 	at := time.Now()
-	f.claimOffers(ctx)
+	f.claimOffers()
 	f.noteReleases(at, v)
-	more = f.recheck(ctx, at, v)
-	if !more || !f.acquire(ctx, at) {
+	more = f.recheck(at, v)
+	if !more || !f.acquire(at) {
 		return more, v.changed // without a free place, nothing is looked for
 	}
 	switch {
 	case !at.Before(f.nextFull):
-		more = f.searchAll(ctx, at, v)
+		more = f.searchAll(at, v)
 	case !at.Before(f.nextNew) && f.oldest(at) == uuid.Nil:
-		more = f.searchNew(ctx, at, v)
+		more = f.searchNew(at, v)
 	}
-	f.acquire(ctx, time.Now())
+	f.acquire(time.Now())
 	return more, v.changed
 }
 
@@ -146,7 +149,7 @@ func (f *finder) noteReleases(at time.Time, v view) {
 			continue
 		}
 		f.passed[r] = true
-		if c := f.open[r.plan]; c != nil && c.waits() {
+		if f.open[r.plan] != nil {
 			continue
 		}
 		due := at
@@ -156,8 +159,8 @@ func (f *finder) noteReleases(at time.Time, v view) {
 		f.open[r.plan] = &candidate{due: due, second: true}
 	}
 	for id, p := range v.pauses {
-		if f.open[id] == nil {
-			f.open[id] = &candidate{due: p.until, second: true}
+		if f.open[id] == nil && !p.until.IsZero() {
+			f.open[id] = &candidate{due: p.until, second: true, paused: true}
 		}
 	}
 }
@@ -192,21 +195,22 @@ func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 }
 
 // searchAll searches all days for plans that had not begun, and for running ones without an owner.
-func (f *finder) searchAll(ctx context.Context, at time.Time, v view) (more bool) {
+func (f *finder) searchAll(at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
 	f.patience = min(max(2*f.patience, f.n.o.Interval), fullInterval)
 	f.nextFull = at.Add(f.patience)
 	filters := storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}
-	seen, complete, more := f.scan(ctx, filters, func(r storage.ListResult) error {
+	seen, complete, more := f.scan(f.ctx, filters, func(r storage.ListResult) error {
 		if c := f.open[r.ID]; c != nil && c.broken {
 			delete(f.open, r.ID) // it may have been repaired
 		}
-		return f.consider(ctx, r, v, true)
+		return f.consider(f.ctx, r, v, true)
 	})
 	if !complete {
 		return more
 	}
 	f.forget(seen, storage.Filters{})
+	f.n.forgetPauses(seen)
 	f.patience, f.nextFull = 0, at.Add(fullInterval)
 	if f.again {
 		// A request that a departed member sent late may claim a plan after this search.
@@ -216,9 +220,9 @@ func (f *finder) searchAll(ctx context.Context, at time.Time, v view) (more bool
 }
 
 // searchNew searches today and yesterday, by the store's clock, for plans that had not begun.
-func (f *finder) searchNew(ctx context.Context, at time.Time, v view) (more bool) {
+func (f *finder) searchNew(at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
-	ctx, cancel := context.WithTimeout(ctx, f.n.o.Interval)
+	ctx, cancel := context.WithTimeout(f.ctx, f.n.o.Interval)
 	defer cancel()
 	today := v.now.UTC().Truncate(day)
 	filters := storage.Filters{
@@ -237,7 +241,7 @@ func (f *finder) searchNew(ctx context.Context, at time.Time, v view) (more bool
 const day = 24 * time.Hour
 
 // recheck looks at the plans whose first node has had its time. This node takes the plans that still have no owner.
-func (f *finder) recheck(ctx context.Context, at time.Time, v view) (more bool) {
+func (f *finder) recheck(at time.Time, v view) (more bool) {
 	var ids []uuid.UUID
 	for id, c := range f.open {
 		if c.second && c.isDue(at) {
@@ -249,7 +253,7 @@ func (f *finder) recheck(ctx context.Context, at time.Time, v view) (more bool) 
 		return true
 	}
 	found := map[uuid.UUID]storage.ListResult{}
-	_, complete, more := f.scan(ctx, storage.Filters{ByIDs: ids}, func(r storage.ListResult) error {
+	_, complete, more := f.scan(f.ctx, storage.Filters{ByIDs: ids}, func(r storage.ListResult) error {
 		found[r.ID] = r
 		return nil
 	})
@@ -258,11 +262,11 @@ func (f *finder) recheck(ctx context.Context, at time.Time, v view) (more bool) 
 		if there || complete {
 			delete(f.open, id)
 		}
-		if there && f.consider(ctx, r, v, false) != nil {
+		if there && f.consider(f.ctx, r, v, false) != nil {
 			f.open[id] = &candidate{due: at.Add(f.n.o.Interval), second: true}
 		}
 		if f.open[id] == nil {
-			f.n.settled(id)
+			f.n.taken(id)
 		}
 	}
 	return more
@@ -271,29 +275,34 @@ func (f *finder) recheck(ctx context.Context, at time.Time, v view) (more bool) 
 // scan calls each for the plans that the filters select. It yields the errors of plans, and one for a listing
 // that is incomplete. more says whether the loop goes on.
 func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(storage.ListResult) error) (seen map[uuid.UUID]bool, complete, more bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	results := f.n.search(ctx, filters)
+	defer func() {
+		cancel()
+		for range results { // until the search has ended
+		}
+	}()
 	seen = map[uuid.UUID]bool{}
-	found, err := f.n.store.Search(ctx, filters)
-	if err == nil {
-		for r := range found {
-			if !f.keepUp(ctx) {
+	var err error
+	for r := range f.meanwhile(results) {
+		id := planOf(r.Err)
+		switch {
+		case unreadable(r.Err) && id != uuid.Nil:
+			seen[id] = true
+			if !f.report(id, r.Err) {
 				return seen, false, false
 			}
-			id := planOf(r.Err)
-			switch {
-			case unreadable(r.Err) && id != uuid.Nil:
-				seen[id] = true
-				if !f.report(id, r.Err) {
-					return seen, false, false
-				}
-			case r.Err != nil:
-				err = r.Err
-			default:
-				seen[r.Result.ID] = true
-				if failed := each(r.Result); failed != nil {
-					err = failed
-				}
+		case r.Err != nil:
+			err = r.Err
+		default:
+			seen[r.Result.ID] = true
+			if failed := each(r.Result); failed != nil {
+				err = failed
 			}
 		}
+	}
+	if f.over {
+		return seen, false, false
 	}
 	switch {
 	case err == nil:
@@ -307,18 +316,47 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	return seen, true, true
 }
 
-// keepUp yields the plans that were claimed and taken meanwhile, because a search of many open plans takes long.
-// It reports whether to go on.
-func (f *finder) keepUp(ctx context.Context) bool {
-	for {
-		select {
-		case a := <-f.acquired:
-			if !f.finish(a) {
-				return false
+// search returns a channel with the results of a search. It is closed after the last one, or when ctx ends.
+func (n *Node) search(ctx context.Context, filters storage.Filters) <-chan storage.Stream[storage.ListResult] {
+	results := make(chan storage.Stream[storage.ListResult])
+	go func() {
+		defer close(results)
+		found, err := n.store.Search(ctx, filters)
+		if err != nil {
+			found = func(yield func(storage.Stream[storage.ListResult]) bool) {
+				yield(storage.Stream[storage.ListResult]{Err: err})
 			}
-			f.acquire(ctx, time.Now())
-		default:
-			return true
+		}
+		for r := range found {
+			select {
+			case results <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return results
+}
+
+// meanwhile iterates over the results of a search. While it waits for them, it claims the plans that are offered, and
+// yields those that were claimed and taken, because a search of many open plans takes long.
+func (f *finder) meanwhile(results <-chan storage.Stream[storage.ListResult]) iter.Seq[storage.Stream[storage.ListResult]] {
+	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		for {
+			changed := f.n.changes()
+			f.claimOffers()
+			select {
+			case r, more := <-results:
+				if !more || !yield(r) {
+					return
+				}
+			case a := <-f.acquired:
+				if !f.finish(a) {
+					return
+				}
+				f.acquire(time.Now())
+			case <-changed:
+			}
 		}
 	}
 }
@@ -355,7 +393,11 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 // consider notes a plan that was found, if it is one for this node. If spread is set, the first node of the
 // plan has some time before the others.
 func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
-	if c := f.open[r.ID]; c != nil && (!c.broken && !c.alien || c.etag == r.State.ETag) {
+	switch c := f.open[r.ID]; {
+	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
+	case c.paused && r.Owner != f.n.id:
+		f.n.taken(r.ID) // since this node let it go
+	default:
 		return nil
 	}
 	c := &candidate{due: time.Now(), etag: r.State.ETag}
@@ -370,10 +412,8 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 		if err != nil || !absent {
 			return err
 		}
-		switch p, letGo := v.pauses[r.ID]; {
-		case spread && letGo && time.Now().Before(p.until):
-			c.due, c.second = p.until, true
-		case spread && f.former(r.Owner, v):
+		switch {
+		case spread && f.yields(r.Owner, v):
 			c.due, c.second = c.due.Add(2*f.n.o.Interval), true
 		case wait && r.Owner != f.n.id:
 			// All members see a death within an interval of each other.
@@ -401,9 +441,12 @@ func (f *finder) ownerless(ctx context.Context, r storage.ListResult) (bool, err
 	return false, nil
 }
 
-// former reports whether the process itself was the owner of a plan, and others may take the plan first.
-func (f *finder) former(owner uuid.UUID, v view) bool {
-	if !slices.Contains(f.n.o.Former, owner) {
+// yields reports whether others may take a running plan before this node, because the process was removed from the
+// fleet while it worked on the plan. An operator may have handed the plan over since, so a process that has just
+// joined again leaves all plans to the others.
+func (f *finder) yields(owner uuid.UUID, v view) bool {
+	former := f.n.o.Former
+	if len(former) == 0 || !slices.Contains(former, owner) && time.Since(f.n.joined) > 2*f.n.o.Interval {
 		return false
 	}
 	for id := range v.takers {
@@ -415,7 +458,7 @@ func (f *finder) former(owner uuid.UUID, v view) bool {
 }
 
 // acquire begins to claim or take the plans that are due. It reports whether there is a free place left.
-func (f *finder) acquire(ctx context.Context, at time.Time) bool {
+func (f *finder) acquire(at time.Time) bool {
 	for f.acquiring < f.most {
 		id := f.oldest(at)
 		if id == uuid.Nil {
@@ -427,7 +470,7 @@ func (f *finder) acquire(ctx context.Context, at time.Time) bool {
 		f.open[id].busy = true
 		f.acquiring++
 		go func() {
-			plan, err := f.n.acquire(ctx, id)
+			plan, err := f.n.acquire(f.ctx, id)
 			f.n.unreserve()
 			f.acquired <- acquisition{id, plan, err}
 		}()
@@ -436,7 +479,7 @@ func (f *finder) acquire(ctx context.Context, at time.Time) bool {
 }
 
 // claimOffers begins to claim the plans that were offered, as far as there are free places. The searches find the others.
-func (f *finder) claimOffers(ctx context.Context) {
+func (f *finder) claimOffers() {
 	for f.acquiring < f.most {
 		plan := f.n.nextOffer()
 		if plan == nil {
@@ -448,7 +491,7 @@ func (f *finder) claimOffers(ctx context.Context) {
 		f.open[plan.ID] = &candidate{busy: true, offered: true}
 		f.acquiring++
 		go func() {
-			err := f.n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
+			err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
 			f.n.unreserve()
 			if err != nil {
 				f.acquired <- acquisition{plan.ID, nil, err}
@@ -494,7 +537,13 @@ func (f *finder) finish(a acquisition) bool {
 		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
 		f.n.retries("take a plan", a.err)
 	}
-	return a.plan == nil || f.yield(a.plan, nil)
+	return a.plan == nil || f.emit(a.plan, nil)
+}
+
+// emit yields a plan or an error. It reports whether to go on.
+func (f *finder) emit(plan *workflow.Plan, err error) bool {
+	f.over = f.over || !f.yield(plan, err)
+	return !f.over
 }
 
 // report yields an error once.
@@ -503,7 +552,7 @@ func (f *finder) report(id uuid.UUID, err error) bool {
 		return true
 	}
 	f.reported[id] = true
-	return f.yield(nil, err)
+	return f.emit(nil, err)
 }
 
 // abandon waits for the claims and takes in progress, and gives their plans back. A take that failed may have made the

@@ -122,21 +122,25 @@ func TestLeaveHandsOver(t *testing.T) {
 	})
 }
 
-// TestShortLife: a node joins, claims a plan and leaves before anybody has seen it. Its plan is taken as if it
-// had died.
+// TestShortLife: a node joins, claims a plan and leaves before anybody has seen it. The others find its record, which
+// says that it has left, whatever their interval, and remove the record when all of them have.
 func TestShortLife(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
-		time.Sleep(61 * time.Second)
-		p, short := start(t, store, fleet.Options{})
+		slow := plans(t.Context(), t, join(t, open(store), fleet.Options{Interval: time.Minute}))
+		time.Sleep(61 * time.Second) // until nobody searches all days soon
+		quick := join(t, open(store), fleet.Options{Interval: time.Second, TTL: 3 * time.Second, Capacity: 1})
+		p := open(store)
+		claimed(t, p, quick, 1) // so it takes nothing else, and is alone to remove old records for most of the time
+		short := join(t, p, fleet.Options{})
 		plan := claimed(t, p, short, 1)
-		time.Sleep(5 * time.Second)
+		time.Sleep(time.Second)
 		leave(t, short)
-		if taken := within(t, found, 45*time.Second); taken.ID != plan.ID {
+		if taken := within(t, slow, 90*time.Second); taken.ID != plan.ID {
 			t.Errorf("plan %s", taken.ID)
 		}
-		if m := roster(t, store); len(m) != 1 {
-			t.Errorf("the members are %v", m)
+		time.Sleep(4 * time.Minute)
+		if r, err := p.Roster(t.Context()); err != nil || len(r.Members) != 2 {
+			t.Errorf("the roster is %+v, %v", r, err)
 		}
 	})
 }

@@ -33,8 +33,8 @@ func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
 	}
 }
 
-// TestHandOver hands over a plan that live nodes have not noticed. It is fenced at once, and a live node takes it
-// when HandOver has left.
+// TestHandOver hands over a plan that live nodes have not noticed. It is fenced at once, and a live node takes it at its
+// next look at the members.
 func TestHandOver(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -50,7 +50,7 @@ func TestHandOver(t *testing.T) {
 			began := time.Now()
 			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{Name: "operator"})
 			must(t, err)
-			if took := time.Since(began); took != ttl/2 {
+			if took := time.Since(began); took != 0 {
 				t.Errorf("with a TTL of %v it took %v", ttl, took)
 			}
 			if h.From != from || h.Epoch != 2 || h.Status != workflow.Running || len(h.Live) != 1 || h.Live[0].ID != n.ID() {
@@ -104,35 +104,6 @@ func TestHandOverOfASilentOwner(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestHandOverBesideASlowNode: a node that looks at the members each hour does not make an operator wait for hours.
-// HandOver leaves its record, so that the node notices it whenever it looks.
-func TestHandOverBesideASlowNode(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		found := plans(t.Context(), t, join(t, p, fleet.Options{Interval: 8 * time.Hour, TTL: 24 * time.Hour}))
-		time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
-		plan := orphan(t, p, plantest.Small())
-		began := time.Now()
-		h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{Name: "operator"})
-		must(t, err)
-		if took := time.Since(began); took > 3*time.Minute {
-			t.Errorf("it took %v", took)
-		}
-		if h.Epoch != 2 {
-			t.Errorf("%+v", h)
-		}
-		refused(t, p, plan)
-		time.Sleep(time.Minute)
-		i := inspect(t, p, fleet.InspectOptions{})
-		if i.Alive() != 1 || i.Plans[0].OwnerState != fleet.OwnerSilent {
-			t.Errorf("%d members are alive, and the owner is %s", i.Alive(), i.Plans[0].OwnerState)
-		}
-		if taken := within(t, found, 48*time.Hour); taken.Epoch != 3 {
-			t.Errorf("plan %s has epoch %d of %s", taken.ID, taken.Epoch, taken.Owner)
-		}
-	})
 }
 
 func TestHandOverFails(t *testing.T) {
@@ -198,27 +169,7 @@ func beforeFirst(p *processtest.Process, op string, before func()) {
 	})
 }
 
-// TestHandOverIsCut: HandOver returns as soon as its context ends, and leaves a record that expires: a live node
-// takes the plan then.
-func TestHandOverIsCut(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
-		time.Sleep(time.Minute + time.Second/2) // between two searches of the node
-		plan := orphan(t, p, plantest.Small())
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		began := time.Now()
-		h, err := fleet.HandOver(ctx, p, plan.ID, fleet.HandOverOptions{})
-		if !errors.Is(err, context.DeadlineExceeded) || h.Epoch != 2 || time.Since(began) != 2*time.Second {
-			t.Errorf("after %v: %+v, %v", time.Since(began), h, err)
-		}
-		refused(t, p, plan)
-		within(t, found, time.Minute)
-	})
-}
-
-// TestEvict removes a member that is alive. It lets go of its plans within its interval, others take them, and the
+// TestEvict evicts a member that is alive. It lets go of its plans within its interval, others take them, and the
 // store refuses what it writes.
 func TestEvict(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -232,9 +183,9 @@ func TestEvict(t *testing.T) {
 		live := join(t, open(store), fleet.Options{})
 		found := plans(t.Context(), t, live)
 		time.Sleep(15 * time.Second)
-		// A heartbeat comes between the look at the record and its removal.
+		// A heartbeat comes between the look at the record and its mark.
 		operator, renewed := open(store), 0
-		operator.OnOp("RemoveMember", func(_ context.Context, c processtest.Call, do func() error) error {
+		operator.OnOp("RenewMember", func(_ context.Context, c processtest.Call, do func() error) error {
 			if renewed++; renewed <= 2 {
 				time.Sleep(11 * time.Second)
 			}
@@ -260,7 +211,7 @@ func TestEvict(t *testing.T) {
 		if err := fleet.Evict(t.Context(), operator, hung.ID()); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("a second Evict returned %v", err)
 		}
-		if err := fleet.Evict(t.Context(), operator.Fail("RemoveMember", processtest.Unavailable), live.ID()); !errors.Is(err, storage.ErrUnavailable) {
+		if err := fleet.Evict(t.Context(), operator.Fail("RenewMember", processtest.Unavailable), live.ID()); !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("an Evict without the store returned %v", err)
 		}
 	})
@@ -338,7 +289,7 @@ func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
 // TestHandOverForNobody: where no node is alive, a handover takes no time. A node that joins at any of its steps
 // takes the plan at once or when the handover has left.
 func TestHandOverForNobody(t *testing.T) {
-	for _, op := range []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RemoveMember"} {
+	for _, op := range []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RenewMember"} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			plan := orphan(t, p, plantest.Sized(1, 1, 1))

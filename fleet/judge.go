@@ -15,12 +15,13 @@ import (
 type judge struct {
 	self        uuid.UUID
 	ttl         time.Duration
-	since, last time.Time // the first and the last look of the present watch
+	since, last time.Time     // the first and the last look of the present watch
+	lapse       time.Duration // the longest time between two of the judge's own heartbeats since the last look
 }
 
 // look notes a roster, and returns the members that are dead.
 func (j *judge) look(r storage.Roster) (dead []storage.Member) {
-	if r.Now.Sub(j.last) > maxGap(j.ttl) || r.Now.Before(j.since) || !j.heard(r) {
+	if max(j.lapse, r.Now.Sub(j.last)) > maxGap(j.ttl) || r.Now.Before(j.since) || !j.heard(r) {
 		j.since = r.Now
 	}
 	j.last = r.Now
@@ -33,8 +34,8 @@ func (j *judge) look(r storage.Roster) (dead []storage.Member) {
 	return dead
 }
 
-// heard reports whether the judge's own heartbeats have arrived. If they have not, those of others may not
-// either, as in an outage that lets reads through.
+// heard reports whether the judge's own heartbeats arrive. If they do not, those of others may not either, as in an
+// outage that lets reads through. Where the judge has just been heard again, its lapse tells of the outage.
 func (j *judge) heard(r storage.Roster) bool {
 	return slices.ContainsFunc(r.Members, func(m storage.Member) bool {
 		return m.ID == j.self && r.Now.Sub(m.Renewed) <= maxGap(j.ttl)

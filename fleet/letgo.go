@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ type release struct{ owner, plan uuid.UUID }
 
 // pause is how long a node leaves a plan to others that it has let go.
 type pause struct {
-	until time.Time
+	until time.Time // zero after another node has taken the plan
 	wait  time.Duration
 }
 
@@ -64,10 +65,19 @@ func (n *Node) giveBack(plan uuid.UUID) {
 	n.listLocked(plan, 0)
 }
 
-// settled forgets that the node has let a plan go, after somebody else has taken it or it is final.
-func (n *Node) settled(plan uuid.UUID) {
+// taken ends the pause of a plan that this node has let go, after another node has taken it or it is final.
+func (n *Node) taken(plan uuid.UUID) {
 	n.unlist(plan)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.pauses, plan)
+	if p, there := n.pauses[plan]; there {
+		n.pauses[plan] = pause{wait: p.wait}
+	}
+}
+
+// forgetPauses forgets the pauses of plans that are not open any more.
+func (n *Node) forgetPauses(open map[uuid.UUID]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.pauses, func(id uuid.UUID, p pause) bool { return !open[id] && p.until.IsZero() })
 }

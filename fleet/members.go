@@ -15,21 +15,24 @@ import (
 func (n *Node) look(ctx context.Context) (next time.Duration, err error) {
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
 	defer cancel()
-	asked := time.Now()
-	r, err := n.store.Roster(try)
+	r, err := n.roster(try)
 	if err != nil {
 		n.retries("look at the members", err)
 		return 0, err
 	}
-	n.tell(r.Now, asked)
 	return n.see(ctx, r), nil
 }
 
-// tell corrects the node's clock.
-func (n *Node) tell(now, asked time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.clock = n.clock.hear(now, asked, time.Now())
+// roster returns the members and the stop requests, and corrects the node's clock.
+func (n *Node) roster(ctx context.Context) (storage.Roster, error) {
+	asked := time.Now()
+	r, err := n.store.Roster(ctx)
+	if err == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.clock = n.clock.hear(r.Now, asked, time.Now())
+	}
+	return r, err
 }
 
 // see marks dead members as left, and notes the members and the stop requests. It tries again after the next look if
@@ -37,6 +40,7 @@ func (n *Node) tell(now, asked time.Time) {
 func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
 	defer cancel()
+	n.judge.lapse = n.takeLapse()
 	next = min(n.o.Interval, n.judge.next(r))
 	err := n.bury(ctx, r)
 	n.note(r)

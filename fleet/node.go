@@ -18,15 +18,16 @@ import (
 //
 // A Node has goroutines of its own, which end with [Node.Leave] or when the node is fenced.
 type Node struct {
-	store Store
-	o     Options
-	id    uuid.UUID
-	ctx   context.Context // ends when the node is no longer a member
-	end   context.CancelCauseFunc
-	looks context.Context // ends with ctx, or when the node drains
-	drain context.CancelFunc
-	loops sync.WaitGroup
-	judge judge // used by look alone
+	store  Store
+	o      Options
+	id     uuid.UUID
+	ctx    context.Context // ends when the node is no longer a member
+	end    context.CancelCauseFunc
+	looks  context.Context // ends with ctx, or when the node drains
+	drain  context.CancelFunc
+	loops  sync.WaitGroup
+	judge  judge // used by look alone
+	joined time.Time
 
 	mu         sync.Mutex
 	record     record
@@ -63,14 +64,14 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		store: store, o: o, id: workflow.NewV7(), clock: clock{at: time.Now()},
+		store: store, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]struct{}{},
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}
 	n.judge = judge{self: n.id, ttl: o.TTL}
 	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
-	n.record = record{self: self, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
+	n.record = record{self: self, beat: n.joined, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	err = settle(ctx, func() (err error) {
 		n.record.self.Version, err = store.AddMember(ctx, self)
 		return err
@@ -81,10 +82,11 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		return nil, n.abandon(ctx, err)
 	}
 	n.loops.Go(func() { n.every(o.Interval, n.record.wake, n.heartbeat) })
-	next, err := n.look(ctx)
+	r, err := n.roster(ctx)
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
+	next := n.see(ctx, r)
 	n.loops.Go(func() { n.every(next, nil, n.look) })
 	return n, nil
 }
@@ -204,4 +206,11 @@ func (n *Node) view() view {
 	pauses := maps.Clone(n.pauses)
 	maps.DeleteFunc(pauses, func(id uuid.UUID, _ pause) bool { return n.work[id] != nil })
 	return view{n.takers, n.now, n.departures, n.letGo, pauses, n.changed}
+}
+
+// changes returns a channel that is closed when the node's state changes.
+func (n *Node) changes() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
 }

@@ -22,14 +22,16 @@ import (
 	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// roster returns the members that a store has.
+// roster returns the members that a store has, without those that have left.
 func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
 	t.Helper()
 	r, err := store.Open(nil).Roster(context.WithoutCancel(t.Context()))
 	must(t, err)
 	members := map[uuid.UUID]storage.Member{}
 	for _, m := range r.Members {
-		members[m.ID] = m
+		if m.Phase != storage.Left {
+			members[m.ID] = m
+		}
 	}
 	return members
 }

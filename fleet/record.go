@@ -23,6 +23,8 @@ type record struct {
 	pending *storage.Member // a renewal of unknown outcome: the store recognises it only if it is repeated as it was
 	wake    chan struct{}   // has an element if the record is to be renewed at once
 	writing chan struct{}   // has an element while a renewal is in progress
+	beat    time.Time       // when the last successful renewal began
+	lapse   time.Duration   // the longest time between two successful renewals since somebody asked
 }
 
 // outdated reports whether other members should see something that is not stored yet.
@@ -63,9 +65,9 @@ func (n *Node) renew(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-n.record.writing }()
-	m := n.nextRecord()
+	m, began := n.nextRecord(), time.Now()
 	version, err := n.store.RenewMember(ctx, m)
-	n.renewed(m, version, err)
+	n.renewed(m, began, version, err)
 	if overtaken(err) && n.ctx.Err() == nil {
 		n.end(ErrFenced)
 		notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
@@ -86,18 +88,27 @@ func (n *Node) nextRecord() storage.Member {
 }
 
 // renewed notes the outcome of a renewal.
-func (n *Node) renewed(m storage.Member, version string, err error) {
+func (n *Node) renewed(m storage.Member, began time.Time, version string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case err == nil:
 		n.record.self.Version, n.record.told, n.record.pending = version, m, nil
+		n.record.lapse, n.record.beat = max(n.record.lapse, time.Since(n.record.beat)), began
 		n.record.announce() // what has changed meanwhile
 	case overtaken(err):
 		n.record.pending = nil
 	case errors.Is(err, storage.ErrUnknown):
 		n.record.pending = &m
 	}
+}
+
+// takeLapse returns the longest time between two of the node's heartbeats since the last call.
+func (n *Node) takeLapse() (lapse time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lapse, n.record.lapse = n.record.lapse, 0
+	return lapse
 }
 
 // change edits the node's record, and makes others see it soon.
