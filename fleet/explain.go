@@ -32,10 +32,10 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 		return Orphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
 	case asked(p):
 		late = f.since(p.StopRequested) > f.older
-		return Stopping, late, f.whyStopping(p, *owner, late)
+		return Stopping, late, f.whyStopping(p, *owner, late) + owner.reports()
 	}
 	waits := p.Read && len(p.Running) == 0 && p.delay > 0 && f.since(p.Progress) <= f.older+p.delay
-	return Working, late && !waits, f.whyWorking(p, *owner, late, waits)
+	return Working, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
 }
 
 func asked(p OpenPlan) bool { return !p.StopRequested.IsZero() }
@@ -77,10 +77,12 @@ func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 
 func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) string {
 	why := "It has no owner"
-	switch p.OwnerState {
-	case OwnerGone:
+	switch {
+	case p.OwnerState == OwnerGone && owner != nil:
+		why = fmt.Sprintf("Its owner, %s, has let it go", owner.called())
+	case p.OwnerState == OwnerGone:
 		why = fmt.Sprintf("Its owner, node %s, has left the fleet or died", p.Owner)
-	case OwnerSilent:
+	case p.OwnerState == OwnerSilent:
 		why = fmt.Sprintf("Its owner, %s, has been silent for %s, longer than its TTL of %s", owner.called(), short(owner.Silence), short(ttlOf(owner.Member)))
 	}
 	switch {
@@ -172,6 +174,14 @@ func (m MemberState) called() string {
 		return "node " + m.ID.String()
 	}
 	return fmt.Sprintf("node %s (%s)", cut(m.Name), m.ID)
+}
+
+// reports says what a member reports, if anything.
+func (m MemberState) reports() string {
+	if m.Trouble == "" {
+		return ""
+	}
+	return " It reports: " + m.Trouble
 }
 
 // since returns the time since t by the store's clock. It is not negative.

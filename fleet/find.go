@@ -383,7 +383,7 @@ func unreadable(err error) bool {
 func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 	gone := func(id uuid.UUID) bool { return !seen[id] && driver.ChooseID(searched, id) }
 	maps.DeleteFunc(f.open, func(id uuid.UUID, c *candidate) bool {
-		return gone(id) && !c.busy && !c.retried && !c.second
+		return gone(id) && !c.busy && !c.retried && !c.second && (!c.alien || searched.After.IsZero())
 	})
 	if searched.After.IsZero() {
 		maps.DeleteFunc(f.reported, func(id uuid.UUID, _ bool) bool { return id != uuid.Nil && gone(id) && f.open[id] == nil })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -127,7 +128,7 @@ func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner
 	}
 	for _, m := range i.Members {
 		switch {
-		case m.ID != p.Owner:
+		case m.ID != p.Owner, slices.Contains(m.LetGo, p.ID):
 		case m.Alive:
 			return nil, fmt.Errorf("%w: %s, whose last heartbeat was %s ago", ErrOwned, m.called(), short(m.Silence))
 		default:

@@ -85,7 +85,8 @@ const (
 	OwnerAlive OwnerState = "alive"
 	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
 	OwnerSilent OwnerState = "silent"
-	// OwnerGone: the owner has no record, or one that is marked as left. It left or died, and any node takes the plan.
+	// OwnerGone: the owner has no record, or one that is marked as left, because it left or died; or it has let the
+	// plan go. Any node takes the plan.
 	OwnerGone OwnerState = "gone"
 )
 
@@ -295,7 +296,7 @@ func (i *inspector) conclude() {
 		if owner != nil {
 			owner.Plans++
 		}
-		p.OwnerState = ownerState(p.Owner, owner)
+		p.OwnerState = ownerState(p.ListResult, owner)
 		p.Condition, p.Stuck, p.Why = f.explain(*p, owner)
 	}
 	slices.SortFunc(i.Plans, stuckFirst)
@@ -321,17 +322,19 @@ func (i *inspector) takenWithin() time.Duration {
 	return longest + min(longest/2, math.MaxInt64-longest) // of the TTL, at most a third is the Interval; see docs/fleet.md
 }
 
-// ownerState says what the roster shows of an owner. member is nil if the owner has no record.
-func ownerState(owner uuid.UUID, member *MemberState) OwnerState {
+// ownerState says what the roster shows of the owner of a plan. member is nil if the owner has no record.
+func ownerState(p storage.ListResult, member *MemberState) OwnerState {
 	switch {
-	case owner == uuid.Nil:
+	case p.Owner == uuid.Nil:
 		return OwnerNone
 	case member == nil:
 		return OwnerGone
-	case member.Alive:
-		return OwnerAlive
+	case !member.Alive:
+		return OwnerSilent
+	case slices.Contains(member.LetGo, p.ID):
+		return OwnerGone
 	}
-	return OwnerSilent
+	return OwnerAlive
 }
 
 // firstProgress returns the latest time that a listing shows of a plan.

@@ -39,6 +39,8 @@ type nodeRow struct {
 	TTLSeconds       float64   `json:"ttlSeconds,omitempty"`
 	Started          time.Time `json:"started,omitzero"`
 	Plans            int       `json:"plans"`
+	Phase            string    `json:"phase,omitempty"`
+	Trouble          string    `json:"trouble,omitempty"`
 }
 
 // nodeRows returns the members and the owners that are gone, in the order of their IDs.
@@ -48,11 +50,11 @@ func nodeRows(i fleet.Inspection) (rows []nodeRow) {
 		if m.Alive {
 			state = fleet.OwnerAlive
 		}
-		rows = append(rows, nodeRow{m.ID, m.Name, string(state), &silence, m.Renewed.UTC(), m.TTL.Seconds(), m.Started.UTC(), m.Plans})
+		rows = append(rows, nodeRow{m.ID, m.Name, string(state), &silence, m.Renewed.UTC(), m.TTL.Seconds(), m.Started.UTC(), m.Plans, string(m.Phase), m.Trouble})
 	}
 	gone := map[uuid.UUID]int{}
 	for _, p := range i.Plans {
-		if p.OwnerState == fleet.OwnerGone {
+		if p.OwnerState == fleet.OwnerGone && memberOf(i, p.Owner) == nil {
 			gone[p.Owner]++
 		}
 	}
