@@ -430,7 +430,7 @@ func TestClusterRestart(t *testing.T) {
 		}
 		took := time.Since(began)
 		t.Logf("the last plan was taken after %v", took)
-		if took > 41*time.Second {
+		if took > 35*time.Second {
 			t.Errorf("the last plan was taken after %v", took)
 		}
 	})

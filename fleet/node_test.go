@@ -282,6 +282,34 @@ func TestOutagesRemoveNobody(t *testing.T) {
 	}
 }
 
+// TestOutageOfWrites: reads get through an outage. A judge's heartbeat is the first write that succeeds, just before
+// the judge looks at a member that tries again half a second later. The judge has seen its own record young at each
+// look, and yet judges nobody.
+func TestOutageOfWrites(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		start := time.Now()
+		until := func(seconds float64) { time.Sleep(time.Until(start.Add(time.Duration(seconds * float64(time.Second))))) }
+		p, q := open(store), open(store)
+		live := join(t, p, fleet.Options{}) // with a heartbeat at 60s
+		until(6)
+		q.OnOp("Roster", func(_ context.Context, _ processtest.Call, do func() error) error {
+			until(10.5) // and a look each 10s from here
+			return do()
+		})
+		join(t, q, fleet.Options{}) // with a heartbeat at 66s, and a look at 80.5s
+		until(68)
+		p.Fail("RenewMember", processtest.Unavailable)
+		q.Fail("RenewMember", processtest.Unavailable)
+		until(89)
+		p.On(nil) // the judge renews at 90s and looks at 90.5s, the member renews at 91s
+		q.On(nil)
+		until(120)
+		if err := context.Cause(live.Context()); err != nil || len(roster(t, store)) != 2 {
+			t.Errorf("the member ended with %v", err)
+		}
+	})
+}
+
 // TestLastHeartbeat: a member renews its record between the look that finds it dead and its removal. It stays.
 func TestLastHeartbeat(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
