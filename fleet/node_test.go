@@ -288,7 +288,9 @@ func TestOutagesRemoveNobody(t *testing.T) {
 func TestOutageOfWrites(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		start := time.Now()
-		until := func(seconds float64) { time.Sleep(time.Until(start.Add(time.Duration(seconds * float64(time.Second))))) }
+		until := func(seconds float64) {
+			time.Sleep(time.Until(start.Add(time.Duration(seconds * float64(time.Second)))))
+		}
 		p, q := open(store), open(store)
 		live := join(t, p, fleet.Options{}) // with a heartbeat at 60s
 		until(6)

@@ -166,7 +166,7 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reache
 			fmt.Fprintf(a.stderr, "node %s owns plan %s  %s\n", name, p.ID, printable(p.Name, 60))
 		}
 	}
-	requests := price.Tally{azblob.ClassRead: 1, azblob.ClassDelete: 1}
+	requests := price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1}
 	if err := a.confirm(ctx, change{doing: "evict node " + name, what: plural(m.Plans, "plan"), requests: requests}); err != nil {
 		return false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -196,10 +197,10 @@ func TestStrangeRecords(t *testing.T) {
 			ids = append(ids, id)
 			put(kind, "nodes/"+id.String(), body(id, schema), metadata)
 		}
-		strange(azblob.Unreadable, 2, map[string]string{"schema": "2", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h"})
+		strange(azblob.Unreadable, 2, map[string]string{"schema": "2", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
 		strange(azblob.Disagreement, 1, nil)
 		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "soon"})
-		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s"})
+		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s", "phase": "Left", "letgo": "all", "trouble": "=?"})
 		plan := workflow.NewV7()
 		put(azblob.Unreadable, "signals/"+plan.String()+"-stop", nil, nil)
 		put(azblob.Stray, "signals/"+plan.String()+"-pause", nil, nil)
@@ -209,13 +210,14 @@ func TestStrangeRecords(t *testing.T) {
 		r := roster(t, v)
 		for _, m := range r.Members {
 			found, err := v.FindMember(t.Context(), m.ID)
-			if err != nil || found != m {
+			if err != nil || !reflect.DeepEqual(found, m) {
 				t.Errorf("found %+v, %v; the roster has %+v", found, err, m)
 			}
 			if m.ID == good.ID {
 				continue
 			}
-			if i := slices.Index(ids, m.ID); i < 0 || m.Name != "" || (m.TTL == time.Hour) != (i == 0) || m.Renewed.IsZero() {
+			if i := slices.Index(ids, m.ID); i < 0 || m.Name != "" || (m.TTL == time.Hour) != (i == 0) || (m.Phase == "newer") != (i == 0) ||
+				m.LetGo != nil || m.Trouble != "" || m.Renewed.IsZero() {
 				t.Errorf("the roster has %+v", m)
 			}
 			vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version+"0"), storage.ErrConflict)
