@@ -20,7 +20,7 @@ import (
 type record struct {
 	self    storage.Member  // what is to be stored, with the version that was stored last
 	told    storage.Member  // what was stored last
-	pending *storage.Member // a renewal of unknown outcome: the store recognises it only if it is repeated as it was
+	pending *storage.Member // a renewal that may have taken effect: the store recognises it only if it is repeated as it was
 	wake    chan struct{}   // has an element if the record is to be renewed at once
 	writing chan struct{}   // has an element while a renewal is in progress
 	beat    time.Time       // when the last successful renewal began
@@ -65,9 +65,10 @@ func (n *Node) renew(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-n.record.writing }()
-	m, began := n.nextRecord(), time.Now()
+	m, again := n.nextRecord()
+	began := time.Now()
 	version, err := n.store.RenewMember(ctx, m)
-	n.renewed(m, began, version, err)
+	n.renewed(m, again, began, version, err)
 	if overtaken(err) && n.ctx.Err() == nil {
 		n.end(ErrFenced)
 		notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
@@ -75,20 +76,20 @@ func (n *Node) renew(ctx context.Context) error {
 	return err
 }
 
-// nextRecord returns what the next renewal stores.
-func (n *Node) nextRecord() storage.Member {
+// nextRecord returns what the next renewal stores, and whether an earlier renewal may have stored it.
+func (n *Node) nextRecord() (m storage.Member, again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.record.pending != nil {
-		return *n.record.pending
+		return *n.record.pending, true
 	}
-	m := n.record.self
-	m.LetGo = slices.Clone(m.LetGo)
-	return m
+	m = n.record.self
+	n.record.pending = &m
+	return m, false
 }
 
 // renewed notes the outcome of a renewal.
-func (n *Node) renewed(m storage.Member, began time.Time, version string, err error) {
+func (n *Node) renewed(m storage.Member, again bool, began time.Time, version string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -96,10 +97,8 @@ func (n *Node) renewed(m storage.Member, began time.Time, version string, err er
 		n.record.self.Version, n.record.told, n.record.pending = version, m, nil
 		n.record.lapse, n.record.beat = max(n.record.lapse, time.Since(n.record.beat)), began
 		n.record.announce() // what has changed meanwhile
-	case overtaken(err):
+	case overtaken(err), !again && !errors.Is(err, storage.ErrUnknown):
 		n.record.pending = nil
-	case errors.Is(err, storage.ErrUnknown):
-		n.record.pending = &m
 	}
 }
 
@@ -122,11 +121,9 @@ func (n *Node) change(edit func(self *storage.Member)) {
 // withdraw takes a plan off the list of those that the node has let go, before the node takes it again. When it returns
 // nil, whoever asks for the record no longer finds the plan on it.
 func (n *Node) withdraw(ctx context.Context, plan uuid.UUID) error {
-	if !n.unlist(plan) {
-		return nil
-	}
+	n.unlist(plan)
 	return settle(ctx, func() error {
-		for n.outdated() {
+		for n.shows(plan) {
 			if err := n.renew(ctx); err != nil {
 				return err
 			}
@@ -135,18 +132,18 @@ func (n *Node) withdraw(ctx context.Context, plan uuid.UUID) error {
 	})
 }
 
-func (n *Node) outdated() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.record.outdated()
-}
-
-// unlist takes a plan off the list of those that the node has let go. It reports whether others may still see it.
-func (n *Node) unlist(plan uuid.UUID) bool {
+// unlist takes a plan off the list of those that the node has let go.
+func (n *Node) unlist(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	self := &n.record.self
 	self.LetGo = slices.DeleteFunc(slices.Clone(self.LetGo), func(id uuid.UUID) bool { return id == plan })
+}
+
+// shows reports whether others may read on the node's record that it has let a plan go.
+func (n *Node) shows(plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	pending := n.record.pending
 	return slices.Contains(n.record.told.LetGo, plan) || pending != nil && slices.Contains(pending.LetGo, plan)
 }
