@@ -20,7 +20,8 @@
 //			run(work, plan) // store with versions, as always; the context is for the plugins
 //		})
 //	}
-//	running.Wait()
+//	node.Drain()
+//	running.Wait() // each goroutine ends soon, and calls node.LetGo if its plan is not final
 //	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 //	defer cancel()
 //	err = node.Leave(leaving)
@@ -40,12 +41,17 @@
 // A fence stops writes to the store. A plugin of a frozen owner may still be at work outside. Give plugins the
 // action's ID as idempotency key and the plan's Epoch as fencing token: a later owner has a higher one.
 //
+// # Times
+//
+// The clocks of processes differ. Store times of [Node.Now] in plans, which is the store's time, so that the next owner
+// can compare them.
+//
 // # Stuck plans
 //
 // [Inspect] says which members are alive, which open plans make no progress, and why. It is for operators and
 // monitors, and needs no node. [Stop] asks the owner of a plan to stop it. [HandOver] fences a plan whose owner is
-// no longer alive and leaves it to the live nodes, and [Evict] removes a node that hangs although its heartbeats
-// continue.
+// no longer alive and leaves it to the live nodes, and [Evict] evicts a node that hangs although its heartbeats
+// continue. What a node says with [Node.Report] is part of the explanation.
 //
 // # Several settings
 //

@@ -20,7 +20,7 @@ type Observer struct {
 	Heartbeat func(ctx context.Context, e HeartbeatEvent)
 	// Failure is called when a request of the node's own loops failed. The node tries again.
 	Failure func(ctx context.Context, e FailureEvent)
-	// Removal is called when the node removed the record of a member that was silent for too long.
+	// Removal is called when the node marked a member as left that was silent for too long.
 	Removal func(ctx context.Context, e RemovalEvent)
 	// Claim is called when the node claimed a plan that had not begun.
 	Claim func(ctx context.Context, e ClaimEvent)
@@ -46,7 +46,7 @@ type FailureEvent struct {
 	Err   error
 }
 
-// RemovalEvent is a member whose record a node removed.
+// RemovalEvent is a member that a node has found dead.
 type RemovalEvent struct {
 	Node   uuid.UUID
 	Member storage.Member

@@ -235,8 +235,8 @@ func leftRecord(id uuid.UUID, version string) storage.Member {
 }
 
 // retire marks the record of a member as left, in the version that was judged. This fences the member: its next
-// heartbeat meets another version. retire returns ErrConflict if the member has renewed its record since, and nil or
-// ErrNotFound if it is no member any more.
+// heartbeat meets another version. retire returns ErrConflict if the member has renewed its record since, and ErrNotFound
+// if somebody else has marked or removed the record.
 func retire(ctx context.Context, store storage.Members, id uuid.UUID, version string) error {
 	_, err := store.RenewMember(ctx, leftRecord(id, version))
 	if !conflicted(err) {
@@ -247,7 +247,7 @@ func retire(ctx context.Context, store storage.Members, id uuid.UUID, version st
 	case findErr != nil:
 		return findErr
 	case m.Phase == storage.Left:
-		return nil // somebody else was faster
+		return storage.ErrNotFound
 	}
 	return err
 }
