@@ -16,12 +16,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-const (
-	// fullInterval is the time between two searches of all days.
-	fullInterval = time.Hour
-	// mostAcquiring is the most plans that one loop over Plans claims or takes at a time.
-	mostAcquiring = 64
-)
+// fullInterval is the time between two searches of all days.
+const fullInterval = time.Hour
 
 // Plans yields the plans that the node is to run, until ctx ends, the node drains or is no longer a member:
 //
@@ -108,13 +104,6 @@ func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(
 
 // waits reports whether the candidate has a time at which it is due.
 func (c *candidate) waits() bool { return !c.busy && !c.broken && !c.alien }
-
-// acquisition is the outcome of a claim or take.
-type acquisition struct {
-	id   uuid.UUID
-	plan *workflow.Plan
-	err  error
-}
 
 // step makes the searches that are due, and begins to claim and take what is due. It reports whether to go on,
 // and returns a channel that is closed when the node's state changes.
@@ -304,6 +293,9 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	if f.over {
 		return seen, false, false
 	}
+	if err == nil {
+		err = ctx.Err() // the search may have been cut
+	}
 	switch {
 	case err == nil:
 	case transient(err) || ctx.Err() != nil:
@@ -361,6 +353,21 @@ func (f *finder) meanwhile(results <-chan storage.Stream[storage.ListResult]) it
 	}
 }
 
+// emit yields a plan or an error. It reports whether to go on.
+func (f *finder) emit(plan *workflow.Plan, err error) bool {
+	f.over = f.over || !f.yield(plan, err)
+	return !f.over
+}
+
+// report yields an error once.
+func (f *finder) report(id uuid.UUID, err error) bool {
+	if f.reported[id] {
+		return true
+	}
+	f.reported[id] = true
+	return f.emit(nil, err)
+}
+
 // planOf returns the plan that an error is about.
 func planOf(err error) uuid.UUID {
 	if e, ok := errors.AsType[*storage.Error](err); ok {
@@ -397,6 +404,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
 	case c.paused && r.Owner != f.n.id:
 		f.n.taken(r.ID) // since this node let it go
+		delete(f.open, r.ID)
 	default:
 		return nil
 	}
@@ -455,160 +463,4 @@ func (f *finder) yields(owner uuid.UUID, v view) bool {
 		}
 	}
 	return false
-}
-
-// acquire begins to claim or take the plans that are due. It reports whether there is a free place left.
-func (f *finder) acquire(at time.Time) bool {
-	for f.acquiring < f.most {
-		id := f.oldest(at)
-		if id == uuid.Nil {
-			break
-		}
-		if !f.n.reserve() {
-			return false
-		}
-		f.open[id].busy = true
-		f.acquiring++
-		go func() {
-			plan, err := f.n.acquire(f.ctx, id)
-			f.n.unreserve()
-			f.acquired <- acquisition{id, plan, err}
-		}()
-	}
-	return f.n.free()
-}
-
-// claimOffers begins to claim the plans that were offered, as far as there are free places. The searches find the others.
-func (f *finder) claimOffers() {
-	for f.acquiring < f.most {
-		plan := f.n.nextOffer()
-		if plan == nil {
-			return
-		}
-		if c := f.open[plan.ID]; c != nil && c.busy || !f.n.reserve() {
-			continue
-		}
-		f.open[plan.ID] = &candidate{busy: true, offered: true}
-		f.acquiring++
-		go func() {
-			err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
-			f.n.unreserve()
-			if err != nil {
-				f.acquired <- acquisition{plan.ID, nil, err}
-				return
-			}
-			f.acquired <- acquisition{plan.ID, plan, nil}
-		}()
-	}
-}
-
-// acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
-func (n *Node) acquire(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
-	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
-		if n.owns(id) {
-			return nil // the caller took it by itself
-		}
-		plan, err = n.take(ctx, id)
-		return err
-	})
-	if err != nil || plan == nil || plan.State.Status.Final() {
-		return nil, err
-	}
-	return plan, nil
-}
-
-// finish takes over the outcome of a claim or take. It reports whether to go on.
-func (f *finder) finish(a acquisition) bool {
-	f.acquiring--
-	c := f.open[a.id]
-	c.busy = false
-	switch {
-	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrOwned), errors.Is(a.err, ErrFenced):
-		delete(f.open, a.id)
-	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
-		delete(f.open, a.id) // a search finds it if nobody else has claimed it
-	case errors.Is(a.err, ErrUnsuited):
-		c.alien = true
-		return f.report(a.id, a.err)
-	case unreadable(a.err):
-		c.broken = true
-		return f.report(a.id, a.err)
-	default:
-		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
-		f.n.retries("take a plan", a.err)
-	}
-	return a.plan == nil || f.emit(a.plan, nil)
-}
-
-// emit yields a plan or an error. It reports whether to go on.
-func (f *finder) emit(plan *workflow.Plan, err error) bool {
-	f.over = f.over || !f.yield(plan, err)
-	return !f.over
-}
-
-// report yields an error once.
-func (f *finder) report(id uuid.UUID, err error) bool {
-	if f.reported[id] {
-		return true
-	}
-	f.reported[id] = true
-	return f.emit(nil, err)
-}
-
-// abandon waits for the claims and takes in progress, and gives their plans back. A take that failed may have made the
-// node the owner all the same.
-func (f *finder) abandon() {
-	for ; f.acquiring > 0; f.acquiring-- {
-		a := <-f.acquired
-		if a.plan != nil || a.err != nil && !lacks(a.err) {
-			f.n.giveBack(a.id)
-		}
-	}
-}
-
-// lacks reports whether an acquisition that failed with this error certainly left the node without the plan.
-func lacks(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnsuited) || unreadable(err)
-}
-
-// Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
-// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, drains or has no
-// such loop, Offer forgets the plan, and the searches of this and other nodes find it.
-func (n *Node) Offer(plan *workflow.Plan) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.loopsOver > 0 && len(n.offered) < maxOffers {
-		n.offered = append(n.offered, plan)
-		n.notifyLocked()
-	}
-}
-
-// maxOffers bounds the plans that wait to be claimed at once.
-const maxOffers = 1000
-
-func (n *Node) nextOffer() (plan *workflow.Plan) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.offered) > 0 {
-		plan, n.offered = n.offered[0], n.offered[1:]
-	}
-	return plan
-}
-
-// loops notes that a loop over Plans begins or ends.
-func (n *Node) looping(by int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.loopsOver += by; n.loopsOver == 0 {
-		n.offered = nil
-	}
-}
-
-// free reports whether the node may own another plan.
-func (n *Node) free() bool {
-	if !n.reserve() {
-		return false
-	}
-	n.unreserve()
-	return true
 }

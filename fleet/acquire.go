@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// mostAcquiring is the most plans that one loop over Plans claims or takes at a time.
+const mostAcquiring = 64
+
+// acquisition is the outcome of a claim or take.
+type acquisition struct {
+	id   uuid.UUID
+	plan *workflow.Plan
+	err  error
+}
+
+// acquire begins to claim or take the plans that are due. It reports whether there is a free place left.
+func (f *finder) acquire(at time.Time) bool {
+	for f.acquiring < f.most {
+		id := f.oldest(at)
+		if id == uuid.Nil {
+			break
+		}
+		if !f.n.reserve() {
+			return false
+		}
+		f.open[id].busy = true
+		f.acquiring++
+		go func() {
+			plan, err := f.n.acquire(f.ctx, id)
+			f.n.unreserve()
+			f.acquired <- acquisition{id, plan, err}
+		}()
+	}
+	return f.n.free()
+}
+
+// claimOffers begins to claim the plans that were offered, as far as there are free places. The searches find the others.
+func (f *finder) claimOffers() {
+	for f.acquiring < f.most {
+		plan := f.n.nextOffer()
+		if plan == nil {
+			return
+		}
+		if c := f.open[plan.ID]; c != nil && c.busy || !f.n.reserve() {
+			continue
+		}
+		f.open[plan.ID] = &candidate{busy: true, offered: true}
+		f.acquiring++
+		go func() {
+			err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
+			f.n.unreserve()
+			if err != nil {
+				f.acquired <- acquisition{plan.ID, nil, err}
+				return
+			}
+			f.acquired <- acquisition{plan.ID, plan, nil}
+		}()
+	}
+}
+
+// acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
+func (n *Node) acquire(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
+		if n.owns(id) {
+			return nil // the caller took it by itself
+		}
+		plan, err = n.take(ctx, id)
+		return err
+	})
+	if err != nil || plan == nil || plan.State.Status.Final() {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// finish takes over the outcome of a claim or take. It reports whether to go on.
+func (f *finder) finish(a acquisition) bool {
+	f.acquiring--
+	c := f.open[a.id]
+	c.busy = false
+	switch {
+	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrOwned), errors.Is(a.err, ErrFenced):
+		delete(f.open, a.id)
+	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
+		delete(f.open, a.id) // a search finds it if nobody else has claimed it
+	case errors.Is(a.err, ErrUnsuited):
+		c.alien = true
+		return f.report(a.id, a.err)
+	case unreadable(a.err):
+		c.broken = true
+		return f.report(a.id, a.err)
+	default:
+		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
+		f.n.retries("take a plan", a.err)
+	}
+	return a.plan == nil || f.emit(a.plan, nil)
+}
+
+// abandon waits for the claims and takes in progress, and gives their plans back. A take that failed may have made the
+// node the owner all the same.
+func (f *finder) abandon() {
+	for ; f.acquiring > 0; f.acquiring-- {
+		a := <-f.acquired
+		if a.plan != nil || a.err != nil && !lacks(a.err) {
+			f.n.giveBack(a.id)
+		}
+	}
+}
+
+// lacks reports whether an acquisition that failed with this error certainly left the node without the plan.
+func lacks(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrUnsuited) || unreadable(err)
+}
+
+// Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
+// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, drains or has no
+// such loop, Offer forgets the plan, and the searches of this and other nodes find it.
+func (n *Node) Offer(plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loopsOver > 0 && len(n.offered) < maxOffers {
+		n.offered = append(n.offered, plan)
+		n.notifyLocked()
+	}
+}
+
+// maxOffers bounds the plans that wait to be claimed at once.
+const maxOffers = 1000
+
+func (n *Node) nextOffer() (plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.offered) > 0 {
+		plan, n.offered = n.offered[0], n.offered[1:]
+	}
+	return plan
+}
+
+// loops notes that a loop over Plans begins or ends.
+func (n *Node) looping(by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loopsOver += by; n.loopsOver == 0 {
+		n.offered = nil
+	}
+}
+
+// free reports whether the node may own another plan.
+func (n *Node) free() bool {
+	if !n.reserve() {
+		return false
+	}
+	n.unreserve()
+	return true
+}
