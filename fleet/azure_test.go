@@ -78,6 +78,27 @@ func openMarkers(server *emulator.Server) (names []string) {
 	return names
 }
 
+// TestStrangeMembers: members whose records this program can't read or store again are marked as left when they are
+// dead, and their records are removed.
+func TestStrangeMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		v, _ := azure(t, server)
+		join(t, v, fleet.Options{})
+		for _, metadata := range []map[string]string{
+			nil,
+			{"schema": "1", "name": strings.Repeat("x", 5000), "started": "0000-01-01T00:00:00Z", "phase": "leaving"},
+			{"schema": "2", "ttl": "40s", "phase": "napping", "letgo": strings.Repeat("x,", 1000)},
+		} {
+			server.Put("fleet-control", "nodes/"+workflow.NewV7().String(), nil, metadata)
+		}
+		time.Sleep(2 * time.Minute)
+		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 {
+			t.Errorf("the roster is %+v, %v", r, err)
+		}
+	})
+}
+
 // TestHeartbeatsDoNotWait: a node renews its record in time, however many requests its takeovers have waiting.
 func TestHeartbeatsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -40,11 +40,8 @@ func (n *Node) LetGo(plan uuid.UUID) {
 		return
 	}
 	wait := min(max(2*n.pauses[plan].wait, firstPause), longestPause)
-	fenced := w.isFenced()
 	n.releaseLocked(plan, w)
-	if !fenced {
-		n.listLocked(plan, wait)
-	}
+	n.listLocked(plan, wait)
 }
 
 // listLocked announces that others may take a plan, and makes this node wait before it takes the plan itself.

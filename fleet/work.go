@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/google/uuid"
@@ -14,8 +13,6 @@ type work struct {
 	end   context.CancelCauseFunc
 	rests int // how many calls of Rest have not been woken
 }
-
-func (w *work) isFenced() bool { return errors.Is(context.Cause(w.ctx), ErrFenced) }
 
 // Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates.
 // It ends with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody
