@@ -148,8 +148,12 @@ func (f *finder) noteReleases(at time.Time, v view) {
 		f.open[r.plan] = &candidate{due: due, second: true}
 	}
 	for id, p := range v.pauses {
-		if f.open[id] == nil && !p.until.IsZero() {
+		switch c := f.open[id]; {
+		case p.until.IsZero():
+		case c == nil:
 			f.open[id] = &candidate{due: p.until, second: true, paused: true}
+		case c.paused && c.due.After(p.until):
+			c.due = p.until
 		}
 	}
 }
@@ -235,7 +239,7 @@ func (f *finder) recheck(at time.Time, v view) (more bool) {
 	for id, c := range f.open {
 		if c.second && c.isDue(at) {
 			ids = append(ids, id)
-			c.due = at.Add(f.n.o.Interval) // if the search fails
+			c.due, c.paused = at.Add(f.n.o.Interval), false // if the search fails
 		}
 	}
 	if len(ids) == 0 || !f.n.free() {

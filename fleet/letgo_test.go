@@ -81,6 +81,12 @@ func TestLetGoAlone(t *testing.T) {
 			}
 			must(t, moves(t.Context(), p, actions(plan)[0], workflow.Running))
 		}
+		n.LetGo(id)
+		time.Sleep(2 * time.Minute)
+		must(t, fleet.Stop(t.Context(), p, id))
+		within(t, found, 11*time.Second)
+		n.LetGo(id)
+		within(t, found, time.Minute+time.Second)
 		n.LetGo(workflow.NewV7()) // which is not its own
 		for range 150 {
 			plan := claimed(t, p, n, 0)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -203,8 +202,16 @@ type view struct {
 func (n *Node) view() view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pauses := maps.Clone(n.pauses)
-	maps.DeleteFunc(pauses, func(id uuid.UUID, _ pause) bool { return n.work[id] != nil })
+	pauses := map[uuid.UUID]pause{}
+	for id, p := range n.pauses {
+		if n.work[id] != nil {
+			continue
+		}
+		if _, asked := n.stops[id]; asked && p.wait > firstPause && !p.until.IsZero() {
+			p.until = p.until.Add(firstPause - p.wait) // whoever asked must not wait for an hour
+		}
+		pauses[id] = p
+	}
 	return view{n.takers, n.now, n.departures, n.letGo, pauses, n.changed}
 }
 
