@@ -99,6 +99,7 @@ func (f *finder) finish(a acquisition) bool {
 		return f.report(a.id, a.err)
 	default:
 		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
+		f.n.giveBack(a.id) // the node may own the plan now, and others may be able to take it
 		f.n.retries("take a plan", a.err)
 	}
 	return a.plan == nil || f.emit(a.plan, nil)

@@ -54,7 +54,8 @@ func (n *Node) listLocked(plan uuid.UUID, wait time.Duration) {
 	n.notifyLocked()
 }
 
-// giveBack lets go of a plan that was acquired for nobody, or perhaps acquired. The next loop over Plans may have it.
+// giveBack lets go of a plan that was acquired for nobody, or that the node may own although it could not acquire it.
+// This node may take it again at once.
 func (n *Node) giveBack(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
