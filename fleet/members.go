@@ -44,6 +44,9 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	next = min(n.o.Interval, n.judge.next(r))
 	err := n.bury(ctx, r)
 	n.note(r)
+	if _, absent := n.known(n.id); absent {
+		n.expelled(ctx) // a node whose heartbeats do not get through learns it here
+	}
 	if err := errors.Join(err, n.sweep(ctx, r), n.tidy(ctx, r)); err != nil {
 		n.retries("mark or remove old records", err)
 	}

@@ -17,16 +17,17 @@ import (
 //
 // A Node has goroutines of its own, which end with [Node.Leave] or when the node is fenced.
 type Node struct {
-	store  Store
-	o      Options
-	id     uuid.UUID
-	ctx    context.Context // ends when the node is no longer a member
-	end    context.CancelCauseFunc
-	looks  context.Context // ends with ctx, or when the node drains
-	drain  context.CancelFunc
-	loops  sync.WaitGroup
-	judge  judge // used by look alone
-	joined time.Time
+	store   Store
+	o       Options
+	id      uuid.UUID
+	ctx     context.Context // ends when the node is no longer a member
+	end     context.CancelCauseFunc
+	fencing sync.Once
+	looks   context.Context // ends with ctx, or when the node drains
+	drain   context.CancelFunc
+	loops   sync.WaitGroup
+	judge   judge // used by look alone
+	joined  time.Time
 
 	mu         sync.Mutex
 	record     record

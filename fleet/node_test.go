@@ -197,6 +197,19 @@ func TestFencedNode(t *testing.T) {
 	}
 }
 
+// TestMarkIsSeen: a node whose heartbeats do not get through learns at its next look that it was marked as left.
+func TestMarkIsSeen(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		p.Fail("RenewMember", processtest.Unavailable)
+		must(t, fleet.Evict(t.Context(), open(store), n.ID()))
+		time.Sleep(10*time.Second + 1)
+		if err := context.Cause(n.Context()); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the node ended with %v", err)
+		}
+	})
+}
+
 // TestLeaveDuringAHeartbeat leaves while a heartbeat is under way, which takes effect without an answer.
 func TestLeaveDuringAHeartbeat(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {

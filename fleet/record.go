@@ -69,11 +69,20 @@ func (n *Node) renew(ctx context.Context) error {
 	began := time.Now()
 	version, err := n.store.RenewMember(ctx, m)
 	n.renewed(m, again, began, version, err)
-	if overtaken(err) && n.ctx.Err() == nil {
-		n.end(ErrFenced)
-		notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
+	if overtaken(err) {
+		n.expelled(ctx)
 	}
 	return err
+}
+
+// expelled fences the node, unless it has left.
+func (n *Node) expelled(ctx context.Context) {
+	if n.ctx.Err() == nil {
+		n.fencing.Do(func() {
+			n.end(ErrFenced)
+			notify(ctx, n.o.Observer.Fenced, FencedEvent{n.id})
+		})
+	}
 }
 
 // nextRecord returns what the next renewal stores, and whether an earlier renewal may have stored it.
