@@ -19,8 +19,9 @@ import (
 // goldenRecords returns a record of each type by the name of its golden file.
 func goldenRecords() map[string]record {
 	return map[string]record{
-		"member": memberRecord(storage.Member{
-			ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second,
+		"member": memberRecord(storage.Member{ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second}),
+		"draining": memberRecord(storage.Member{
+			ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
 		"stop": stopRecord(examplePlan),
@@ -49,10 +50,12 @@ func TestGoldenRecords(t *testing.T) {
 	text, err := json.MarshalIndent(all, "", "  ")
 	golden(t, "recordmetadata", append(text, '\n'), err)
 
-	got := storage.Member{ID: examplePart}
-	format(nil).readMemberMetadata(&got, all["member"])
-	if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()["member"]) {
-		t.Errorf("the metadata of the member is read as %+v", got)
+	for _, name := range []string{"member", "draining"} {
+		got := storage.Member{ID: examplePart}
+		format(nil).readMemberMetadata(&got, all[name])
+		if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()[name]) {
+			t.Errorf("the metadata of %s is read as %+v", name, got)
+		}
 	}
 }
 
@@ -78,7 +81,7 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	fuzzDocument(f, "member", "stop")
+	fuzzDocument(f, "member", "stop", "draining")
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
 		name := goldenName([]string{"member", "stop"}[which%2])
 		r, err := format(nil).decodeRecord(body, name)
@@ -99,7 +102,7 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzMemberMetadata(f *testing.F) {
-	m := format(nil).recordMetadata(goldenRecords()["member"], "w")
+	m := format(nil).recordMetadata(goldenRecords()["draining"], "w")
 	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL], m[metaPhase], m[metaLetGo], m[metaTrouble])
 	f.Add("2", "=?", "", "1s", "left", "", "")
 	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s", "Left", strings.Repeat(examplePlan.String()+",", 200), "=?")
