@@ -361,23 +361,24 @@ func TestOfferOfAPlanThatChanged(t *testing.T) {
 // TestUnsuitedPlans: a plan that a program has no plugins for is read once, and again in a new version.
 func TestUnsuitedPlans(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p, reads := open(store), 0
+		p := open(store)
+		var reads atomic.Int64
 		plan, waiting := orphan(t, p.Store, plantest.Small()), create(t, p.Store, 1)
 		p.OnOp("Read", func(_ context.Context, _ processtest.Call, _ func() error) error {
-			reads++
+			reads.Add(1)
 			return fleet.ErrUnsuited
 		})
 		_, errs := results(t.Context(), join(t, p, fleet.Options{}))
 		time.Sleep(10 * time.Hour)
-		if reads != 2 || len(errs) != 2 {
-			t.Errorf("%d reads, %d errors", reads, len(errs))
+		if reads.Load() != 2 || len(errs) != 2 {
+			t.Errorf("%d reads, %d errors", reads.Load(), len(errs))
 		}
 		for _, stored := range []*workflow.Plan{plan, waiting} {
 			must(t, p.Store.UpdatePlan(t.Context(), stored))
 		}
 		time.Sleep(61 * time.Minute)
-		if reads != 4 {
-			t.Errorf("after an update of both, %d reads", reads)
+		if reads.Load() != 4 {
+			t.Errorf("after an update of both, %d reads", reads.Load())
 		}
 	})
 }
