@@ -87,7 +87,10 @@ func (f *finder) finish(a acquisition) bool {
 	c := f.open[a.id]
 	c.busy = false
 	switch {
-	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrOwned), errors.Is(a.err, ErrFenced):
+	case errors.Is(a.err, ErrOwned):
+		delete(f.open, a.id)
+		f.lookAgain(a.id)
+	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced):
 		delete(f.open, a.id)
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
 		delete(f.open, a.id) // a search finds it if nobody else has claimed it
@@ -103,6 +106,15 @@ func (f *finder) finish(a acquisition) bool {
 		f.n.retries("take a plan", a.err)
 	}
 	return a.plan == nil || f.emit(a.plan, nil)
+}
+
+// lookAgain makes the loop look again at a plan whose owner had let it go, and was about to take it again.
+func (f *finder) lookAgain(plan uuid.UUID) {
+	for r := range f.passed {
+		if r.plan == plan {
+			f.passed[r] = time.Now().Add(f.n.o.Interval)
+		}
+	}
 }
 
 // abandon waits for the claims and takes in progress, and gives their plans back. A take that failed may have made the

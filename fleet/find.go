@@ -40,7 +40,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 	return func(yield func(*workflow.Plan, error) bool) {
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
-			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]bool{},
+			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]time.Time{},
 			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
 		}
 		n.looping(1)
@@ -74,7 +74,7 @@ type finder struct {
 	yield    func(*workflow.Plan, error) bool
 	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
-	passed   map[release]bool         // what other members have let go and this loop has seen
+	passed   map[release]time.Time    // what other members have let go and this loop has seen, and when it looks again, if ever
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
 
 	nextNew, nextFull time.Time     // when the searches are due
@@ -132,12 +132,12 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 // noteReleases notes the plans that other members have let go since the last step, and those that this node has let go.
 // A recheck confirms that nobody has taken them.
 func (f *finder) noteReleases(at time.Time, v view) {
-	maps.DeleteFunc(f.passed, func(r release, _ bool) bool { _, there := v.letGo[r]; return !there })
+	maps.DeleteFunc(f.passed, func(r release, _ time.Time) bool { _, there := v.letGo[r]; return !there })
 	for r := range v.letGo {
-		if f.passed[r] {
+		if again, seen := f.passed[r]; seen && (again.IsZero() || again.After(at)) {
 			continue
 		}
-		f.passed[r] = true
+		f.passed[r] = time.Time{}
 		if f.open[r.plan] != nil {
 			continue
 		}

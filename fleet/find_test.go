@@ -151,7 +151,7 @@ func TestDepartureDuringAnOutage(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2*time.Minute + time.Second) // between two searches
 		p.Fail("Roster", processtest.Unavailable)
 		q := open(store)
 		join(t, q, fleet.Options{}) // it removes old records, and looks for no plans

@@ -88,6 +88,7 @@ func TestLetGoAlone(t *testing.T) {
 		n.LetGo(id)
 		within(t, found, time.Minute+time.Second)
 		n.LetGo(workflow.NewV7()) // which is not its own
+		time.Sleep(time.Second) // between two searches
 		for range 150 {
 			plan := claimed(t, p, n, 0)
 			n.LetGo(plan.ID)
@@ -146,9 +147,9 @@ func TestLetGoIsConfirmed(t *testing.T) {
 func TestDrain(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
+		plan := claimed(t, p, n, 1)
 		own := plans(t.Context(), t, n)
 		found := plans(t.Context(), t, join(t, open(store), fleet.Options{}))
-		plan := claimed(t, p, n, 1)
 		time.Sleep(time.Minute + time.Second)
 		n.Drain()
 		synctest.Wait()
@@ -313,23 +314,26 @@ func TestOffer(t *testing.T) {
 		found := plans(t.Context(), t, n)
 		time.Sleep(time.Minute)
 		_, done := n.Work(within(t, found, time.Millisecond).ID)
-		var ops []string
+		ops := make(chan string, 1000)
 		p.On(func(ctx context.Context, c processtest.Call, do func() error) error {
-			if ops = append(ops, c.Op); c.Op == "Search" {
+			ops <- c.Op
+			if c.Op == "Search" {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return do()
 		})
 		time.Sleep(15 * time.Second) // a search hangs
-		ops = nil
+		for len(ops) > 0 {
+			<-ops
+		}
 		plan := create(t, p.Store, 1)
 		n.Offer(plan)
 		if got := within(t, found, time.Millisecond); got != plan || got.Owner != n.ID() || got.State.Status != workflow.Running {
 			t.Errorf("%+v", got)
 		}
-		if !slices.Equal(ops, []string{"UpdatePlan"}) {
-			t.Errorf("the requests were %v", ops)
+		if n, op := len(ops), <-ops; n != 1 || op != "UpdatePlan" {
+			t.Errorf("%d requests, the first %s", n, op)
 		}
 		full := create(t, p.Store, 1)
 		n.Offer(full)
