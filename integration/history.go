@@ -95,7 +95,7 @@ func (h *past) restore(ctx context.Context) error {
 
 func (h *past) fork(ctx context.Context) error {
 	from := h.plans[len(h.plans)-1]
-	p, err := workflow.Fork(from)
+	p, err := workflow.ForkAfterCompensation(from)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"reflect"
@@ -25,11 +26,26 @@ import (
 // caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
 // Attempts to nil.
 //
-// If the deferred actions of p undid some of its work, make that work run again, too.
+// Fork refuses a plan whose deferred actions for a failure have begun: they may have undone work that the fork would
+// carry over. See [ForkAfterCompensation].
 //
 // Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and
-// errors with p. The error is a [*FieldError] if p has another status.
+// errors with p. The error is a [*FieldError] if p is refused.
 func Fork(p *Plan) (*Plan, error) {
+	if p != nil && p.DeferredActions != nil {
+		for i, b := range p.DeferredActions.Batches {
+			if b.When == OnFailure && b.State.Status != NotStarted {
+				return nil, &FieldError{fmt.Sprintf("DeferredActions.Batches[%d]", i), "has run after the failure, and may have undone what is Completed: " +
+					"fork from the start, or after compensation if that work need not run again"}
+			}
+		}
+	}
+	return ForkAfterCompensation(p)
+}
+
+// ForkAfterCompensation is [Fork] for a plan whose deferred actions for a failure may have run. Make the work run again
+// that they have undone: a refund undoes a payment.
+func ForkAfterCompensation(p *Plan) (*Plan, error) {
 	if p == nil {
 		return nil, &FieldError{"Plan", "is nil"}
 	}
@@ -68,8 +84,8 @@ func ForkFromStart(p *Plan) (*Plan, error) {
 
 // fork returns a copy of a plan that is to become a fork.
 func (p *Plan) fork() *Plan {
-	f := copied(reflect.ValueOf(p)).Interface().(*Plan)
-	f.ForkedFrom, f.Labels = p.ID, maps.Clone(p.Labels)
+	f := Copy(p)
+	f.ForkedFrom = p.ID
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
 	return f
@@ -145,6 +161,14 @@ func belongsToRun(o, parent Object) bool {
 		})
 	}
 	return o.Kind() == KindDeferredActions
+}
+
+// Copy returns a copy of a plan with everything below it and all versions, so that an engine can change it while others
+// read the plan. It shares requests, responses and errors with p.
+func Copy(p *Plan) *Plan {
+	c := copied(reflect.ValueOf(p)).Interface().(*Plan)
+	c.Labels = maps.Clone(p.Labels)
+	return c
 }
 
 // copied returns a copy of an object with everything below it, but for requests, responses and errors.

@@ -133,7 +133,7 @@ func TestFork(t *testing.T) {
 	for seed := range uint64(60) {
 		p := failedAtRandom(seed)
 		before := plantest.Clone(p)
-		f, err := workflow.Fork(p)
+		f, err := workflow.ForkAfterCompensation(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +237,22 @@ func TestForkRefuses(t *testing.T) {
 	}
 }
 
+// TestForkAfterCompensation forks a plan that has given the money back.
+func TestForkAfterCompensation(t *testing.T) {
+	for _, when := range []workflow.When{workflow.OnSuccess, workflow.OnFailure, workflow.Always} {
+		refund := &workflow.DeferBatch{When: when, State: workflow.State{Status: workflow.Failed}} // perhaps it took effect
+		p := &workflow.Plan{State: workflow.State{Status: workflow.Failed}, DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{When: workflow.OnFailure}, refund}}}
+		_, err := workflow.Fork(p)
+		refused, _ := errors.AsType[*workflow.FieldError](err)
+		if (when == workflow.OnFailure) != (refused != nil && refused.Field == "DeferredActions.Batches[1]") {
+			t.Errorf("%v: %v", when, err)
+		}
+		if f, err := workflow.ForkAfterCompensation(p); err != nil || f == nil {
+			t.Errorf("%v: %v", when, err)
+		}
+	}
+}
+
 // TestForkKeepsUnknownMembers checks that a fork keeps what newer code wrote into objects, and into the states
 // and attempts that are carried over.
 func TestForkKeepsUnknownMembers(t *testing.T) {
@@ -248,7 +264,7 @@ func TestForkKeepsUnknownMembers(t *testing.T) {
 	if err := workflow.Unmarshal([]byte(text), p); err != nil {
 		t.Fatal(err)
 	}
-	f, err := workflow.Fork(p)
+	f, err := workflow.ForkAfterCompensation(p)
 	if err != nil {
 		t.Fatal(err)
 	}

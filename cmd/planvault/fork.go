@@ -16,20 +16,25 @@ import (
 
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
-	var fromFailure, fromStart, dryRun bool
+	var fromFailure, fromStart, compensated, dryRun bool
 	c := a.onPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			from := workflow.Fork
-			if fromStart {
+			switch {
+			case fromStart:
 				from = workflow.ForkFromStart
+			case compensated:
+				from = workflow.ForkAfterCompensation
 			}
 			return a.fork(ctx, v, id, from, dryRun)
 		})
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
+	c.Flags().BoolVar(&compensated, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
 	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print which actions would run again, and store nothing")
 	c.MarkFlagsOneRequired("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
+	c.MarkFlagsMutuallyExclusive("after-compensation", "from-start")
 	return c
 }
 
