@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
 )
 
 // writer writes JSON in one pass, without the escapes for HTML. It leaves out members whose value is zero. It keeps the
@@ -139,7 +141,7 @@ func (w *writer) any(v any) error {
 		w.others = json.NewEncoder(w)
 		w.others.SetEscapeHTML(false)
 	}
-	if err := w.others.Encode(v); err != nil {
+	if err := plugins.Guard(func() error { return w.others.Encode(v) }); err != nil {
 		return err
 	}
 	w.text = bytes.TrimSuffix(w.text, []byte("\n"))

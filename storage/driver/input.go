@@ -3,6 +3,7 @@ package driver
 import (
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -300,15 +302,25 @@ func (known oneWayTypes) mismatch(value, empty any) string {
 		if !known.oneWay(want) {
 			return ""
 		}
-		var err error
-		if raw, err = json.Marshal(value); err != nil {
+		err := plugins.Guard(func() (err error) {
+			raw, err = json.Marshal(value)
+			return err
+		})
+		if err != nil {
 			return "" // whoever encodes the object reports it
 		}
 	}
-	if _, err := typed(raw, empty); err != nil {
+	if _, err := Typed(raw, empty); err != nil && !(isRaw && panicked(err)) {
 		return fmt.Sprintf("can't be read as %T: %v", empty, err)
 	}
 	return ""
+}
+
+// panicked reports whether a value could not be read because its own UnmarshalJSON panicked. Such a value stays raw:
+// what is the matter with it is found by the action that needs it, and the others of the plan run.
+func panicked(err error) bool {
+	_, is := errors.AsType[*plugins.Panic](err)
+	return is
 }
 
 // ownForm are the interfaces of types that write or read themselves.
@@ -350,7 +362,7 @@ func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
 
 // Bind turns the raw requests and responses of a plan that was read into the types of their plugins. A nil
 // registry leaves them raw. It returns [storage.ErrSchema] for a plugin that the registry lacks and for JSON
-// that does not fit the plugin's type.
+// that does not fit the plugin's type. A value whose UnmarshalJSON panics stays raw.
 func Bind(p *workflow.Plan, reg *registry.Register) error {
 	if reg == nil || bindAtOnce(p, reg) {
 		return nil
@@ -364,17 +376,28 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 		if !known {
 			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
 		}
-		var err error
-		if a.Req, err = typed(a.Req, plugin.Request()); err != nil {
+		if err := bind(&a.Req, plugin.Request()); err != nil {
 			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
 		}
 		for i := range a.Attempts {
-			if a.Attempts[i].Resp, err = typed(a.Attempts[i].Resp, plugin.Response()); err != nil {
+			if err := bind(&a.Attempts[i].Resp, plugin.Response()); err != nil {
 				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
 			}
 		}
 	}
 	return nil
+}
+
+// bind turns a raw value into the type of empty. A value whose UnmarshalJSON panics stays raw.
+func bind(v *any, empty any) error {
+	value, err := Typed(*v, empty)
+	switch {
+	case err == nil:
+		*v = value
+	case panicked(err):
+		return nil
+	}
+	return err
 }
 
 // bindAtOnce reads all values of a type as one list, which takes much less time than one by one. It returns
@@ -434,18 +457,19 @@ func (l *rawList) decode(t reflect.Type) bool {
 	into := reflect.New(reflect.SliceOf(t))
 	l.typed = into.Elem()
 	l.typed.Set(reflect.MakeSlice(l.typed.Type(), 0, len(l.values)))
-	err := json.Unmarshal(append(l.text, ']'), into.Interface())
+	err := plugins.Guard(func() error { return json.Unmarshal(append(l.text, ']'), into.Interface()) })
 	return err == nil && l.typed.Len() == len(l.values) // a value that is no JSON could be two elements
 }
 
-// typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged.
-func typed(v, empty any) (any, error) {
+// Typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged. The error is a
+// [*plugins.Panic] if the type's UnmarshalJSON panicked.
+func Typed(v, empty any) (any, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok || empty == nil {
 		return v, nil
 	}
 	into := reflect.New(reflect.TypeOf(empty))
-	if err := json.Unmarshal(raw, into.Interface()); err != nil {
+	if err := plugins.Guard(func() error { return json.Unmarshal(raw, into.Interface()) }); err != nil {
 		return nil, err
 	}
 	return into.Elem().Interface(), nil

@@ -91,7 +91,7 @@ func alike(v, other any) (any, error) {
 		return v, nil
 	}
 	if t := reflect.TypeOf(other); t.Kind() == reflect.Pointer {
-		return typed(v, reflect.Zero(t.Elem()).Interface())
+		return Typed(v, reflect.Zero(t.Elem()).Interface())
 	}
-	return typed(v, other)
+	return Typed(v, other)
 }

@@ -91,7 +91,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"workflow":            {"plugins"},
 		"workflow/plantest":   {"plugins", "plugins/registry", "workflow"},
 		"storage":             {"workflow"},
-		"storage/driver":      {"plugins/registry", "storage", "workflow"},
+		"storage/driver":      {"plugins", "plugins/registry", "storage", "workflow"},
 		"internal/sleep":      {},
 		"internal/blob":       {"internal/sleep"},
 		"internal/catalogue":  {"storage", "workflow"},
@@ -104,7 +104,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"storage/mirror":      {"storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
 		"fleet":              {"internal/sleep", "storage", "storage/driver", "workflow"},
-		"engine":             {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "workflow"},
+		"engine":             {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "workflow"},
 		"internal/price":     {"."},
 		"internal/firsthour": {"internal/blob", "internal/sleep"},
 		"internal/fill":      {".", "emulator", "workflow", "workflow/plantest"},
