@@ -46,7 +46,7 @@ func stored() *workflow.Plan {
 			o.Key = key(n)
 		case *workflow.Action:
 			o.Key = key(n)
-			o.Attempts[0].Err.Permanent = n%2 == 0
+			o.Attempts[0].Err.Permanent, o.Attempts[0].Interrupted = n%2 == 0, n%2 == 0
 		}
 	}
 	p.GroupID = key(0)

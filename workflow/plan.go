@@ -152,7 +152,10 @@ type Attempt struct {
 	// Err is the plugin's error, nil if the attempt succeeded.
 	Err   *plugins.Error `json:"err,omitempty"`
 	Start time.Time      `json:"start,omitzero"`
-	End   time.Time      `json:"end,omitzero"`
+	// End is zero while the attempt runs, and for ever if its process ended first.
+	End time.Time `json:"end,omitzero"`
+	// Interrupted means that the engine ended the attempt because it shut down. It counts as no failure.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
 	Resp any `json:"resp,omitempty"`
