@@ -42,14 +42,17 @@ func (f *finder) acquire(at time.Time) bool {
 	return f.n.free()
 }
 
-// claimOffers begins to claim the plans that were offered, as far as there are free places. The searches find the others.
+// claimOffers begins to claim the plans that were offered, as far as there are free places. The others wait for places,
+// or until another node has found them.
 func (f *finder) claimOffers() {
-	for f.acquiring < f.most {
+	for f.acquiring < f.most && f.n.reserve() {
 		plan := f.n.nextOffer()
 		if plan == nil {
+			f.n.unreserve()
 			return
 		}
-		if c := f.open[plan.ID]; c != nil && c.busy || !f.n.reserve() {
+		if c := f.open[plan.ID]; c != nil && c.busy {
+			f.n.unreserve()
 			continue
 		}
 		f.open[plan.ID] = &candidate{busy: true, offered: true}
@@ -134,8 +137,9 @@ func lacks(err error) bool {
 }
 
 // Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
-// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, drains or has no
-// such loop, Offer forgets the plan, and the searches of this and other nodes find it.
+// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, the plan waits for
+// one, or until another node has found it. If the node drains, has no such loop, or a thousand plans wait, Offer forgets
+// the plan, and searches find it.
 func (n *Node) Offer(plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
