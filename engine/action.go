@@ -5,24 +5,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
-// maxRetryDelay is the largest delay before a retry.
-const maxRetryDelay = time.Minute
+const (
+	// maxRetryDelay is the largest delay before a retry.
+	maxRetryDelay = time.Minute
+	// lastWords is how long a plugin has to return after its context has ended at a shutdown.
+	lastWords = time.Second
+	// maxMessage is the most bytes of a failure's message, and maxStack those of a stack in it.
+	maxMessage, maxStack = 64 << 10, 8 << 10
+)
 
-// runAction makes attempts at an action that is not final, until one succeeds or no retry is left. Attempts
+// runAction makes attempts at an action that is not final, until one succeeds or no retry is left. Failures
 // before the index since do not count. After a success the action has the status passed.
 func (r *run) runAction(scope context.Context, a *workflow.Action, passed workflow.Status, since int) error {
+	if crashes := unended(a.Attempts); crashes > r.engine.opts.Crashes && !a.State.Status.Final() {
+		return r.exceed(a, crashes)
+	}
 	for !a.State.Status.Final() {
 		failures, last := failed(a.Attempts[since:])
 		if failures > 0 {
-			sleepUntil(scope, last.Add(min(r.engine.opts.RetryDelay<<min(failures-1, 16), maxRetryDelay)))
+			r.wait(scope, last, min(r.engine.opts.RetryDelay<<min(failures-1, 16), maxRetryDelay))
 		}
 		halted, err := r.halted(scope)
 		switch {
@@ -44,31 +55,59 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 // failed counts the failed attempts and returns the time of the last failure.
 func failed(attempts []workflow.Attempt) (n int, last time.Time) {
 	for _, t := range attempts {
-		if t.Err != nil {
+		if t.Err != nil && !t.Interrupted {
 			n, last = n+1, t.End
 		}
 	}
 	return n, last
 }
 
+// unended counts the attempts during which the process ended, or the node was fenced.
+func unended(attempts []workflow.Attempt) (n int) {
+	for _, t := range attempts {
+		if t.End.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// exceed lets an action fail that has ended too many processes, or seems to have.
+func (r *run) exceed(a *workflow.Action, crashes int) error {
+	t := &a.Attempts[len(a.Attempts)-1]
+	if t.Err == nil {
+		t.Err = &plugins.Error{Permanent: true, Message: fmt.Sprintf(
+			"%s: %d attempts never ended, because their process died or lost the plan; Options.Crashes allows %d", workflow.ExceededRecovery, crashes, r.engine.opts.Crashes)}
+	}
+	return r.end(a, workflow.Failed)
+}
+
 // attempt runs an action once. It stores the attempt before the action runs, and the outcome with the
 // action's new state.
 func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (succeeded bool, err error) {
-	now := time.Now().UTC()
+	now := r.now()
 	if a.State.Status == workflow.NotStarted {
 		a.State.Status, a.State.Start = workflow.Running, now
 	}
 	a.Attempts = append(a.Attempts, workflow.Attempt{Start: now})
-	if err := r.write(a); err != nil {
+	err = r.write(a)
+	if settled := r.settle(); err == nil {
+		err = settled
+	}
+	if err != nil {
 		return false, err
 	}
 	t := &a.Attempts[len(a.Attempts)-1]
-	t.Resp, t.Err = r.call(a)
-	t.End = time.Now().UTC()
+	if t.Resp, t.Err, err = r.call(a); err != nil {
+		return false, err
+	}
+	t.End = r.now()
 	status := workflow.Running
 	switch {
 	case t.Err == nil:
 		status = passed
+	case r.plugins.Err() != nil && !t.Err.Permanent:
+		t.Interrupted = true
 	case t.Err.Permanent || final:
 		status = workflow.Failed
 	}
@@ -78,48 +117,123 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 		}
 	}
 	become(status)
-	err = r.store(a) // fails if the plan was given up and the plugin cancelled
+	err = r.store(r.owned, a) // fails if the plan was given up
 	if errors.Is(err, storage.ErrInvalid) {
 		// A response that can't be stored is the plugin's mistake. Without a failure the action would run
 		// again at each start.
-		t.Resp, t.Err = nil, &plugins.Error{Message: "the vault refuses the plugin's response: " + err.Error(), Permanent: true}
+		if panicked := readBack(t.Resp); panicked != nil {
+			r.panicked(a, panicked)
+			err = fmt.Errorf("%w: %w", err, panicked)
+		}
+		t.Resp, t.Err = nil, failureOf(fmt.Errorf("the vault refuses the plugin's response: %w", err), true)
 		become(workflow.Failed)
 		err = r.write(a)
 	} else if err != nil {
 		r.giveUp(err)
 	}
+	if err == nil && a.State.Status == workflow.Completed {
+		r.results.completed(a)
+	}
 	return t.Err == nil, err
 }
 
-// call runs the plugin within the timeout.
-func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error) {
+// outcome is what a call of a plugin returned.
+type outcome struct {
+	resp any
+	err  error
+}
+
+// call runs the plugin within the timeout. An error means that the plan was given up while it ran.
+func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err error) {
 	plugin, err := r.engine.plugin(a)
 	if err != nil {
-		return nil, &plugins.Error{Message: err.Error(), Permanent: true}
+		return nil, failureOf(err, true), nil
 	}
+	if err := r.slot.begin(r.owned); err != nil {
+		return nil, nil, err
+	}
+	defer r.slot.end()
 	timeout := cmp.Or(a.Timeout, r.engine.opts.Timeout)
-	ctx, cancel := context.WithTimeout(r.owned, timeout)
+	ctx, cancel := context.WithTimeout(r.plugins, timeout)
 	defer cancel()
+	done := make(chan outcome, 1)
+	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), &r.results}, done)
+	var o outcome
+	select {
+	case o = <-done:
+	case <-r.plugins.Done():
+		words := time.NewTimer(lastWords)
+		defer words.Stop()
+		select {
+		case o = <-done:
+		case <-words.C:
+			o = outcome{err: fmt.Errorf("the plugin did not return: %w", ErrDraining)}
+		case <-r.owned.Done():
+		}
+	}
+	if r.owned.Err() != nil {
+		return nil, nil, context.Cause(r.owned)
+	}
+	if o.err == nil {
+		if err := r.results.admit(o.resp, r.engine.opts.MaxResult, r.engine.opts.MaxResults); err != nil {
+			r.panicked(a, err)
+			return nil, failureOf(fmt.Errorf("the plugin's response can't be stored: %w", err), true), nil
+		}
+		return o.resp, nil, nil
+	}
+	r.panicked(a, o.err)
+	if own, ok := errors.AsType[*plugins.Error](o.err); ok {
+		return o.resp, bounded(*own), nil
+	}
+	if errors.Is(o.err, context.DeadlineExceeded) && ctx.Err() != nil && r.plugins.Err() == nil {
+		return o.resp, failureOf(fmt.Errorf("timed out after %v", timeout), false), nil
+	}
+	_, panicked := errors.AsType[*plugins.Panic](o.err)
+	return o.resp, failureOf(o.err, panicked), nil
+}
+
+// callPlugin calls the plugin and sends the outcome, whatever the plugin does: it panics, or ends its goroutine.
+func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action, call Call, done chan<- outcome) {
+	o := outcome{err: &plugins.Panic{Value: "runtime.Goexit"}}
 	defer func() {
-		if p := recover(); p != nil { // one plugin must not end all plans
-			resp, failure = nil, &plugins.Error{Message: fmt.Sprintf("the plugin panicked: %v", p), Permanent: true}
+		if p, ok := o.err.(*plugins.Panic); ok && p.Stack == nil {
+			p.Stack = debug.Stack()
 		}
-		if failure != nil {
-			failure.Message = strings.ToValidUTF8(failure.Message, "\uFFFD") // the vault requires UTF-8
-		}
+		done <- o
 	}()
-	resp, err = plugin.Run(ctx, Call{Action: a.ID, Plan: r.plan.ID, Epoch: r.plan.Epoch, Attempt: len(a.Attempts)}, a.Req)
-	if err == nil {
-		return resp, nil
+	o.err = plugins.Guard(func() error {
+		req, err := driver.Typed(a.Req, plugin.Request()) // raw if it could not be read with the plan
+		if err == nil {
+			o.resp, err = plugin.Run(ctx, call, req)
+		}
+		return err
+	})
+}
+
+// panicked reports a panic to the observer, with its stack.
+func (r *run) panicked(a *workflow.Action, err error) {
+	if p, ok := errors.AsType[*plugins.Panic](err); ok {
+		r.engine.opts.Observer.Panicked(r.owned, a, p)
 	}
-	own, ok := errors.AsType[*plugins.Error](err)
-	switch {
-	case ok:
-		failure = new(*own)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		failure = &plugins.Error{Message: fmt.Sprintf("timed out after %v", timeout)}
-	default:
-		failure = &plugins.Error{Message: err.Error()}
+}
+
+// failureOf returns the failure of an attempt, with the stack of a panic.
+func failureOf(err error, permanent bool) *plugins.Error {
+	message := err.Error()
+	if p, ok := errors.AsType[*plugins.Panic](err); ok {
+		message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
 	}
-	return resp, failure
+	return bounded(plugins.Error{Message: message, Permanent: permanent})
+}
+
+// bounded returns a failure that can be stored.
+func bounded(e plugins.Error) *plugins.Error {
+	first := &e
+	for at := first; ; at = at.Wrapped {
+		at.Message = strings.ToValidUTF8(at.Message[:min(len(at.Message), maxMessage)], "\uFFFD")
+		if at.Wrapped == nil {
+			return first
+		}
+		at.Wrapped = new(*at.Wrapped)
+	}
 }

@@ -7,20 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
+// alone is an engine that no other shares its vault with.
+type alone struct {
+	*Engine
+	now     func() time.Time
+	work    sync.WaitGroup
+	waiting atomic.Int64 // plans that were submitted here and wait for a place
+}
+
 // runAlone runs the plans without an owner. No other engine does.
 func (e *Engine) runAlone(ctx context.Context) error {
-	var plans errgroup.Group
-	plans.SetLimit(e.opts.Plans)
-	defer func() { _ = plans.Wait() }()
+	a := &alone{Engine: e, now: e.storesClock(ctx)}
+	defer a.work.Wait()
+	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })
+	defer e.accept(nil)
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
 		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && !e.known(p.ID) })
@@ -33,23 +44,79 @@ func (e *Engine) runAlone(ctx context.Context) error {
 			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for new plans: %w", err))
 		}
 		for _, found := range open {
-			if r := e.pickUp(ctx, found, statuses); r != nil {
-				plans.Go(func() error {
-					e.opts.Observer.PickedUp(ctx, r.plan)
-					e.exit(ctx, r, r.work(ctx))
-					return nil
-				})
+			if e.places.Acquire(ctx, 1) != nil {
+				return nil
 			}
+			if !e.admit(found.ID) {
+				e.places.Release(1)
+				continue
+			}
+			wanted := statuses
+			a.work.Go(func() { a.run(ctx, found.ID, a.pickUp(ctx, found, wanted)) })
 		}
 		if e.opts.UntilIdle && err == nil && len(open) == 0 && e.idle() {
 			return nil
 		}
 		// From now on a Running plan is this engine's, or another engine's mistake.
 		statuses = []workflow.Status{workflow.NotStarted}
-		sleepUntil(ctx, time.Now().Add(e.opts.Poll))
+		sleep.For(ctx, e.opts.Poll)
 	}
 	return nil
 }
+
+// offered runs a plan that was submitted here. If many wait already, a search will find it.
+func (a *alone) offered(ctx context.Context, plan *workflow.Plan) {
+	if a.waiting.Load() > maxWaiting || !a.admit(plan.ID) {
+		return
+	}
+	a.waiting.Add(1)
+	a.work.Go(func() {
+		err := a.places.Acquire(ctx, 1)
+		a.waiting.Add(-1)
+		if err != nil {
+			a.forget(plan.ID) // a shutdown
+			return
+		}
+		a.run(ctx, plan.ID, plan)
+	})
+}
+
+// maxWaiting is the number of plans that wait for a place in memory.
+const maxWaiting = 1000
+
+// run works on a plan, which is nil if it could not be picked up. It has a place, which it gives back.
+func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
+	slot := newSlot(a.places, func() func() { return func() {} })
+	defer slot.close()
+	if plan == nil {
+		a.forget(id)
+		return
+	}
+	r := newRun(a.Engine, plan, slot, a.now)
+	a.enter(r)
+	a.opts.Observer.PickedUp(ctx, r.plan)
+	a.exit(ctx, r, r.work(ctx))
+}
+
+// storesClock returns the store's clock, which all engines share, or this computer's if they agree or the vault does not
+// tell its own.
+func (e *Engine) storesClock(ctx context.Context) func() time.Time {
+	var ahead time.Duration
+	if store, ok := e.vault.(storage.Members); ok {
+		asked := time.Now()
+		roster, err := store.Roster(ctx)
+		switch off := roster.Now.Sub(asked); {
+		case err != nil && ctx.Err() == nil:
+			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: ask for the time: %w; delays count by this computer's clock", err))
+		case err == nil && (off < -tolerance || off > time.Since(asked)+tolerance):
+			ahead = off
+		}
+	}
+	return func() time.Time { return time.Now().Add(ahead).UTC() }
+}
+
+// tolerance is how far clocks may differ before that is worth a correction. That of a store has whole seconds.
+const tolerance = 2 * time.Second
 
 // open returns the wanted plans with these statuses: Running plans first, each group oldest first.
 func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted func(storage.ListResult) bool) ([]storage.ListResult, error) {
@@ -83,12 +150,11 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 	return open, err
 }
 
-// pickUp reads a plan and makes it this engine's. It returns nil if there is nothing to do or the plan can't
-// run.
-func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses []workflow.Status) *run {
+// pickUp reads a plan. It returns nil if there is nothing to do or the plan can't run.
+func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses []workflow.Status) *workflow.Plan {
 	var plan *workflow.Plan
-	err := e.insist(ctx, func(ctx context.Context) (err error) {
-		plan, err = e.vault.Read(ctx, found.ID)
+	err := a.insist(ctx, func(ctx context.Context) (err error) {
+		plan, err = a.vault.Read(ctx, found.ID)
 		return err
 	})
 	if errors.Is(err, storage.ErrNotFound) || err != nil && ctx.Err() != nil {
@@ -98,14 +164,14 @@ func (e *Engine) pickUp(ctx context.Context, found storage.ListResult, statuses 
 		if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil {
 			return nil // it has ended, or another engine runs it
 		}
-		err = e.runnable(plan)
+		err = a.runnable(plan)
 	}
 	if err != nil {
-		e.giveUp(found.ID)
-		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
+		if !repeatable(err) {
+			a.giveUp(found.ID)
+		}
+		a.opts.Observer.Problem(ctx, fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
 		return nil
 	}
-	r := newRun(e, plan)
-	e.enter(r)
-	return r
+	return plan
 }

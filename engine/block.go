@@ -20,7 +20,7 @@ func (r *run) runBlock(scope context.Context, b *workflow.Block) error {
 	if err := r.begin(b); err != nil {
 		return err
 	}
-	sleepUntil(scope, b.State.Start.Add(b.EntranceDelay))
+	r.wait(scope, b.State.Start, b.EntranceDelay)
 	reason, err := r.within(scope, b, func(scope context.Context) (workflow.FailureReason, error) {
 		return r.runSequences(scope, b)
 	})

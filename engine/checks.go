@@ -76,7 +76,7 @@ func (r *run) runChecks(scope context.Context, c *workflow.Checks) (workflow.Sta
 	if err := r.begin(c); err != nil {
 		return c.State.Status, err
 	}
-	sleepUntil(scope, c.State.Start.Add(c.Delay))
+	r.wait(scope, c.State.Start, c.Delay)
 	if err := r.runAtOnce(scope, c, workflow.Completed); err != nil {
 		return c.State.Status, err
 	}
@@ -149,7 +149,9 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 			return err
 		}
 		for _, a := range c.Actions {
-			a.Attempts = slices.Delete(a.Attempts, 0, max(0, len(a.Attempts)-keptAttempts+1))
+			over := max(0, len(a.Attempts)-keptAttempts+1)
+			r.results.drop(a.Attempts[:over])
+			a.Attempts = slices.Delete(a.Attempts, 0, over)
 		}
 		if err := r.runAtOnce(scope, c, workflow.Running); err != nil {
 			return err

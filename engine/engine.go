@@ -92,6 +92,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
@@ -116,10 +117,21 @@ type Engine struct {
 	reg   *registry.Register
 	opts  Options
 
-	mu   sync.Mutex
+	places *semaphore.Weighted // Options.Plans
+
+	// offer takes a plan that was submitted here, while Run can. accepts guards it and is held during its calls.
+	accepts sync.Mutex
+	offer   func(*workflow.Plan)
+
+	mu sync.Mutex
+	// runs holds the plans that are being worked on. A plan that is about to be has no run yet.
 	runs map[uuid.UUID]*run
 	// left holds plans that were given up: this engine need not pick them up.
 	left map[uuid.UUID]bool
+	// hindrances are why writes of plans are being repeated.
+	hindrances map[uuid.UUID]*hindrance
+	// tell says elsewhere what hinders this engine.
+	tell func(string)
 }
 
 // New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin]: an
@@ -134,7 +146,10 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{vault: vault, reg: reg, opts: opts, runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}}
+	e := &Engine{
+		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
+		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, hindrances: map[uuid.UUID]*hindrance{},
+	}
 	if opts.Fleet != nil {
 		store, keepsMembers := vault.(fleet.Store)
 		if !keepsMembers {
@@ -145,16 +160,16 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	return e, nil
 }
 
-// Submit stores a new plan. Run picks it up within Options.Poll; in a fleet, a node that has room does within
-// three intervals, and usually within one, also if this process dies. Submit refuses a plan whose plugins can't
-// run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
+// Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a node
+// of the fleet that has room finds it within three intervals, also if this process dies. Submit refuses a plan whose
+// plugins can't run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
 // is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
 	}
 	unknown := false
-	return e.insist(ctx, func(ctx context.Context) error {
+	err := e.insist(ctx, func(ctx context.Context) error {
 		err := e.vault.Create(ctx, plan)
 		if unknown && errors.Is(err, storage.ErrExists) {
 			return nil // an earlier try stored it
@@ -162,6 +177,22 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 		unknown = unknown || errors.Is(err, storage.ErrUnknown)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	e.accepts.Lock()
+	defer e.accepts.Unlock()
+	if e.offer != nil && !unknown {
+		e.offer(workflow.Copy(plan)) // the caller may change its own
+	}
+	return nil
+}
+
+// accept sets who takes the plans that are submitted here, or nobody.
+func (e *Engine) accept(offer func(*workflow.Plan)) {
+	e.accepts.Lock()
+	defer e.accepts.Unlock()
+	e.offer = offer
 }
 
 // runnable returns an error that names each action whose plugin can't run.
@@ -191,8 +222,8 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 
 // Run calls Recovery, at once and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
 // that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. It returns nil when ctx has ended
-// and running actions have finished, or, with Options.UntilIdle, when no plan is left. Only one call of Run may
-// be active.
+// and running actions have ended, after twice Options.Drain at most, or, with Options.UntilIdle, when no plan is left. Only
+// one call of Run may be active.
 //
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
 // first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
@@ -202,7 +233,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // leaves plans whose plugins it lacks to nodes that have them, and reports them to Observer.Problem. Run
 // returns an error if it can't join the fleet at the start. When the node is fenced, which happens if the
 // process was frozen or could not reach the store, Run lets all plans go and reports it to Observer.Problem.
-// It joins again as a new node when all plugins have returned.
+// It joins again as a new node at once, and waits no more for the plugins of the old one.
 func (e *Engine) Run(ctx context.Context) error {
 	e.recoverPlans(ctx)
 	e.forgetLeft()
@@ -262,11 +293,30 @@ func (e *Engine) recoverPlans(ctx context.Context) {
 	}
 }
 
+// admit reports whether this engine may begin to work on a plan, and keeps it from doing so twice.
+func (e *Engine) admit(id uuid.UUID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, runs := e.runs[id]; runs || e.left[id] {
+		return false
+	}
+	e.runs[id] = nil
+	return true
+}
+
+// forget ends what admit began, if there is nothing to work on.
+func (e *Engine) forget(id uuid.UUID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.runs, id)
+}
+
 // known reports whether a plan is running or was given up.
 func (e *Engine) known(id uuid.UUID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.runs[id] != nil || e.left[id]
+	_, runs := e.runs[id]
+	return runs || e.left[id]
 }
 
 // forgetLeft lets all plans be picked up again.
@@ -308,7 +358,9 @@ func (e *Engine) enter(r *run) {
 // node's.
 func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	e.mu.Lock()
-	delete(e.runs, r.plan.ID)
+	if e.runs[r.plan.ID] == r { // another run has begun if the node was fenced
+		delete(e.runs, r.plan.ID)
+	}
 	if err != nil && !errors.Is(err, fleet.ErrFenced) {
 		e.left[r.plan.ID] = true
 	}
@@ -320,8 +372,8 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 
 // Stop ends a plan. When it returns nil, the request is stored and survives a crash. The plan becomes
 // Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only deferred actions of the plan are
-// left, or if this engine has not picked the plan up. ctx bounds the wait for another write of the plan.
-// Storing the request is retried for Options.Patience; if that fails, the plan is given up.
+// left, or if this engine has not picked the plan up. Storing the request is retried until ctx ends or
+// Options.Patience is over. If that fails, the plan stops all the same, unless this process dies.
 //
 // In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
 // the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there
@@ -332,7 +384,9 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 	e.mu.Unlock()
 	err := ErrNotRunning
 	if r != nil {
-		err = r.stop(ctx)
+		stopping, cancel := context.WithTimeout(ctx, e.opts.Patience)
+		err = r.stop(stopping)
+		cancel()
 	}
 	if err != nil && e.store != nil && (r == nil || r.owned.Err() != nil) {
 		err = e.stopElsewhere(ctx, id)
@@ -381,10 +435,11 @@ func (e *Engine) insist(ctx context.Context, call func(context.Context) error) e
 	return err
 }
 
-// passing reports whether the same call may succeed later.
+// passing reports whether the same call may succeed soon.
 func passing(err error) bool {
 	return errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// sleepUntil waits for a time or the end of ctx.
-func sleepUntil(ctx context.Context, t time.Time) { sleep.For(ctx, time.Until(t)) }
+// repeatable reports whether the same call may succeed later. A refusal ends when somebody corrects a role or a firewall.
+func repeatable(err error) bool { return passing(err) || errors.Is(err, storage.ErrDenied) }
+

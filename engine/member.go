@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
 // runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced.
 func (e *Engine) runInFleet(ctx context.Context) error {
+	var work sync.WaitGroup // of this node and of those before
+	defer work.Wait()
+	settings := *e.opts.Fleet
 	for first := true; ; first = false {
 		var node *fleet.Node
 		err := e.insist(ctx, func(ctx context.Context) (err error) {
-			node, err = fleet.Join(ctx, e.store, *e.opts.Fleet)
+			node, err = fleet.Join(ctx, e.store, settings)
 			return err
 		})
 		switch {
@@ -30,14 +34,16 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 			return fmt.Errorf("engine: join the fleet: %w", err)
 		default:
 			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: join the fleet again: %w", err))
-			sleepUntil(ctx, time.Now().Add(e.opts.RetryDelay))
+			sleep.For(ctx, e.opts.RetryDelay)
 			continue
 		}
-		m := &member{Engine: e, node: node}
+		m := &member{Engine: e, node: node, work: &work}
 		e.forgetLeft()
 		e.opts.Observer.Joined(ctx, node.ID())
 		m.serve(ctx)
 		if node.Context().Err() == nil {
+			node.Drain()
+			work.Wait()
 			m.leave(ctx)
 			return nil
 		}
@@ -45,6 +51,7 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 			return nil // fenced during the shutdown: there is nothing to leave
 		}
 		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
+		settings.Former = append(slices.Clone(settings.Former), node.ID())
 	}
 }
 
@@ -57,11 +64,14 @@ type runnables struct {
 
 func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	plan, err := r.Store.Read(ctx, id)
-	if err != nil || plan.State.Status.Final() {
+	switch {
+	case err == nil && !plan.State.Status.Final():
+		err = r.engine.runnable(plan)
+	case !errors.Is(err, storage.ErrSchema): // else the registry lacks a plugin, or the program is too old
 		return plan, err
 	}
-	if err := r.engine.runnable(plan); err != nil {
-		return nil, &storage.Error{Op: "Read", Plan: id, Err: fmt.Errorf("%w: %w", storage.ErrSchema, err)}
+	if err != nil {
+		return nil, &storage.Error{Op: "Read", Plan: id, Err: fmt.Errorf("%w: %w", fleet.ErrUnsuited, err)}
 	}
 	return plan, nil
 }
@@ -70,17 +80,20 @@ func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, erro
 type member struct {
 	*Engine
 	node *fleet.Node
+	work *sync.WaitGroup
 }
 
-// serve runs the node's plans until ctx ends, the node is fenced, or no plan is left to wait for. When it
-// returns, all work has ended.
+// serve runs the node's plans until ctx ends, the node is fenced, or no plan is left to wait for. The work on plans
+// that have begun goes on.
 func (m *member) serve(ctx context.Context) {
 	looking, stop := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	defer work.Wait()
 	defer stop()
+	m.accept(m.node.Offer)
+	defer m.accept(nil)
+	m.report(m.node.Report)
+	defer m.report(nil)
 	if m.opts.UntilIdle {
-		work.Go(func() {
+		m.work.Go(func() {
 			m.waitUntilIdle(looking)
 			stop()
 		})
@@ -88,7 +101,7 @@ func (m *member) serve(ctx context.Context) {
 	for plan, err := range m.node.Plans(looking) {
 		switch {
 		case err == nil:
-			work.Go(func() { m.finish(ctx, plan) })
+			m.work.Go(func() { m.finish(ctx, plan) })
 		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
 			m.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for plans: %w", err))
 			if about, ok := errors.AsType[*storage.Error](err); ok {
@@ -112,23 +125,38 @@ func (m *member) waitUntilIdle(ctx context.Context) {
 				return
 			}
 		}
-		sleepUntil(ctx, time.Now().Add(m.opts.Poll))
+		sleep.For(ctx, m.opts.Poll)
 	}
 }
 
 // finish works on a plan that the node owns until it is final or must be let go.
 func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
-	work, done := m.node.Work(plan.ID)
+	id := plan.ID
+	work, done := m.node.Work(id)
 	defer done()
-	for plan != nil {
-		r := newRun(m.Engine, plan)
+	if m.places.Acquire(ctx, 1) != nil { // plans that rested may have all places
+		m.node.LetGo(id)
+		return
+	}
+	slot := newSlot(m.places, func() (wake func()) { return m.node.Rest(id) })
+	defer slot.close()
+	for {
+		r := newRun(m.Engine, plan, slot, m.node.Now)
 		m.enter(r)
 		m.opts.Observer.PickedUp(ctx, plan)
 		err := m.workOn(ctx, r, work)
 		if plan = nil; mayGoOn(err) {
-			plan, err = m.takeAgain(ctx, r.plan.ID)
+			plan, err = m.takeAgain(ctx, id)
 		}
 		m.exit(ctx, r, err)
+		switch {
+		case plan != nil:
+		case err != nil && !errors.Is(err, fleet.ErrFenced):
+			m.node.LetGo(id)
+			return
+		default:
+			return
+		}
 	}
 }
 
@@ -152,12 +180,12 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 }
 
 // mayGoOn reports whether work that ended with this error goes on if the node takes the plan again.
-func mayGoOn(err error) bool { return errors.Is(err, storage.ErrConflict) || passing(err) }
+func mayGoOn(err error) bool { return errors.Is(err, storage.ErrConflict) || repeatable(err) }
 
 // takeAgain fences off whoever has written to the plan, and reads it. It returns neither a plan nor an error
 // if the plan is final.
 func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	for {
+	for pause := m.opts.RetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		plan, err := m.node.Take(ctx, id)
 		switch {
 		case err == nil && plan.State.Status.Final():
@@ -170,7 +198,8 @@ func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 		case !mayGoOn(err):
 			return nil, err
 		}
-		sleepUntil(ctx, time.Now().Add(m.opts.RetryDelay))
+		m.hindered(ctx, id, err)
+		sleep.For(ctx, min(pause, max(longestPause(err), m.opts.RetryDelay)))
 	}
 }
 

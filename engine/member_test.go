@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,7 +115,8 @@ func TestFleet(t *testing.T) {
 				t.Errorf("a node ran %d of 24 plans", n)
 			}
 		}
-		if roster, err := s.open().Roster(t.Context()); err != nil || len(roster.Members) != 0 {
+		left := func(m storage.Member) bool { return m.Phase == storage.Left }
+		if roster, err := s.open().Roster(t.Context()); err != nil || !slices.ContainsFunc(roster.Members, left) || len(slices.DeleteFunc(roster.Members, left)) != 0 {
 			t.Errorf("%+v are left, %v", roster.Members, err)
 		}
 	})
@@ -235,7 +237,7 @@ func TestOutageOfTheStore(t *testing.T) {
 		for _, e := range all {
 			e.wait(t, 0)
 		}
-		if took := time.Since(before); took > 90*time.Second || s.ran["a"] != 1 || s.ran["b"] > 2 || s.ran["c"] != 1 {
+		if took := time.Since(before); took > 90*time.Second || fmt.Sprint(s.ran) != "map[a:1 b:1 c:1]" {
 			t.Errorf("ended %v after the outage; ran %v", took, s.ran)
 		}
 		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(all[0].nodes)+len(all[1].nodes) != 2 {
@@ -369,7 +371,7 @@ func TestPlansOfOthers(t *testing.T) {
 			node := s.join("node", engine.Options{})
 			select {
 			case err := <-node.ended:
-				if err != nil || len(node.problems) != 2 || !errors.Is(node.problems[0], storage.ErrSchema) || !errors.Is(node.problems[1], storage.ErrSchema) {
+				if err != nil || len(node.problems) != 2 || !errors.Is(node.problems[0], fleet.ErrUnsuited) || !errors.Is(node.problems[1], fleet.ErrUnsuited) {
 					t.Errorf("%v, problems %v", err, node.problems)
 				}
 			case <-time.After(time.Hour):
@@ -440,7 +442,7 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 				return processtest.Unknown("UpdatePlan")
 			}))
 			e.wait(t, 0)
-			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || effect != (begun == 1) {
+			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || begun != 1 {
 				t.Errorf("%s: told %v, left %v, ran %v, picked up %d times", got.State.Status, ended, e.left, s.ran, begun)
 			}
 		})

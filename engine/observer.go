@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -27,6 +28,13 @@ type Observer struct {
 	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
 	// plan, of the membership in a fleet.
 	Problem func(ctx context.Context, err error)
+	// Hindered is called when the writes of a plan have failed for ten seconds because the vault is unavailable or
+	// refuses the engine, each minute while they go on failing, and with nil when one has succeeded. The plan
+	// stands meanwhile; no result is lost.
+	Hindered func(ctx context.Context, plan uuid.UUID, err error)
+	// Panicked is called when a plugin, or a method of its request or response, has panicked or ended its goroutine,
+	// before the failed attempt is stored. Only the action's own fields may be read.
+	Panicked func(ctx context.Context, a *workflow.Action, p *plugins.Panic)
 	// Draining is called once when the context of Run ends, before Run waits for running actions.
 	Draining func(ctx context.Context)
 }
@@ -37,13 +45,9 @@ func Tee(observers ...Observer) Observer {
 		Joined:   tee(observers, func(o Observer) func(context.Context, uuid.UUID) { return o.Joined }),
 		PickedUp: tee(observers, func(o Observer) func(context.Context, *workflow.Plan) { return o.PickedUp }),
 		Changed:  tee(observers, func(o Observer) func(context.Context, workflow.Object) { return o.Changed }),
-		Left: func(ctx context.Context, plan uuid.UUID, err error) {
-			for _, o := range observers {
-				if o.Left != nil {
-					o.Left(ctx, plan, err)
-				}
-			}
-		},
+		Left:     teeAbout(observers, func(o Observer) func(context.Context, uuid.UUID, error) { return o.Left }),
+		Hindered: teeAbout(observers, func(o Observer) func(context.Context, uuid.UUID, error) { return o.Hindered }),
+		Panicked: teeAbout(observers, func(o Observer) func(context.Context, *workflow.Action, *plugins.Panic) { return o.Panicked }),
 		Problem: tee(observers, func(o Observer) func(context.Context, error) { return o.Problem }),
 		Draining: func(ctx context.Context) {
 			for _, o := range observers {
@@ -52,6 +56,17 @@ func Tee(observers ...Observer) Observer {
 				}
 			}
 		},
+	}
+}
+
+// teeAbout is tee for functions that are called with a second argument.
+func teeAbout[S, E any](observers []Observer, pick func(Observer) func(context.Context, S, E)) func(context.Context, S, E) {
+	return func(ctx context.Context, about S, e E) {
+		for _, o := range observers {
+			if f := pick(o); f != nil {
+				f(ctx, about, e)
+			}
+		}
 	}
 }
 

@@ -20,11 +20,24 @@ type Options struct {
 	// Poll is the interval between searches for new plans. In a fleet, Fleet.Interval is, and Poll is the
 	// interval between those of UntilIdle. Default: 1s.
 	Poll time.Duration
-	// Patience is how long a call is retried while the vault is unavailable or an outcome unknown. Default:
-	// 2m.
+	// Patience is how long Submit, Stop, searches and reads are retried while the vault is unavailable or an outcome
+	// unknown. The writes of a plan are retried as long as the plan is this engine's. Default: 2m.
 	Patience time.Duration
-	// Plans is the number of plans that run concurrently; others wait, or run on other nodes. Default: 16.
+	// Plans is the number of plans that run concurrently; others wait, or run on other nodes. A plan that only
+	// waits, for a delay, a retry or the next round of a continuous check, does not count. Default: 16.
 	Plans int
+	// Crashes is how many attempts of an action may never end, because their process died or lost the plan, before
+	// the action fails. They do not count against its Retries. Actions that run beside the one that ends the
+	// process count them, too. Default: 3.
+	Crashes int
+	// Drain is how long running actions may go on after the context of Run has ended. Then the contexts of their
+	// plugins end, and what has not ended a second later is stored as interrupted and runs again elsewhere. Storing
+	// that is retried for as long again. Default: 30s.
+	Drain time.Duration
+	// MaxResult and MaxResults limit the response of an action, and all responses of a plan, in bytes of JSON. An
+	// action fails whose response exceeds them. A plan must stay below 256 MiB with its requests. Defaults: 16
+	// MiB and 128 MiB.
+	MaxResult, MaxResults int
 	// UntilIdle makes Run return when no plan is left, in a fleet on any node. Plans that this engine can't
 	// read or run don't count. Default: Run waits for new plans.
 	UntilIdle bool
@@ -51,12 +64,19 @@ func (o Options) withDefaults() (Options, error) {
 	duration("ContDelay", &o.ContDelay, 10*time.Second)
 	duration("Poll", &o.Poll, time.Second)
 	duration("Patience", &o.Patience, 2*time.Minute)
-	if o.Plans == 0 {
-		o.Plans = 16
+	duration("Drain", &o.Drain, 30*time.Second)
+	number := func(name string, n *int, fallback int) {
+		if *n == 0 {
+			*n = fallback
+		}
+		if *n < 0 {
+			errs = append(errs, fmt.Errorf("engine: Options.%s: %d is negative", name, *n))
+		}
 	}
-	if o.Plans < 0 {
-		errs = append(errs, fmt.Errorf("engine: Options.Plans: %d is negative", o.Plans))
-	}
+	number("Plans", &o.Plans, 16)
+	number("Crashes", &o.Crashes, 3)
+	number("MaxResult", &o.MaxResult, 16<<20)
+	number("MaxResults", &o.MaxResults, 128<<20)
 	if o.Fleet != nil {
 		settings := *o.Fleet
 		settings.Capacity = o.Plans

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -55,12 +58,48 @@ func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, er
 	return reason, nil
 }
 
+// endPlan ends the plan, also if its results have become too large for the vault.
 func (r *run) endPlan(reason workflow.FailureReason) error {
 	r.plan.Reason = reason
-	return r.end(r.plan, statusOf(reason))
+	err := r.settle()
+	if err != nil {
+		return err
+	}
+	s := &r.plan.State
+	s.Status, s.End = statusOf(reason), r.now()
+	err = r.store(r.owned, r.plan)
+	if errors.Is(err, storage.ErrInvalid) && r.shrink(err) {
+		err = r.store(r.owned, r.plan)
+	}
+	if err != nil {
+		r.giveUp(err)
+	}
+	return err
 }
 
-// stop stores the request to stop the plan, and then halts it.
+// shrink drops results of a plan that is too large to end, which an engine with other limits has stored. It reports whether
+// it dropped any.
+func (r *run) shrink(because error) (shrunk bool) {
+	for o := range workflow.Walk(r.plan) {
+		a, ok := o.(*workflow.Action)
+		if !ok || r.results.size() <= r.engine.opts.MaxResults/2 {
+			continue
+		}
+		r.results.drop(a.Attempts)
+		r.engine.opts.Observer.Problem(r.owned, fmt.Errorf("engine: end plan %s: drop the results of action %s: %w", r.plan.ID, a.ID, because))
+		for i := range a.Attempts {
+			a.Attempts[i].Resp = nil
+		}
+		if r.store(r.owned, a) != nil {
+			return false
+		}
+		shrunk = true
+	}
+	return shrunk
+}
+
+// stop stores the request to stop the plan, and then halts it. If the request can't be stored until ctx ends, the plan
+// is halted all the same.
 func (r *run) stop(ctx context.Context) error {
 	if err := r.own.Acquire(ctx, 1); err != nil {
 		return err
@@ -70,11 +109,14 @@ func (r *run) stop(ctx context.Context) error {
 		return ErrNotRunning
 	}
 	r.plan.Reason = workflow.StopRequested
-	if err := r.write(r.plan); err != nil {
-		return err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer context.AfterFunc(r.owned, func() { cancel(context.Cause(r.owned)) })()
+	err := r.store(ctx, r.plan)
+	if err != nil && ctx.Err() == nil {
+		r.giveUp(err)
 	}
 	r.halt()
-	return nil
+	return err
 }
 
 // runBlocks runs the blocks one after the other, until one fails.
@@ -90,7 +132,7 @@ func (r *run) runBlocks(scope context.Context) (workflow.FailureReason, error) {
 		default:
 			return workflow.StopRequested, nil
 		}
-		sleepUntil(scope, b.State.End.Add(b.ExitDelay))
+		r.wait(scope, b.State.End, b.ExitDelay)
 	}
 	// A halt during the last exit delay counts.
 	halted, err := r.halted(scope)

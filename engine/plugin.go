@@ -14,8 +14,9 @@ import (
 type Plugin interface {
 	plugins.Plugin
 	// Run makes one attempt at an action. It must be safe for concurrent use, and must return soon after ctx
-	// ends. ctx ends at the attempt's timeout, and when the engine gives the plan up; context.Cause tells why.
-	// The engine waits for Run.
+	// ends. ctx ends at the attempt's timeout, when a shutdown takes longer than Options.Drain, and when the engine
+	// gives the plan up; context.Cause tells why. The engine waits for Run unless the plan is no longer its own, or
+	// a second has passed since a shutdown ended ctx. A panic, and a call of runtime.Goexit, is a Permanent error.
 	//
 	// An action runs at least once: an action that was running when the engine died is rerun.
 	//
@@ -37,6 +38,8 @@ type Call struct {
 	Epoch int64
 	// Attempt counts the attempts that the action keeps, including this one. It is 1 in the first.
 	Attempt int
+
+	results *results // for Result
 }
 
 // Func returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -13,15 +15,20 @@ import (
 // run is the work on one plan. Each object is changed by one goroutine at a time, which runs it.
 //
 // Its contexts are nested. When a scope has ended, nothing more begins in its plan or block. life ends all
-// scopes at a shutdown. owned ends when the plan is given up: nothing more is written, and plugins are
-// cancelled.
+// scopes at a shutdown. plugins ends when draining takes too long, and owned when the plan is given up: nothing
+// more is written then.
 type run struct {
 	engine *Engine
 	plan   *workflow.Plan
+	slot   *slot
+	now    func() time.Time // by the clock of the times that are stored
 
 	// owned ends when the plan is given up. Its cause is the reason.
 	owned  context.Context
 	giveUp context.CancelCauseFunc
+	// plugins is within owned.
+	plugins context.Context
+	cut     context.CancelCauseFunc
 	// life is within owned.
 	life context.Context
 	die  context.CancelCauseFunc
@@ -29,37 +36,58 @@ type run struct {
 	scope context.Context
 	halt  context.CancelFunc
 
+	begun   beginnings
+	results results
+
 	// own guards the plan's own fields, which Stop changes while the work goes on.
 	own *semaphore.Weighted
 	// ending is set when the outcome is fixed and Stop comes too late. It is guarded by own.
 	ending bool
 }
 
-func newRun(e *Engine, plan *workflow.Plan) *run {
-	r := &run{engine: e, plan: plan, own: semaphore.NewWeighted(1)}
+func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *run {
+	r := &run{engine: e, plan: plan, slot: slot, now: now, own: semaphore.NewWeighted(1)}
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
+	r.plugins, r.cut = context.WithCancelCause(r.owned)
 	r.life, r.die = context.WithCancelCause(r.owned)
 	r.scope, r.halt = context.WithCancel(r.life)
 	// The outcome chose the deferred actions that have begun, so it must not change any more.
 	r.ending = plan.DeferredActions != nil && plan.DeferredActions.State.Status != workflow.NotStarted
+	r.results.fill(plan)
 	return r
 }
 
 // work runs the plan. It returns the reason if the plan was left. When it returns, no write of the plan is in
 // flight.
 func (r *run) work(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { r.die(ErrDraining) })()
+	defer context.AfterFunc(ctx, r.drain)()
 	if ctx.Err() != nil {
 		r.die(ErrDraining) // the function above may run later
 	}
 	err := r.runPlan()
+	if settled := r.settle(); err == nil {
+		err = settled
+	}
 	if err != nil && r.owned.Err() != nil {
 		err = context.Cause(r.owned)
 	}
 	r.giveUp(nil)
 	_ = r.own.Acquire(context.Background(), 1) // after the write of a stop
 	r.own.Release(1)                           // a later stop finds that the work has ended
+	r.engine.hindered(r.owned, r.plan.ID, nil)
 	return err
+}
+
+// drain ends the work: nothing more begins. What has not ended after Options.Drain is interrupted, and what can't be
+// stored within as long again is dropped.
+func (r *run) drain() {
+	r.die(ErrDraining)
+	if sleep.For(r.owned, r.engine.opts.Drain) {
+		r.cut(ErrDraining)
+	}
+	if sleep.For(r.owned, r.engine.opts.Drain) {
+		r.giveUp(ErrDraining)
+	}
 }
 
 // halted reports whether nothing more may begin in a scope. An error means that the plan is left as it is
@@ -71,47 +99,90 @@ func (r *run) halted(scope context.Context) (bool, error) {
 	return scope.Err() != nil, nil
 }
 
-// begin makes an object Running, unless it was Running when the plan was picked up.
+// wait returns when a delay since a stored time has passed, or when scope ends. A time in the future, of another clock,
+// counts as now.
+func (r *run) wait(scope context.Context, since time.Time, delay time.Duration) {
+	sleep.For(scope, delay-max(0, r.now().Sub(since)))
+}
+
+// begin makes an object Running, unless it was Running when the plan was picked up. A sub-object is stored while
+// the work begins: settle waits for it, before a plugin is called.
 func (r *run) begin(o workflow.Object) error {
 	s := o.Header().State
 	if s.Status != workflow.NotStarted {
 		return nil
 	}
-	s.Status, s.Start = workflow.Running, time.Now().UTC()
-	return r.write(o)
+	s.Status, s.Start = workflow.Running, r.now()
+	if o == workflow.Object(r.plan) {
+		return r.write(o)
+	}
+	r.begun.add(func() error { return r.write(o) })
+	return nil
 }
+
+// settle waits until all that has begun is stored.
+func (r *run) settle() error { return r.begun.wait() }
 
 // end makes an object final.
 func (r *run) end(o workflow.Object, status workflow.Status) error {
+	if err := r.settle(); err != nil {
+		return err
+	}
 	s := o.Header().State
-	s.Status, s.End = status, time.Now().UTC()
+	s.Status, s.End = status, r.now()
 	return r.write(o)
 }
 
 // write stores an object. If that fails, the plan is given up.
 func (r *run) write(o workflow.Object) error {
-	err := r.store(o)
+	err := r.store(r.owned, o)
 	if err != nil {
 		r.giveUp(err)
 	}
 	return err
 }
 
-// store stores an object. All changes pass through it.
-func (r *run) store(o workflow.Object) error {
-	if r.owned.Err() != nil {
-		return context.Cause(r.owned)
+// store stores an object. All changes pass through it. While the vault is unavailable or refuses the engine, store
+// tries again until ctx ends: the plan stands as it is, and no result is lost.
+func (r *run) store(ctx context.Context, o workflow.Object) error {
+	if err := r.slot.begin(ctx); err != nil {
+		return err
 	}
-	err := r.engine.insist(r.owned, func(ctx context.Context) error {
-		// The request in flight ends by itself when the plan is given up. It is not repeated then.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.opts.Patience/4)
-		defer cancel()
-		return storage.Update(ctx, r.engine.vault, o)
-	})
-	if err == nil {
-		r.engine.opts.Observer.Changed(r.owned, o)
+	defer r.slot.end()
+	for pause := firstPause; ; pause *= 2 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := r.update(ctx, o)
+		if !repeatable(err) {
+			if err == nil {
+				r.engine.opts.Observer.Changed(r.owned, o)
+			}
+			r.engine.hindered(r.owned, r.plan.ID, nil)
+			return err
+		}
+		r.engine.hindered(r.owned, r.plan.ID, err)
+		pause = min(pause, longestPause(err))
+		sleep.For(ctx, pause)
 	}
-	return err
+}
+
+// update makes one request, which ends by itself when the plan is given up.
+func (r *run) update(ctx context.Context, o workflow.Object) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.opts.Patience/4)
+	defer cancel()
+	return storage.Update(ctx, r.engine.vault, o)
+}
+
+// firstPause is the pause before the first repetition of a call. Pauses double.
+const firstPause = 100 * time.Millisecond
+
+// longestPause returns the longest pause after an error. A refusal may last for hours.
+func longestPause(err error) time.Duration {
+	if errors.Is(err, storage.ErrDenied) {
+		return time.Minute
+	}
+	return 5 * time.Second
 }
 
 // verdict returns the status of a group with these actions.
@@ -142,3 +213,4 @@ func statusOf(reason workflow.FailureReason) workflow.Status {
 	}
 	return workflow.Failed
 }
+

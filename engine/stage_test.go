@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -29,9 +30,12 @@ type job struct {
 	// Fails is how many attempts fail, of all that are made; -1 is all. FailsFrom is the first one to fail,
 	// and each that is a multiple of FailsEvery does; 0 is none.
 	Fails, FailsFrom, FailsEvery int
-	Permanent, Panic             bool
-	// Odd makes the plugin return a response that the vault refuses.
-	Odd bool
+	Permanent, Panic, Goexit     bool
+	// Odd makes the plugin return a response that the vault refuses, and Size one of so many letters.
+	Odd  bool
+	Size int
+	// Hangs makes the plugin go on after the end of its context, for a day.
+	Hangs bool
 }
 
 // stage is a store and the plugin that runs jobs. It outlives its engines.
@@ -103,6 +107,9 @@ func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error)
 	}()
 	s.isRunning(call.Action, j.Name)
 
+	if j.Hangs {
+		time.Sleep(24 * time.Hour)
+	}
 	timer := time.NewTimer(j.For)
 	defer timer.Stop()
 	select {
@@ -113,6 +120,10 @@ func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error)
 	switch {
 	case j.Panic:
 		panic("oh")
+	case j.Goexit:
+		runtime.Goexit()
+	case j.Size > 0:
+		return strings.Repeat("x", j.Size), nil
 	case j.Odd:
 		return 7, nil
 	case j.Fails < 0 || n <= j.Fails || j.FailsFrom > 0 && n >= j.FailsFrom, j.FailsEvery > 0 && n%j.FailsEvery == 0:
@@ -194,7 +205,7 @@ func (s *stage) diesAt(at func(o workflow.Object) bool) *processtest.Process {
 // engine returns a new engine on the stage. Its Run returns when no plan is left.
 func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	s.t.Helper()
-	opts.UntilIdle = true
+	opts.UntilIdle, opts.MaxResult = true, 1000
 	if opts.Observer.Problem == nil {
 		opts.Observer.Problem = func(_ context.Context, err error) { s.t.Error(err) }
 	}

@@ -1,0 +1,315 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestCrashingAction runs an action during which each process dies. It fails at last, and the plan goes on as its author
+// planned.
+func TestCrashingAction(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		b := block("b", sequence("s1", second("bomb")), sequence("s2", second("other")))
+		b.ToleratedFailures = 1
+		p := s.create(plan(b))
+		for range 6 {
+			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+				a, ok := o.(*workflow.Action)
+				return ok && a.Name == "bomb" && !a.Attempts[len(a.Attempts)-1].End.IsZero() && a.State.Status == workflow.Completed
+			}))
+		}
+		got := s.read(p.ID)
+		a := got.Blocks[0].Sequences[0].Actions[0]
+		if got.State.Status != workflow.Completed || a.State.Status != workflow.Failed || s.ran["bomb"] != 4 || s.done["other"] != 1 {
+			t.Errorf("ran %v: %s", s.ran, outline(got))
+		}
+		if message := a.Attempts[3].Err.Message; !strings.HasPrefix(message, "ExceededRecovery: 4 attempts never ended") {
+			t.Error(message)
+		}
+	})
+}
+
+// TestRefusedForAMinute refuses the writes of a plan for a minute. The node keeps the plan and its results, and says
+// what is wrong.
+func TestRefusedForAMinute(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(long("a", "b"))
+		var hindered atomic.Int64
+		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(context.Context, uuid.UUID, error) { hindered.Add(1) }}})
+		time.Sleep(15 * time.Second) // b runs
+		e.On(updates(func(workflow.Object, func() error) error { return fmt.Errorf("hooked: %w", storage.ErrDenied) }))
+		time.Sleep(time.Minute)
+		seen, err := fleet.Inspect(t.Context(), s.open(), fleet.InspectOptions{})
+		if err != nil || len(seen.Plans) != 1 || !strings.Contains(seen.Plans[0].Why, "hooked") {
+			t.Errorf("%v; %q", err, seen.Plans[0].Why)
+		}
+		e.On(nil)
+		before := time.Now()
+		e.wait(t, 0)
+		if got := s.read(p.ID); got.State.Status != workflow.Completed || s.ran["b"] != 1 || hindered.Load() < 2 || time.Since(before) > 90*time.Second {
+			t.Errorf("after %v, told %d times, ran %v: %s", time.Since(before), hindered.Load(), s.ran, outline(got))
+		}
+	})
+}
+
+// TestDrain ends a node that runs an action of a day. Its other plan goes on elsewhere as soon as its action ends, and the
+// long action is interrupted.
+func TestDrain(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			quick := s.create(long("a", "b"))
+			slow := do(job{Name: "slow", For: 24 * time.Hour, Hangs: hangs})
+			slow.Timeout = 25 * time.Hour
+			s.create(plan(block("b", sequence("s", slow))))
+			leaving := s.join("leaving", engine.Options{})
+			time.Sleep(5 * time.Second)
+			other := s.join("other", engine.Options{})
+			time.Sleep(time.Second)
+			before := time.Now()
+			leaving.stop()
+			if took := time.Since(before); took > 32*time.Second {
+				t.Errorf("leaving took %v", took)
+			}
+			if got := s.read(quick.ID); got.State.Status != workflow.Completed || s.ran["a"] != 1 {
+				t.Errorf("after %v the other plan is\n%s", time.Since(before), outline(got))
+			}
+			time.Sleep(15 * time.Second)
+			if s.ran["slow"] != 2 {
+				t.Errorf("ran %v", s.ran)
+			}
+			other.stop()
+			time.Sleep(25 * time.Hour) // plugins that hang
+		})
+	}
+}
+
+// TestEvictedEngine evicts a node whose plugin hangs. Its engine comes back at once, and another node has the plan.
+func TestEvictedEngine(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", do(job{Name: "stuck", Hangs: true})))))
+		hangs := s.join("hangs", engine.Options{})
+		time.Sleep(5 * time.Second)
+		other := s.join("other", engine.Options{})
+		time.Sleep(time.Minute)
+		must(t, fleet.Evict(t.Context(), s.open(), hangs.nodes[0]))
+		time.Sleep(30 * time.Second)
+		if got := s.read(p.ID); len(hangs.nodes) != 2 || got.Owner != other.nodes[0] || s.ran["stuck"] != 2 {
+			t.Errorf("it was the nodes %v, the plan is of %v, ran %v", hangs.nodes, got.Owner, s.ran)
+		}
+		hangs.wait(t, 1)
+		other.wait(t, 0)
+	})
+}
+
+// TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for a day, in an engine for one plan.
+func TestWaitingPlansHoldNoPlace(t *testing.T) {
+	for _, inFleet := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			waits := block("b", sequence("s", second("late")))
+			waits.EntranceDelay = 24 * time.Hour
+			s.create(plan(waits))
+			opts := engine.Options{Plans: 1}
+			if inFleet {
+				opts.Fleet = &fleet.Options{}
+			}
+			ended := make(chan error)
+			go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
+			time.Sleep(15 * time.Second)
+			quick := s.create(plan(block("b", sequence("s", second("quick")))))
+			time.Sleep(time.Minute)
+			if got := s.read(quick.ID); got.State.Status != workflow.Completed {
+				t.Errorf("fleet %t: a minute later: %s", inFleet, outline(got))
+			}
+			must(t, <-ended)
+			if s.done["late"] != 1 {
+				t.Errorf("fleet %t: ran %v", inFleet, s.ran)
+			}
+		})
+	}
+}
+
+// TestClockOfAnotherEngine continues a plan that an engine began whose clock was five minutes ahead. No delay takes
+// longer than its author said.
+func TestClockOfAnotherEngine(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		b := block("b", sequence("s", second("a")))
+		b.EntranceDelay = 3 * time.Second
+		p := s.create(plan(b))
+		for _, o := range []workflow.Object{p, b} {
+			o.Header().State.Status, o.Header().State.Start = workflow.Running, time.Now().Add(5*time.Minute).UTC()
+			must(t, storage.Update(t.Context(), s.process(), o))
+		}
+		s.run(t.Context(), s.process())
+		if took := time.Since(s.began); s.done["a"] != 1 || took > 6*time.Second {
+			t.Errorf("ran %v in %v", s.ran, took)
+		}
+	})
+}
+
+// TestSubmitRunsAtOnce counts the round trips between the end of Submit and the first action: in one the plan becomes
+// Running, and in one all that is above the action, with it.
+func TestSubmitRunsAtOnce(t *testing.T) {
+	const trip = 10 * time.Millisecond
+	for _, inFleet := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.process()
+			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+				time.Sleep(trip)
+				return do()
+			})
+			opts := engine.Options{}
+			if inFleet {
+				opts.Fleet = &fleet.Options{}
+			}
+			e := s.engine(p, opts)
+			must(t, e.Submit(t.Context(), plan(block("b", sequence("s", do(job{For: time.Minute}))))))
+			ended := make(chan error)
+			go func() { ended <- e.Run(t.Context()) }()
+			time.Sleep(20 * time.Second)
+			must(t, e.Submit(t.Context(), plan(block("b", sequence("s", do(job{Name: "first", For: time.Second}))))))
+			time.Sleep(2*trip + trip/2)
+			if s.ran["first"] != 1 {
+				t.Errorf("fleet %t: the action has not begun", inFleet)
+			}
+			must(t, <-ended)
+		})
+	}
+}
+
+// TestPickUpAtOnce starts an engine beside many stored plans.
+func TestPickUpAtOnce(t *testing.T) {
+	for _, inFleet := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			for range 300 {
+				s.create(plan(block("b", sequence("s", do(job{Name: "a", For: time.Second})))))
+			}
+			p := s.process()
+			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+				time.Sleep(20 * time.Millisecond)
+				return do()
+			})
+			opts := engine.Options{Plans: 300}
+			if inFleet {
+				opts.Fleet = &fleet.Options{}
+			}
+			ended := make(chan error)
+			go func() { ended <- s.engine(p, opts).Run(t.Context()) }()
+			time.Sleep(2 * time.Second)
+			if s.ran["a"] != 300 {
+				t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", inFleet, s.ran["a"])
+			}
+			must(t, <-ended)
+		})
+	}
+}
+
+// rude panics when it is encoded or decoded.
+type rude string
+
+func (r rude) MarshalJSON() ([]byte, error) {
+	if r == "encoded" {
+		panic("rude")
+	}
+	return json.Marshal(string(r))
+}
+
+func (r *rude) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, (*string)(r)); err == nil && *r == "decoded" {
+		panic("rude")
+	}
+	return nil
+}
+
+// TestRudeTypes has requests and responses whose methods panic. The actions fail, and nothing else does.
+func TestRudeTypes(t *testing.T) {
+	for _, test := range []struct{ req, resp string }{{"decoded", ""}, {"", "encoded"}, {"", "decoded"}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.reg = registry.Must(s, engine.Func("rude", func(context.Context, engine.Call, rude) (rude, error) { return rude(test.resp), nil }))
+			p := plan(block("b", sequence("s", &workflow.Action{Plugin: "rude", Req: json.RawMessage(fmt.Sprintf("%q", test.req))}), sequence("t", second("a"))))
+			p.Blocks[0].ToleratedFailures = 1
+			var panics atomic.Int64
+			s.create(p)
+			must(t, s.engine(s.process(), engine.Options{Observer: engine.Observer{Panicked: func(_ context.Context, _ *workflow.Action, p *plugins.Panic) {
+				if len(p.Stack) > 0 {
+					panics.Add(1)
+				}
+			}}}).Run(t.Context()))
+			got := s.read(p.ID)
+			a := got.Blocks[0].Sequences[0].Actions[0]
+			if got.State.Status != workflow.Completed || a.State.Status != workflow.Failed || len(a.Attempts) != 1 || panics.Load() != 1 ||
+				!strings.Contains(a.Attempts[0].Err.Message, "panic: rude\n\ngoroutine") {
+				t.Errorf("%+v: %d panics, %+v: %s", test, panics.Load(), a.Attempts, outline(got))
+			}
+		})
+	}
+}
+
+// TestTooManyResults ends a plan whose results have grown too large for the vault, whatever stored them.
+func TestTooManyResults(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", do(job{Name: "a", Size: 900}), do(job{Name: "b", Size: 900}), do(job{Name: "c", Size: 900})))))
+		small := func(o workflow.Object, update func() error) error {
+			if p, ok := o.(*workflow.Plan); ok && p.State.Status.Final() && p.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp != nil {
+				return fmt.Errorf("hooked: %w", storage.ErrInvalid)
+			}
+			return update()
+		}
+		must(t, s.engine(s.updating(small), engine.Options{MaxResults: 2000, Observer: engine.Observer{Problem: func(context.Context, error) {}}}).Run(t.Context()))
+		got := s.read(p.ID)
+		c := got.Blocks[0].Sequences[0].Actions[2]
+		if got.State.Status != workflow.Failed || c.State.Status != workflow.Failed || !strings.Contains(c.Attempts[0].Err.Message, "Options.MaxResults") {
+			t.Errorf("%+v: %s", c.Attempts, outline(got))
+		}
+	})
+}
+
+// TestResult reads the results of other actions.
+func TestResult(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		first, twice, later, asks := uuid.New(), uuid.New(), uuid.New(), uuid.New()
+		var seen []string
+		s.reg = registry.Must(s, engine.Func("asks", func(_ context.Context, call engine.Call, key uuid.UUID) (string, error) {
+			text, err := engine.Result[string](call, key)
+			seen = append(seen, fmt.Sprint(text, errors.Is(err, engine.ErrNoResult)))
+			if _, err := engine.Result[int](call, key); err == nil {
+				t.Error("a string is an int")
+			}
+			return text, nil
+		}))
+		keyed := func(key uuid.UUID, a *workflow.Action) *workflow.Action {
+			a.Key = key
+			return a
+		}
+		ask := func(key uuid.UUID) *workflow.Action { return &workflow.Action{Plugin: "asks", Req: key} }
+		broken := do(job{Name: "broken", Fails: 1})
+		p := s.play(plan(block("b", sequence("s", keyed(first, second("a")), keyed(twice, second("b")), keyed(twice, second("c")),
+			ask(first), keyed(asks, ask(twice)), ask(later), ask(uuid.New()), broken, keyed(later, second("d"))))))
+		if got := fmt.Sprint(seen); got != "[okfalse true true true]" {
+			t.Error(got)
+		}
+		seen = nil
+		f := s.fork(p)
+		f.Blocks[0].Sequences[0].Actions[3].State.Reset()
+		f.Blocks[0].Sequences[0].Actions[3].Attempts = nil
+		s.play(f)
+		if got := fmt.Sprint(seen); got != "[okfalse]" {
+			t.Errorf("in a fork: %s", got)
+		}
+	})
+}
