@@ -79,7 +79,7 @@ var breakages = map[string]func() func(c *hooked.Call) error{
 			if err := c.Do(); err != nil || c.Plan.State.Status != workflow.Running {
 				return err
 			}
-			if last, ok := before.Swap(c.ID, c.Plan); ok {
+			if last, ok := before.Swap(c.ID, plantest.Clone(c.Plan)); ok {
 				c.Plan = last.(*workflow.Plan)
 			}
 			return nil
