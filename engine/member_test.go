@@ -206,6 +206,13 @@ func TestTakeAgain(t *testing.T) {
 				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
 				time.Sleep(15 * time.Second)
 				must(t, storage.Update(t.Context(), s.open(), part(s.read(p.ID))))
+				outage := time.Now().Add(30 * time.Second)
+				e.OnOp("Read", func(_ context.Context, c processtest.Call, do func() error) error {
+					if time.Now().Before(outage) {
+						return processtest.Unavailable(c.Op)
+					}
+					return do()
+				})
 				e.wait(t, 0)
 				got := s.read(p.ID)
 				if got.State.Status != workflow.Completed || got.Epoch != 2 || fmt.Sprint(epochs) != "[1 2]" || len(e.left) > 0 {
