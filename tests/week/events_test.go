@@ -1,0 +1,198 @@
+package week_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/workflow"
+)
+
+// events are what happens to a week, each as often as its weight says.
+var events = []struct {
+	name   string
+	weight int
+	play   func(w *week, p *process)
+}{
+	{"kill", 10, func(w *week, p *process) { w.kill(p, "kill") }},
+	{"freeze", 10, func(w *week, p *process) {
+		w.suffer(p, &fault{kind: "freeze", mute: true, frozen: true}, w.span(time.Second, 2*time.Minute))
+	}},
+	{"cut", 8, func(w *week, p *process) {
+		w.suffer(p, lasting("cut", true, emulator.On().Do(w.one(emulator.Reset(), emulator.Silence()))), w.span(time.Second, 20*time.Minute))
+	}},
+	{"half cut", 8, func(w *week, p *process) {
+		half := []*fault{
+			lasting("no writes", true, emulator.On().Where(writes).Do(w.one(emulator.Reset(), emulator.Silence()))),
+			lasting("no reads", false, emulator.On().Where(reads).Do(emulator.Reset())),
+			lasting("no answers", false, emulator.On().Do(emulator.LostAnswer())),
+			lasting("no answers to writes", false, emulator.On().Where(writes).Do(emulator.LostAnswer())),
+		}
+		w.suffer(p, half[w.r.IntN(len(half))], w.span(time.Second, 10*time.Minute))
+	}},
+	{"noise", 6, func(w *week, p *process) {
+		w.suffer(p, lasting("noise", false, emulator.Random(0.05+w.r.Float64()/4, w.r.Uint64(), emulator.LostRequest(), emulator.LostAnswer(),
+			emulator.LostRequest().Late(1), emulator.LostRequest().Late(50), emulator.Reset().Late(5), emulator.Duplicate(0), emulator.Duplicate(20))), w.span(time.Minute, time.Hour))
+	}},
+	{"denied", 6, func(w *week, p *process) {
+		denied := emulator.Answer(403, "AuthorizationPermissionMismatch")
+		some := []*fault{
+			lasting("denied", true, emulator.On().Do(denied)),
+			lasting("denied writes", true, emulator.On().Where(writes).Do(denied)),
+			lasting("denied once", false, emulator.On().Path("actions/").Where(writes).Times(1).Do(denied)),
+			lasting("denied plans", false, emulator.On().Where(ofPlans).Do(denied)),
+		}
+		w.suffer(p, some[w.r.IntN(len(some))], w.span(time.Second, 10*time.Minute))
+	}},
+	{"busy", 6, func(w *week, p *process) {
+		busy := emulator.Answer(503, "ServerBusy").RetryAfter(time.Duration(w.r.IntN(2)*10) * time.Second)
+		w.suffer(p, lasting("busy", true, emulator.On().Do(busy)), w.span(time.Second, 10*time.Minute))
+	}},
+	{"outage", 2, func(w *week, _ *process) {
+		if w.outage != nil {
+			return
+		}
+		w.outage = lasting("outage", true, emulator.On().Do(w.one(emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.Answer(403, "AuthorizationFailure"))))
+		d := w.span(time.Second, 15*time.Minute)
+		for _, p := range w.alive {
+			w.suffer(p, w.outage, d)
+		}
+		f := w.outage
+		w.after(d, func() {
+			w.outage = nil
+			for _, p := range w.alive {
+				w.heal(p, f)
+			}
+		})
+	}},
+	{"deploy", 8, func(w *week, p *process) { w.deploy(w.seatOf(p), p) }},
+	{"deploys", 1, func(w *week, _ *process) {
+		for i, p := range w.seats {
+			w.after(time.Duration(i)*time.Minute, func() { w.deploy(i, p) })
+		}
+	}},
+	{"evict", 4, func(w *week, p *process) {
+		node := p.node
+		w.call(func(ctx context.Context) {
+			if node == uuid.Nil || fleet.Evict(ctx, w.operator, node) != nil {
+				return
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.hits(p, "evict")
+			w.gone(node)
+		})
+	}},
+	{"stop", 10, func(w *week, p *process) {
+		all := w.openPlans()
+		if len(all) == 0 || p.engine == nil {
+			return
+		}
+		c := all[w.r.IntN(len(all))]
+		c.asked = true
+		byEngine := w.r.IntN(2) == 0
+		w.call(func(ctx context.Context) {
+			var err error
+			if byEngine {
+				err = p.engine.Stop(ctx, c.plan.ID)
+			} else {
+				err = fleet.Stop(ctx, w.operator, c.plan.ID)
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if err == nil && !p.dead && c.stopped.IsZero() {
+				c.stopped = time.Now()
+			}
+			w.say(c, "stop by %s (engine: %t): %v", p.name, byEngine, err)
+		})
+	}},
+}
+
+func writes(r emulator.Request) bool { return r.Method != "GET" && r.Method != "HEAD" }
+func reads(r emulator.Request) bool  { return !writes(r) }
+func ofPlans(r emulator.Request) bool {
+	return r.Container != "" && r.Container != prefix+"-control"
+}
+
+func lasting(kind string, mute bool, rules ...*emulator.Rule) *fault {
+	return &fault{kind: kind, mute: mute, rules: rules}
+}
+
+func (w *week) one(effects ...emulator.Effect) emulator.Effect {
+	return effects[w.r.IntN(len(effects))]
+}
+
+// span draws a time between two, short ones as likely as long ones.
+func (w *week) span(least, most time.Duration) time.Duration {
+	d := least
+	for d < most && w.r.IntN(4) > 0 {
+		d *= 2
+	}
+	return min(d+time.Duration(w.r.Int64N(int64(d))), most)
+}
+
+// disturb lets something happen.
+func (w *week) disturb() {
+	total := 0
+	for _, e := range events {
+		total += e.weight
+	}
+	n, p := w.r.IntN(total), w.seats[w.r.IntN(len(w.seats))]
+	for _, e := range events {
+		if n -= e.weight; n < 0 {
+			if p != nil && !p.dead && p.leaving.IsZero() {
+				w.counts[e.name]++
+				e.play(w, p)
+			}
+			return
+		}
+	}
+}
+
+// submit gives a plan to one of the processes.
+func (w *week) submit() {
+	c, p := drawPlan(w.r, w.longestAction), w.seats[w.r.IntN(len(w.seats))]
+	if _, known := w.known["crash"]; p == nil || p.dead || p.engine == nil || c.rare && !p.rare || known && c.shape == "crash" {
+		return
+	}
+	c.plan.ID = workflow.NewV7At(time.Now().Add(p.ahead))
+	w.add(c)
+	w.call(func(ctx context.Context) {
+		err := p.engine.Submit(ctx, c.plan)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.say(c, "%s plan by %s: %v", c.shape, p.name, err)
+		if err == nil && !p.dead {
+			w.created(c)
+		}
+	})
+}
+
+// fork does again what is left of a plan.
+func (w *week) fork(from *career) {
+	w.call(func(ctx context.Context) {
+		old, err := w.operator.Read(ctx, from.plan.ID)
+		if err != nil {
+			return // the object is not final yet
+		}
+		plan, err := workflow.Fork(old)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
+		w.mu.Lock()
+		w.add(c)
+		w.mu.Unlock()
+		err = w.operator.Create(ctx, plan)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.say(c, "fork of %s: %v", old.ID, err)
+		if err == nil {
+			w.created(c)
+		}
+	})
+}

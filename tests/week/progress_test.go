@@ -1,0 +1,159 @@
+package week_test
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
+
+// progress is for how long a plan has waited.
+type progress struct {
+	since  time.Time // its last progress, or the last event of its owner
+	kind   string    // what it waits after
+	waits  time.Duration
+	bound  time.Duration
+	active map[*call]bool
+	clock  time.Duration // of its owner
+	clocks bool          // they were different
+}
+
+// slack is for the requests of a takeover, and for the whole seconds of the store's clock.
+const slack = 8 * time.Second
+
+// bound is the longest that a plan waits for a process that can run it after an event, by docs/fleet.md.
+func bound(kind string, interval, ttl time.Duration) time.Duration {
+	switch kind {
+	case "submit":
+		return 3*interval + slack
+	case "deploy": // the interval after the deadline of Run
+		return 30*time.Second + 2*interval + slack
+	case "denied", "denied writes", "denied once", "denied plans", "outage":
+		return max(time.Minute, ttl+3*interval/2) + slack // the longest backoff
+	}
+	return ttl + 3*interval/2 + slack
+}
+
+// moves notes progress of a plan.
+func (w *week) moves(c *career) {
+	if c.waits > 0 && c.delay <= maxRetryDelay {
+		l := w.longest[c.kind]
+		l.n++
+		if c.waits > l.waits {
+			l.waits, l.bound, l.plan = c.waits, c.bound, c.plan.ID
+		}
+		w.longest[c.kind] = l
+	}
+	c.since, c.kind, c.waits = time.Now(), "progress", 0
+}
+
+// longest is the longest wait after an event, and the bound that it had.
+type longest struct {
+	n            int
+	waits, bound time.Duration
+	plan         uuid.UUID
+}
+
+// look compares what waits with the bounds.
+func (w *week) look() {
+	w.catchUp()
+	now := time.Now()
+	open := w.openPlans()
+	has := map[uuid.UUID]int{}
+	for _, c := range open {
+		if _, known := w.known["sleepers"]; known || len(c.active) > 0 || now.Sub(c.since) < slack {
+			has[c.owner]++
+		}
+	}
+	for _, p := range w.alive {
+		w.lookAt(p, now)
+		if p.node != uuid.Nil && has[p.node] >= p.o.Capacity {
+			p.since = now
+		}
+	}
+	for _, c := range open {
+		w.lookFor(c, now)
+	}
+}
+
+// lookAt looks at a process: it joins and leaves in time.
+func (w *week) lookAt(p *process, now time.Time) {
+	if len(p.lasting) > 0 || p.dead {
+		return
+	}
+	if p.node == uuid.Nil && p.leaving.IsZero() && now.Sub(p.since) > time.Minute+3*p.o.Interval {
+		w.find("rejoin", nil, "%s has been no member for %v", p.name, now.Sub(p.since))
+		p.since = now
+	}
+	if !p.leaving.IsZero() && now.Sub(p.leaving) > 75*time.Second && now.Sub(p.hit) > 75*time.Second {
+		w.find("leave", nil, "%s has been told to leave %v ago", p.name, now.Sub(p.leaving))
+		p.hit = now
+	}
+}
+
+// lookFor looks for a process that could have made progress with a plan.
+func (w *week) lookFor(c *career, now time.Time) {
+	owner := w.nodes[c.owner]
+	if owner != nil && owner.node == c.owner && !owner.dead {
+		for k := range c.active {
+			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
+				c.since, c.kind, c.waits = now, "progress", 0
+				return
+			}
+		}
+		for _, f := range owner.lasting {
+			if !f.mute {
+				c.since = now // it is a member, and does what it can
+			}
+		}
+	}
+	if id := workflow.Time(c.plan.ID).Truncate(day); id.After(now) {
+		c.kind = "tomorrow"
+	}
+	for _, p := range w.alive {
+		if !p.able() || c.rare && !p.rare || p.ahead != 0 && now.Add(half).Truncate(day).After(now.Add(-half)) {
+			continue
+		}
+		ttl := p.o.TTL
+		if owner != nil {
+			ttl = max(ttl, owner.o.TTL)
+		}
+		since := c.since
+		if p.since.After(since) {
+			since = p.since
+		}
+		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, ttl)+c.delay
+		if waits > c.waits {
+			c.waits, c.bound = waits, bound
+		}
+		if waits > bound {
+			kind := "wait after " + c.kind
+			if c.clocks {
+				kind = "wait for a clock"
+			}
+			w.find(kind, c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, w.nameOf(c.owner))
+			c.since = now
+			return
+		}
+	}
+}
+
+const (
+	day  = 24 * time.Hour
+	half = 20 * time.Minute // around midnight, IDs are of another day than a clock that is off
+)
+
+// obeys checks that no work of a plan begins after the request to stop it has reached its owner.
+func (w *week) obeys(k *call) {
+	c, reaches := k.c, k.c.stopped
+	if reaches.IsZero() || c.ending[k.Action] || len(k.p.lasting) > 0 || k.node != c.owner {
+		return
+	}
+	if k.p.hit.After(reaches) {
+		reaches = k.p.hit
+	}
+	if late := time.Since(reaches); late > 2*k.p.o.Interval+slack {
+		w.find("stop", c, "%s begins action %s %v after the request to stop the plan", k.p.name, k.Action, late)
+	}
+}

@@ -1,0 +1,225 @@
+package week_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/workflow"
+)
+
+// ledger is what the store has of a plan, and what was done for it.
+type ledger struct {
+	number  int
+	stored  bool // its Create is acknowledged, or a node works on it
+	status  workflow.Status
+	owner   uuid.UUID
+	epoch   int64
+	actions map[uuid.UUID]*deed
+	asked   bool      // somebody tried to stop it
+	stopped time.Time // when a request to stop it was acknowledged
+	story   []string
+}
+
+// deed is what became of an action.
+type deed struct {
+	status         workflow.Status
+	epoch          int64              // in which it became final
+	returned       map[uuid.UUID]bool // nodes to which a call returned
+	fails, crashes int
+}
+
+// call is a call of a plugin.
+type call struct {
+	engine.Call
+	c    *career
+	p    *process
+	node uuid.UUID
+}
+
+func (c *career) deed(action uuid.UUID) *deed {
+	d := c.actions[action]
+	if d == nil {
+		d = &deed{returned: map[uuid.UUID]bool{}}
+		c.actions[action] = d
+	}
+	return d
+}
+
+// catchUp notes what the store has accepted since it was called last, also requests that were late.
+func (w *week) catchUp() {
+	requests := w.server.Requests()
+	w.server.ResetRequests()
+	w.requests += len(requests)
+	if len(requests) > 0 {
+		w.recent = append(w.recent, requests...)
+		w.recent = w.recent[max(0, len(w.recent)-keptRequests):]
+	}
+	for _, r := range requests {
+		if r.Op != emulator.PutBlob || r.Status != 201 {
+			continue
+		}
+		dir, name := path.Split(r.Blob)
+		if id, is := strings.CutSuffix(name, "-entry.json"); is {
+			if c := w.plans[uuid.MustParse(id)]; c != nil {
+				w.entry(c, r)
+			}
+		} else if plan, is := strings.CutPrefix(path.Dir(dir+"x"), "actions/"); is {
+			if c := w.plans[uuid.MustParse(plan)]; c != nil {
+				w.action(c, uuid.MustParse(strings.TrimSuffix(name, ".json")), r)
+			}
+		}
+	}
+}
+
+// keptRequests are shown if something is found.
+const keptRequests = 4000
+
+// entry notes an entry that the store has accepted.
+func (w *week) entry(c *career, r emulator.Request) {
+	var s workflow.State
+	if err := json.Unmarshal([]byte(r.Metadata["state"]), &s); err != nil {
+		w.t.Error(err)
+	}
+	owner, _ := uuid.Parse(r.Metadata["owner"])
+	epoch, _ := strconv.ParseInt(r.Metadata["epoch"], 10, 64)
+	switch {
+	case epoch < c.epoch, epoch == c.epoch && owner != c.owner:
+		w.find("epoch", c, "%s stores epoch %d of %s after epoch %d of %s", r.Client, epoch, owner, c.epoch, c.owner)
+	case c.status.Final() && s.Status != c.status, s.Status < c.status:
+		w.find("end", c, "%s makes it %s after it was %s", r.Client, s.Status, c.status)
+	}
+	if epoch != c.epoch {
+		if p := w.nodes[owner]; p != nil {
+			c.clocks = c.clocks || c.epoch > 0 && p.ahead != c.clock
+			c.clock = p.ahead
+		}
+		w.say(c, "%s owns it with epoch %d", r.Client, epoch)
+	}
+	final := s.Status.Final() && !c.status.Final()
+	c.owner, c.epoch, c.status = owner, epoch, s.Status
+	if !c.stored && c.status != workflow.NotStarted {
+		w.created(c)
+	}
+	if !final {
+		return
+	}
+	w.say(c, "%s", c.status)
+	w.counts[c.status.String()]++
+	delete(w.open, c.plan.ID)
+	if !c.asked && (c.completes && c.status != workflow.Completed || c.status == workflow.Stopped) {
+		w.find("outcome", c, "it is %s", c.status)
+	}
+	if c.status != workflow.Completed && c.shape != "fork" && w.r.IntN(2) == 0 {
+		w.after(time.Minute, func() { w.fork(c) })
+	}
+}
+
+// action notes an action that the store has accepted. Its own status is the first one.
+func (w *week) action(c *career, id uuid.UUID, r emulator.Request) {
+	b, _ := w.server.Blob(r.Container, r.Blob)
+	var s workflow.Status
+	_, text, begun := bytes.Cut(b.Body, []byte(`"state":{"status":"`))
+	text, _, _ = bytes.Cut(text, []byte(`"`))
+	if err := s.UnmarshalText(text); begun && err != nil {
+		w.t.Errorf("%s: %v", b.Body, err)
+	}
+	d := c.deed(id)
+	switch {
+	case d.status.Final() && s != d.status, s < d.status:
+		w.find("lost", c, "%s: action %s is %s after it was %s", r.Client, id, s, d.status)
+	case s.Final() && !d.status.Final():
+		d.epoch = c.epoch
+	}
+	d.status = s
+}
+
+// changed notes what a process was told to be stored.
+func (w *week) changed(p *process, o workflow.Object) {
+	h := o.Header()
+	c := w.plans[*h.PlanID]
+	if c == nil {
+		return
+	}
+	w.catchUp()
+	if !c.beside[*h.ID] {
+		w.say(c, "%s: %s %.8s is %s", p.name, o.Kind(), h.ID.String()[28:], h.State.Status)
+		w.moves(c)
+	}
+	is := h.State.Status
+	switch o.Kind() {
+	case workflow.KindPlan:
+		is = c.status
+	case workflow.KindAction:
+		is = c.deed(*h.ID).status
+	}
+	if h.State.Status.Final() && is != h.State.Status {
+		w.find("lost", c, "%s was told that %s %s is %s, but it is %s", p.name, o.Kind(), h.ID, h.State.Status, is)
+	}
+}
+
+// begins notes the begin of a call.
+func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fails bool) {
+	c := w.plans[of.Plan]
+	w.catchUp()
+	w.calls++
+	d := c.deed(of.Action)
+	k = &call{of, c, p, p.node}
+	if !c.beside[of.Action] {
+		w.say(c, "%s: call of %s, epoch %d, attempt %d", p.name, of.Action.String()[28:], of.Epoch, of.Attempt)
+		w.moves(c)
+		c.active[k] = true
+	}
+	if d.status.Final() && of.Epoch >= d.epoch {
+		w.find("rerun", c, "%s: action %s was %s in epoch %d and runs in epoch %d", p.name, of.Action, d.status, d.epoch, of.Epoch)
+	}
+	if d.returned[p.node] && !c.beside[of.Action] {
+		w.find("dropped", c, "%s: action %s runs again on the node that has its result", p.name, of.Action)
+	}
+	w.obeys(k)
+	if fails = t.Fails < 0 || d.fails < t.Fails; fails {
+		d.fails++
+	}
+	if crashes = t.Crashes < 0 || d.crashes < t.Crashes; crashes {
+		if d.crashes++; d.crashes > 5 {
+			w.find("crash", c, "action %s ends its process for the %dth time", of.Action, d.crashes)
+		}
+	}
+	return k, crashes, fails
+}
+
+// ends notes the end of a call.
+func (w *week) ends(p *process, k *call, err error) {
+	delete(k.c.active, k)
+	if k.c.beside[k.Action] {
+		return
+	}
+	w.say(k.c, "%s: end of the call of %s: %v", p.name, k.Action.String()[28:], err)
+	if err == nil && k.node == p.node {
+		k.c.deed(k.Action).returned[k.node] = true
+		w.moves(k.c)
+	}
+}
+
+// say adds to the story of a plan.
+func (w *week) say(c *career, format string, args ...any) {
+	if len(c.story) == 200 {
+		c.story = c.story[100:]
+	}
+	c.story = append(c.story, w.stamp()+" "+fmt.Sprintf(format, args...))
+}
+
+// tell is say, and note, by a process.
+func (w *week) tell(p *process, plan uuid.UUID, format string, args ...any) {
+	if c := w.plans[plan]; c != nil {
+		w.say(c, p.name+": "+format, args...)
+	}
+}
