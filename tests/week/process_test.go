@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,7 +35,7 @@ type process struct {
 	engine    *engine.Engine
 	stop      context.CancelFunc
 	died      chan struct{}
-	lag       func() time.Duration
+	sent      map[string]int // requests, for their lags
 
 	node    uuid.UUID // uuid.Nil while it is no member
 	since   time.Time // when it became able to work, or a member, or had a free place again
@@ -58,31 +57,25 @@ type fault struct {
 
 // start starts a process in a place of the fleet.
 func (w *week) start(seat int) {
-	r := w.r
-	interval := []time.Duration{10, 10, 20, 20, 30, 60, 1, 5}[r.IntN(8)] * time.Second
 	w.lives++
+	name := fmt.Sprintf("%d.%d", seat, w.lives)
+	r := w.draws(name)
+	interval := []time.Duration{60, 60, 60, 30, 30, 30, 20, 10, 10, 2, 1}[r.IntN(11)] * time.Second
 	p := &process{
-		w: w, name: fmt.Sprintf("%d.%d", seat, w.lives), rare: r.IntN(2) == 0, died: make(chan struct{}), since: time.Now(), hit: time.Now(),
+		w: w, name: name, rare: r.IntN(2) == 0, died: make(chan struct{}), sent: map[string]int{}, since: time.Now(), hit: time.Now(),
 		o: fleet.Options{Interval: interval, TTL: max(30*time.Second, 3*interval), Capacity: []int{2, 4, 16, 16}[r.IntN(4)]},
 	}
 	if w.resting {
-		p.rare, p.o.Interval, p.o.TTL, p.o.Capacity = true, 20*time.Second, time.Minute, 16
+		p.rare, p.o.Interval, p.o.TTL, p.o.Capacity = true, 30*time.Second, 90*time.Second, 16
 	}
 	if r.IntN(2) == 0 {
 		p.ahead = time.Duration(r.IntN(1201)-600) * time.Second
 	}
-	if p.o.Interval < 10*time.Second { // it makes many requests
-		w.after(time.Duration(10+r.IntN(50))*time.Minute, func() { w.deploy(seat, p) })
+	if p.o.Interval < 30*time.Second && !w.resting { // it makes many requests
+		w.after(time.Duration(5+r.IntN(5*int(p.o.Interval/time.Second)))*time.Minute, func() { w.deploy(seat, p) })
 	}
 	p.o.Name = p.name
 	p.transport = w.server.NamedTransport(p.name)
-	var mu sync.Mutex
-	lags := rand.New(rand.NewPCG(w.seed, uint64(w.lives)))
-	p.lag = func() time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		return 2*time.Millisecond + time.Duration(lags.IntN(20_000_000))
-	}
 	ctx, stop := context.WithCancel(w.ctx)
 	p.stop = stop
 	w.seats[seat] = p
@@ -174,7 +167,8 @@ func (p *process) while(do func()) {
 // Do sends a request. A frozen process does so when it goes on, even if the context of the request has ended: that is the
 // request that was under way.
 func (p *process) Do(req *http.Request) (*http.Response, error) {
-	if !sleep.For(req.Context(), p.lag()) {
+	lags := p.lags(req)
+	if !sleep.For(req.Context(), time.Duration(lags.IntN(15_000_000))) {
 		return nil, req.Context().Err()
 	}
 	if p.frozen() && req.Context().Err() != nil {
@@ -183,9 +177,18 @@ func (p *process) Do(req *http.Request) (*http.Response, error) {
 		req = req.WithContext(ctx)
 	}
 	resp, err := send(req, p.ahead, p.transport.Do)
-	time.Sleep(p.lag())
+	time.Sleep(time.Duration(lags.IntN(15_000_000)))
 	p.frozen()
 	return resp, err
+}
+
+// lags draws how long a request takes. The requests of other goroutines don't matter.
+func (p *process) lags(req *http.Request) *rand.Rand {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	what := req.Method + req.URL.Path + req.URL.RawQuery
+	p.sent[what]++
+	return p.w.draws(p.name, what, p.sent[what])
 }
 
 // frozen waits while the process is frozen, and reports whether it was.
@@ -315,7 +318,7 @@ func (w *week) kill(p *process, kind string) {
 	p.apply()
 	close(p.died)
 	p.stop()
-	w.replace(slices.Index(w.seats, p), p, time.Duration(1+w.r.IntN(300))*time.Second)
+	w.replace(slices.Index(w.seats, p), p, time.Duration(1+w.draws("gap", p.name).IntN(300))*time.Second)
 }
 
 // replace starts a process in place of one that has ended, after some time.
@@ -339,8 +342,9 @@ func (w *week) deploy(seat int, p *process) {
 			p.stop()
 		}
 	}
-	gap := time.Duration(1+w.r.IntN(60)) * time.Second
-	if w.r.IntN(2) == 0 {
+	r := w.draws("deploy", p.name)
+	gap := time.Duration(1+r.IntN(60)) * time.Second
+	if r.IntN(2) == 0 {
 		leave()
 		w.replace(seat, p, gap)
 	} else {

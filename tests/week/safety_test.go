@@ -118,7 +118,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 	if !c.asked && (c.completes && c.status != workflow.Completed || c.status == workflow.Stopped) {
 		w.find("outcome", c, "it is %s", c.status)
 	}
-	if c.status != workflow.Completed && c.shape != "fork" && w.r.IntN(2) == 0 {
+	if c.status != workflow.Completed && c.shape != "fork" && w.draws("fork", c.number).IntN(2) == 0 {
 		w.after(time.Minute, func() { w.fork(c) })
 	}
 }

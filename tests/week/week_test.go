@@ -4,13 +4,17 @@
 //
 //	go test ./tests/week -v -args -week.seed 7 -week.hours 24
 //	PLANVAULT_LONG=1h go test ./tests/week -timeout 0 -v
+//
+//go:debug randseednop=0
 package week_test
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	retries "math/rand" // of which the waits before retries are drawn
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -71,7 +75,7 @@ type week struct {
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	r      *rand.Rand
+	r      *rand.Rand // of the present event
 	agenda []entry
 	seats  []*process // the present process of each
 	alive  []*process // that have not ended
@@ -100,6 +104,13 @@ type entry struct {
 // after lets something happen later.
 func (w *week) after(d time.Duration, do func()) {
 	w.agenda = append(w.agenda, entry{time.Now().Add(d), do})
+}
+
+// draws returns what something is drawn from. Nothing else changes it.
+func (w *week) draws(what ...any) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprintln(h, what...)
+	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
 }
 
 // call makes a call beside all others.
@@ -184,13 +195,14 @@ func (w *week) find(kind string, c *career, format string, args ...any) {
 // play plays a week of some hours.
 func play(t *testing.T, seed uint64, long time.Duration) {
 	cryptotest.SetGlobalRandom(t, seed)
+	retries.Seed(int64(seed))                       //lint:ignore SA1019 nothing else makes a seed play the same again
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // nothing is parallel, so a seed plays almost the same again
 	real := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(12 * time.Hour)
 		ctx, over := context.WithCancel(t.Context())
 		w := &week{
-			t: t, seed: seed, server: emulator.New(), ctx: ctx, began: time.Now(), r: rand.New(rand.NewPCG(seed, 1)), known: known,
+			t: t, seed: seed, server: emulator.New(), ctx: ctx, began: time.Now(), known: known,
 			seats: make([]*process, 5), nodes: map[uuid.UUID]*process{}, plans: map[uuid.UUID]*career{}, open: map[uuid.UUID]*career{},
 			found: map[string]int{}, counts: map[string]int{}, longest: map[string]longest{},
 		}
@@ -219,17 +231,18 @@ func (w *week) begin(long time.Duration) {
 		w.start(i)
 	}
 	end := w.began.Add(long)
-	var often func(mean time.Duration, do func())
-	often = func(mean time.Duration, do func()) {
-		w.after(time.Duration(w.r.ExpFloat64()*float64(mean)), func() {
+	var often func(name string, n int, mean time.Duration, do func())
+	often = func(name string, n int, mean time.Duration, do func()) {
+		w.after(time.Duration(w.draws(name, n, "when").ExpFloat64()*float64(mean)), func() {
 			if time.Now().Before(end) {
+				w.r = w.draws(name, n)
 				do()
-				often(mean, do)
+				often(name, n+1, mean, do)
 			}
 		})
 	}
-	often(4*time.Minute, w.disturb)
-	often(3*time.Minute, w.submit)
+	often("event", 0, 4*time.Minute, w.disturb)
+	often("plan", 0, 5*time.Minute, w.submit)
 	w.until(func() bool { return !time.Now().Before(end) })
 }
 
