@@ -160,6 +160,7 @@ func (w *week) submit() {
 	}
 	c.plan.ID = workflow.NewV7At(time.Now().Add(p.ahead))
 	w.add(c)
+	c.by = p
 	w.call(func(ctx context.Context) {
 		err := p.engine.Submit(ctx, c.plan)
 		w.mu.Lock()
@@ -183,7 +184,7 @@ func (w *week) fork(from *career) {
 			w.t.Error(err)
 			return
 		}
-		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
+		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, progress: progress{clock: from.clock, clocks: from.clocks}, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
 		w.mu.Lock()
 		w.add(c)
 		w.mu.Unlock()

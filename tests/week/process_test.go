@@ -292,7 +292,7 @@ func (w *week) hits(p *process, kind string) {
 	p.hit, p.since = time.Now(), time.Now()
 	for _, c := range w.openPlans() {
 		if w.nodes[c.owner] == p {
-			c.kind, c.since = kind, time.Now()
+			c.kind, c.since, c.causes = kind, time.Now(), append(c.causes, kind)
 			w.say(c, "%s: %s", p.name, kind)
 		}
 	}

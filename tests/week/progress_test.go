@@ -12,6 +12,8 @@ import (
 type progress struct {
 	since  time.Time // its last progress, or the last event of its owner
 	kind   string    // what it waits after
+	causes []string  // all that it waits after
+	by     *process  // who submitted it
 	waits  time.Duration
 	bound  time.Duration
 	active map[*call]bool
@@ -45,7 +47,7 @@ func (w *week) moves(c *career) {
 		}
 		w.longest[c.kind] = l
 	}
-	c.since, c.kind, c.waits = time.Now(), "progress", 0
+	c.since, c.kind, c.causes, c.waits = time.Now(), "progress", nil, 0
 }
 
 // longest is the longest wait after an event, and the bound that it had.
@@ -53,6 +55,19 @@ type longest struct {
 	n            int
 	waits, bound time.Duration
 	plan         uuid.UUID
+}
+
+// cause returns the kind of a wait that is too long: one that is known, if something is known to have caused it.
+func (w *week) cause(c *career) string {
+	if _, known := w.known["wait for a clock"]; known && c.clocks {
+		return "wait for a clock"
+	}
+	for _, cause := range c.causes {
+		if _, known := w.known["wait after "+cause]; known {
+			return "wait after " + cause
+		}
+	}
+	return "wait after " + c.kind
 }
 
 // look compares what waits with the bounds.
@@ -98,7 +113,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
 			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
-				c.since, c.kind, c.waits = now, "progress", 0
+				c.since, c.kind, c.causes, c.waits = now, "progress", nil, 0
 				return
 			}
 		}
@@ -124,15 +139,14 @@ func (w *week) lookFor(c *career, now time.Time) {
 			since = p.since
 		}
 		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, ttl)+c.delay
+		if c.kind == "submit" && c.by == p {
+			bound = slack
+		}
 		if waits > c.waits {
 			c.waits, c.bound = waits, bound
 		}
 		if waits > bound {
-			kind := "wait after " + c.kind
-			if c.clocks {
-				kind = "wait for a clock"
-			}
-			w.find(kind, c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, w.nameOf(c.owner))
+			w.find(w.cause(c), c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, w.nameOf(c.owner))
 			c.since = now
 			return
 		}

@@ -99,7 +99,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 	}
 	if epoch != c.epoch {
 		if p := w.nodes[owner]; p != nil {
-			c.clocks = c.clocks || c.epoch > 0 && p.ahead != c.clock
+			c.clocks = c.clocks || (c.epoch > 0 || c.shape == "fork") && p.ahead != c.clock
 			c.clock = p.ahead
 		}
 		w.say(c, "%s owns it with epoch %d", r.Client, epoch)
