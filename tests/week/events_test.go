@@ -2,6 +2,7 @@ package week_test
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,7 +69,7 @@ var events = []struct {
 			}
 		})
 	}},
-	{"deploy", 8, func(w *week, p *process) { w.deploy(w.seatOf(p), p) }},
+	{"deploy", 8, func(w *week, p *process) { w.deploy(slices.Index(w.seats, p), p) }},
 	{"deploys", 1, func(w *week, _ *process) {
 		for i, p := range w.seats {
 			w.after(time.Duration(i)*time.Minute, func() { w.deploy(i, p) })
@@ -106,7 +107,7 @@ var events = []struct {
 			if err == nil && !p.dead && c.stopped.IsZero() {
 				c.stopped = time.Now()
 			}
-			w.say(c, "stop by %s (engine: %t): %v", p.name, byEngine, err)
+			w.note(nil, c, "stop by %s (engine: %t): %v", p.name, byEngine, err)
 		})
 	}},
 }
@@ -165,7 +166,7 @@ func (w *week) submit() {
 		err := p.engine.Submit(ctx, c.plan)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.say(c, "%s plan by %s: %v", c.shape, p.name, err)
+		w.note(nil, c, "%s plan by %s: %v", c.shape, p.name, err)
 		if err == nil && !p.dead {
 			w.created(c)
 		}
@@ -191,7 +192,7 @@ func (w *week) fork(from *career) {
 		err = w.operator.Create(ctx, plan)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.say(c, "fork of %s: %v", old.ID, err)
+		w.note(nil, c, "fork of %s: %v", old.ID, err)
 		if err == nil {
 			w.created(c)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"slices"
@@ -35,7 +34,6 @@ type process struct {
 	engine    *engine.Engine
 	stop      context.CancelFunc
 	died      chan struct{}
-	sent      map[string]int // requests, for their lags
 
 	node    uuid.UUID // uuid.Nil while it is no member
 	since   time.Time // when it became able to work, or a member, or had a free place again
@@ -62,7 +60,7 @@ func (w *week) start(seat int) {
 	r := w.draws(name)
 	interval := []time.Duration{60, 60, 60, 30, 30, 30, 20, 10, 10, 2, 1}[r.IntN(11)] * time.Second
 	p := &process{
-		w: w, name: name, rare: r.IntN(2) == 0, died: make(chan struct{}), sent: map[string]int{}, since: time.Now(), hit: time.Now(),
+		w: w, name: name, rare: r.IntN(2) == 0, died: make(chan struct{}), since: time.Now(), hit: time.Now(),
 		o: fleet.Options{Interval: interval, TTL: max(30*time.Second, 3*interval), Capacity: []int{2, 4, 16, 16}[r.IntN(4)]},
 	}
 	if w.resting {
@@ -84,7 +82,7 @@ func (w *week) start(seat int) {
 		p.lasting = []*fault{w.outage}
 	}
 	p.apply()
-	w.note(p, "starts: interval %v, capacity %d, rare %t, clock %v", p.o.Interval, p.o.Capacity, p.rare, p.ahead)
+	w.note(p, nil, "starts: interval %v, capacity %d, rare %t, clock %v", p.o.Interval, p.o.Capacity, p.rare, p.ahead)
 	w.running.Go(func() { p.run(ctx, seat) })
 }
 
@@ -99,7 +97,7 @@ func (p *process) run(ctx context.Context, seat int) {
 	}
 	p.dead = true
 	close(p.died)
-	p.w.note(p, "ended: %v", err)
+	p.w.note(p, nil, "ended: %v", err)
 	if p.leaving.IsZero() {
 		p.w.hits(p, "exit")
 		p.w.replace(seat, p, 10*time.Second)
@@ -135,13 +133,13 @@ func (p *process) work(ctx context.Context) error {
 			p.while(func() { p.node, p.since, p.w.nodes[node] = node, time.Now(), p })
 		},
 		PickedUp: func(_ context.Context, plan *workflow.Plan) {
-			p.while(func() { p.w.tell(p, plan.ID, "picks up epoch %d", plan.Epoch) })
+			p.while(func() { p.w.note(p, p.w.plans[plan.ID], "picks up epoch %d", plan.Epoch) })
 		},
 		Changed: func(_ context.Context, o workflow.Object) { p.while(func() { p.w.changed(p, o) }) },
 		Left: func(_ context.Context, plan uuid.UUID, err error) {
-			p.while(func() { p.w.tell(p, plan, "left: %v", err) })
+			p.while(func() { p.w.note(p, p.w.plans[plan], "left: %v", err) })
 		},
-		Problem: func(_ context.Context, err error) { p.while(func() { p.w.note(p, "problem: %v", err) }) },
+		Problem: func(_ context.Context, err error) { p.while(func() { p.w.note(p, nil, "problem: %v", err) }) },
 	}}
 	p.o.Observer = fleet.Observer{
 		Fenced:  func(context.Context, fleet.FencedEvent) { p.while(func() { p.w.gone(p.node) }) },
@@ -153,6 +151,13 @@ func (p *process) work(ctx context.Context) error {
 	}
 	p.while(func() { p.engine = e })
 	return e.Run(ctx)
+}
+
+func (p *process) String() string {
+	if p == nil {
+		return "nobody"
+	}
+	return p.name
 }
 
 // while calls do with the lock of the week, while the process is alive.
@@ -167,7 +172,7 @@ func (p *process) while(do func()) {
 // Do sends a request. A frozen process does so when it goes on, even if the context of the request has ended: that is the
 // request that was under way.
 func (p *process) Do(req *http.Request) (*http.Response, error) {
-	lags := p.lags(req)
+	lags := p.w.draws(p.name, req.Method, req.URL, time.Now())
 	if !sleep.For(req.Context(), time.Duration(lags.IntN(15_000_000))) {
 		return nil, req.Context().Err()
 	}
@@ -180,15 +185,6 @@ func (p *process) Do(req *http.Request) (*http.Response, error) {
 	time.Sleep(time.Duration(lags.IntN(15_000_000)))
 	p.frozen()
 	return resp, err
-}
-
-// lags draws how long a request takes. The requests of other goroutines don't matter.
-func (p *process) lags(req *http.Request) *rand.Rand {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	what := req.Method + req.URL.Path + req.URL.RawQuery
-	p.sent[what]++
-	return p.w.draws(p.name, what, p.sent[what])
 }
 
 // frozen waits while the process is frozen, and reports whether it was.
@@ -238,7 +234,7 @@ func (p *process) perform(ctx context.Context, c engine.Call, t task) (string, e
 	p.frozen()
 	p.while(func() {
 		if crashes && err == nil {
-			p.w.tell(p, c.Plan, "the action ends its process")
+			p.w.note(p, p.w.plans[c.Plan], "the action ends its process")
 			p.w.kill(p, "crash")
 		} else {
 			p.w.ends(p, k, err)
@@ -273,7 +269,7 @@ func (p *process) apply() {
 
 // suffer makes a fault last for some time.
 func (w *week) suffer(p *process, f *fault, d time.Duration) {
-	w.note(p, "%s for %v", f.kind, d)
+	w.note(p, nil, "%s for %v", f.kind, d)
 	w.hits(p, f.kind)
 	p.lasting = append(p.lasting, f)
 	p.apply()
@@ -293,7 +289,7 @@ func (w *week) hits(p *process, kind string) {
 	for _, c := range w.openPlans() {
 		if w.nodes[c.owner] == p {
 			c.kind, c.since, c.causes = kind, time.Now(), append(c.causes, kind)
-			w.say(c, "%s: %s", p.name, kind)
+			w.note(p, c, "%s", kind)
 		}
 	}
 }
@@ -301,7 +297,7 @@ func (w *week) hits(p *process, kind string) {
 // gone notes that a node is no member any more.
 func (w *week) gone(node uuid.UUID) {
 	if p := w.nodes[node]; p != nil && p.node == node && node != uuid.Nil {
-		w.note(p, "is no member any more")
+		w.note(p, nil, "is no member any more")
 		p.node, p.since = uuid.Nil, time.Now()
 	}
 }
@@ -311,7 +307,7 @@ func (w *week) kill(p *process, kind string) {
 	if p.dead {
 		return
 	}
-	w.note(p, "dies: %s", kind)
+	w.note(p, nil, "dies: %s", kind)
 	w.hits(p, kind)
 	p.dead, p.lasting = true, nil
 	p.transport.Crash()

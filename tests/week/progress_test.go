@@ -109,7 +109,7 @@ func (w *week) lookAt(p *process, now time.Time) {
 
 // lookFor looks for a process that could have made progress with a plan.
 func (w *week) lookFor(c *career, now time.Time) {
-	owner := w.nodes[c.owner]
+	owner := w.nodes[c.owner] // may be nil
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
 			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
@@ -146,7 +146,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 			c.waits, c.bound = waits, bound
 		}
 		if waits > bound {
-			w.find(w.cause(c), c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, w.nameOf(c.owner))
+			w.find(w.cause(c), c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, owner)
 			c.since = now
 			return
 		}

@@ -3,7 +3,6 @@ package week_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"path"
 	"strconv"
 	"strings"
@@ -102,7 +101,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 			c.clocks = c.clocks || (c.epoch > 0 || c.shape == "fork") && p.ahead != c.clock
 			c.clock = p.ahead
 		}
-		w.say(c, "%s owns it with epoch %d", r.Client, epoch)
+		w.note(nil, c, "%s owns it with epoch %d", r.Client, epoch)
 	}
 	final := s.Status.Final() && !c.status.Final()
 	c.owner, c.epoch, c.status = owner, epoch, s.Status
@@ -112,7 +111,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 	if !final {
 		return
 	}
-	w.say(c, "%s", c.status)
+	w.note(nil, c, "%s", c.status)
 	w.counts[c.status.String()]++
 	delete(w.open, c.plan.ID)
 	if !c.asked && (c.completes && c.status != workflow.Completed || c.status == workflow.Stopped) {
@@ -151,7 +150,7 @@ func (w *week) changed(p *process, o workflow.Object) {
 	}
 	w.catchUp()
 	if !c.beside[*h.ID] {
-		w.say(c, "%s: %s %.8s is %s", p.name, o.Kind(), h.ID.String()[28:], h.State.Status)
+		w.note(p, c, "%s %.8s is %s", o.Kind(), h.ID.String()[28:], h.State.Status)
 		w.moves(c)
 	}
 	is := h.State.Status
@@ -174,7 +173,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 	d := c.deed(of.Action)
 	k = &call{of, c, p, p.node}
 	if !c.beside[of.Action] {
-		w.say(c, "%s: call of %s, epoch %d, attempt %d", p.name, of.Action.String()[28:], of.Epoch, of.Attempt)
+		w.note(p, c, "call of %s, epoch %d, attempt %d", of.Action.String()[28:], of.Epoch, of.Attempt)
 		w.moves(c)
 		c.active[k] = true
 	}
@@ -202,24 +201,9 @@ func (w *week) ends(p *process, k *call, err error) {
 	if k.c.beside[k.Action] {
 		return
 	}
-	w.say(k.c, "%s: end of the call of %s: %v", p.name, k.Action.String()[28:], err)
+	w.note(p, k.c, "end of the call of %s: %v", k.Action.String()[28:], err)
 	if err == nil && k.node == p.node {
 		k.c.deed(k.Action).returned[k.node] = true
 		w.moves(k.c)
-	}
-}
-
-// say adds to the story of a plan.
-func (w *week) say(c *career, format string, args ...any) {
-	if len(c.story) == 200 {
-		c.story = c.story[100:]
-	}
-	c.story = append(c.story, w.stamp()+" "+fmt.Sprintf(format, args...))
-}
-
-// tell is say, and note, by a process.
-func (w *week) tell(p *process, plan uuid.UUID, format string, args ...any) {
-	if c := w.plans[plan]; c != nil {
-		w.say(c, p.name+": "+format, args...)
 	}
 }

@@ -89,7 +89,7 @@ type week struct {
 	// resting means that nothing happens any more but the end of the plans.
 	resting       bool
 	longestAction time.Duration
-	events        []string
+	story         []string
 	recent        []emulator.Request
 	found         map[string]int
 	counts        map[string]int
@@ -125,8 +125,6 @@ func (w *week) call(do func(context.Context)) {
 	})
 }
 
-func (w *week) seatOf(p *process) int { return slices.Index(w.seats, p) }
-
 func (w *week) add(c *career) {
 	c.number, c.kind, c.active, c.actions = len(w.plans), "submit", map[*call]bool{}, map[uuid.UUID]*deed{}
 	c.since = time.Now()
@@ -150,19 +148,21 @@ func (w *week) stamp() string {
 	return fmt.Sprintf("%d %02d:%02d:%06.3f", d/day, d/time.Hour%24, d/time.Minute%60, (d % time.Minute).Seconds())
 }
 
-func (w *week) note(p *process, format string, args ...any) {
-	if len(w.events) == 200 {
-		w.events = w.events[100:]
+// note adds to the story of a plan, or to that of the fleet.
+func (w *week) note(p *process, c *career, format string, args ...any) {
+	story := &w.story
+	if c != nil {
+		story = &c.story
 	}
-	w.events = append(w.events, w.stamp()+" "+p.name+": "+fmt.Sprintf(format, args...))
+	line := w.stamp() + " "
+	if p != nil {
+		line += p.name + ": "
+	}
+	*story = append((*story)[max(0, len(*story)-kept):], line+fmt.Sprintf(format, args...))
 }
 
-func (w *week) nameOf(node uuid.UUID) string {
-	if p := w.nodes[node]; p != nil {
-		return p.name
-	}
-	return "nobody"
-}
+// kept is how much of a story is kept.
+const kept = 40
 
 // shown is how many findings of a kind a week shows.
 const shown = 2
@@ -177,9 +177,9 @@ func (w *week) find(kind string, c *career, format string, args ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s: %s: %s\n", w.seed, w.stamp(), kind, fmt.Sprintf(format, args...))
 	if c != nil {
-		fmt.Fprintf(&b, "plan %s (%s, rare %t, delay %v):\n\t%s\n", c.plan.ID, c.shape, c.rare, c.delay, strings.Join(c.story[max(0, len(c.story)-40):], "\n\t"))
+		fmt.Fprintf(&b, "plan %s (%s, rare %t, delay %v):\n\t%s\n", c.plan.ID, c.shape, c.rare, c.delay, strings.Join(c.story, "\n\t"))
 	}
-	fmt.Fprintf(&b, "events:\n\t%s\n", strings.Join(w.events[max(0, len(w.events)-25):], "\n\t"))
+	fmt.Fprintf(&b, "events:\n\t%s\n", strings.Join(w.story, "\n\t"))
 	if c != nil {
 		b.WriteString("requests:\n")
 		id := c.plan.ID.String()
@@ -251,22 +251,22 @@ func (w *week) begin(long time.Duration) {
 
 // until lets things happen until a condition holds, and looks for what waits.
 func (w *week) until(done func() bool) {
-	for !done() {
-		w.mu.Unlock()
-		time.Sleep(tick)
-		w.mu.Lock()
-		now := time.Now()
+	for look := time.Now(); !done(); {
 		slices.SortStableFunc(w.agenda, func(a, b entry) int { return a.at.Compare(b.at) })
-		for len(w.agenda) > 0 && !w.agenda[0].at.After(now) {
-			next := w.agenda[0]
-			w.agenda = w.agenda[1:]
-			next.do()
+		next := entry{look, w.look}
+		if len(w.agenda) > 0 && !w.agenda[0].at.After(look) {
+			next, w.agenda = w.agenda[0], w.agenda[1:]
+		} else {
+			look = look.Add(tick)
 		}
-		w.look()
+		w.mu.Unlock()
+		time.Sleep(time.Until(next.at))
+		w.mu.Lock()
+		next.do()
 	}
 }
 
-// tick is how exactly things happen.
+// tick is the time between two looks.
 const tick = 5 * time.Second
 
 // rest lets the fleet end all plans.
