@@ -22,16 +22,17 @@ type ledger struct {
 	status  workflow.Status
 	owner   uuid.UUID
 	epoch   int64
-	actions map[uuid.UUID]*deed
+	parts   map[uuid.UUID]*deed
 	asked   bool      // somebody tried to stop it
 	stopped time.Time // when a request to stop it was acknowledged
 	story   []string
 }
 
-// deed is what became of an action.
+// deed is what became of a sub-object.
 type deed struct {
 	status         workflow.Status
 	epoch          int64              // in which it became final
+	fenced         int64              // the last epoch whose owner has stored it
 	returned       map[uuid.UUID]bool // nodes to which a call returned
 	fails, crashes int
 }
@@ -44,11 +45,11 @@ type call struct {
 	node uuid.UUID
 }
 
-func (c *career) deed(action uuid.UUID) *deed {
-	d := c.actions[action]
+func (c *career) deed(part uuid.UUID) *deed {
+	d := c.parts[part]
 	if d == nil {
 		d = &deed{returned: map[uuid.UUID]bool{}}
-		c.actions[action] = d
+		c.parts[part] = d
 	}
 	return d
 }
@@ -63,18 +64,21 @@ func (w *week) catchUp() {
 		w.recent = w.recent[max(0, len(w.recent)-keptRequests):]
 	}
 	for _, r := range requests {
-		if r.Op != emulator.PutBlob || r.Status != 201 {
+		dir, name := path.Split(r.Blob)
+		if r.Op != emulator.PutBlob || r.Status != 201 || dir == "open/" {
 			continue
 		}
-		dir, name := path.Split(r.Blob)
-		if id, is := strings.CutSuffix(name, "-entry.json"); is {
-			if c := w.plans[uuid.MustParse(id)]; c != nil {
-				w.entry(c, r)
-			}
-		} else if plan, is := strings.CutPrefix(path.Dir(dir+"x"), "actions/"); is {
-			if c := w.plans[uuid.MustParse(plan)]; c != nil {
-				w.action(c, uuid.MustParse(strings.TrimSuffix(name, ".json")), r)
-			}
+		id, isEntry := strings.CutSuffix(name, "-entry.json")
+		if !isEntry {
+			id = path.Base(dir)
+		}
+		plan, _ := uuid.Parse(id)
+		switch c := w.plans[plan]; {
+		case c == nil:
+		case isEntry:
+			w.entry(c, r)
+		default:
+			w.part(c, uuid.MustParse(strings.TrimSuffix(name, ".json")), r)
 		}
 	}
 }
@@ -122,8 +126,15 @@ func (w *week) entry(c *career, r emulator.Request) {
 	}
 }
 
-// action notes an action that the store has accepted. Its own status is the first one.
-func (w *week) action(c *career, id uuid.UUID, r emulator.Request) {
+// part notes a sub-object that the store has accepted. Its own status is the first one.
+func (w *week) part(c *career, id uuid.UUID, r emulator.Request) {
+	d := c.deed(id)
+	switch owner := w.nodes[c.owner]; {
+	case owner != nil && owner.name == r.Client:
+		d.fenced = c.epoch
+	case d.fenced == c.epoch && c.epoch > 0:
+		w.find("stale", c, "%s stores %s, although %s has done so in epoch %d", r.Client, r.Blob, owner, c.epoch)
+	}
 	b, _ := w.server.Blob(r.Container, r.Blob)
 	var s workflow.Status
 	_, text, begun := bytes.Cut(b.Body, []byte(`"state":{"status":"`))
@@ -131,10 +142,9 @@ func (w *week) action(c *career, id uuid.UUID, r emulator.Request) {
 	if err := s.UnmarshalText(text); begun && err != nil {
 		w.t.Errorf("%s: %v", b.Body, err)
 	}
-	d := c.deed(id)
 	switch {
 	case d.status.Final() && s != d.status, s < d.status:
-		w.find("lost", c, "%s: action %s is %s after it was %s", r.Client, id, s, d.status)
+		w.find("lost", c, "%s: %s is %s after it was %s", r.Client, r.Blob, s, d.status)
 	case s.Final() && !d.status.Final():
 		d.epoch = c.epoch
 	}
@@ -153,11 +163,8 @@ func (w *week) changed(p *process, o workflow.Object) {
 		w.note(p, c, "%s %.8s is %s", o.Kind(), h.ID.String()[28:], h.State.Status)
 		w.moves(c)
 	}
-	is := h.State.Status
-	switch o.Kind() {
-	case workflow.KindPlan:
-		is = c.status
-	case workflow.KindAction:
+	is := c.status
+	if o.Kind() != workflow.KindPlan {
 		is = c.deed(*h.ID).status
 	}
 	if h.State.Status.Final() && is != h.State.Status {

@@ -126,7 +126,7 @@ func (w *week) call(do func(context.Context)) {
 }
 
 func (w *week) add(c *career) {
-	c.number, c.kind, c.active, c.actions = len(w.plans), "submit", map[*call]bool{}, map[uuid.UUID]*deed{}
+	c.number, c.kind, c.active, c.parts = len(w.plans), "submit", map[*call]bool{}, map[uuid.UUID]*deed{}
 	c.since = time.Now()
 	w.plans[c.plan.ID] = c
 }
