@@ -49,10 +49,11 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 	npm ci --prefix internal/azurite --no-progress --loglevel=error
 	touch $@
 
-# The long campaigns: spaces of which `make test` explores samples, each for LONG; a soak and a fleet under chaos against the
-# emulator and against Azurite, for CAMPAIGN each; processor time against its budgets; and every fuzz target. With these values
-# it takes two hours on two cores. LONG=1 explores whole spaces.
+# The long campaigns: spaces of which `make test` explores samples, each for LONG; weeks of a fleet in virtual time, for WEEKS; a
+# soak against the emulator and against Azurite, and a fleet of processes that are killed and frozen, for CAMPAIGN each; processor
+# time against its budgets; and every fuzz target. With these values it takes two hours on two cores. LONG=1 explores whole spaces.
 LONG     = 30s
+WEEKS    = 15m
 CAMPAIGN = 4m
 verify: azurite supply apidiff
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
@@ -62,7 +63,7 @@ verify: azurite supply apidiff
 	go run ./integration -real -soak $(CAMPAIGN) -clients 8 -faults
 	go run ./integration -azurite -soak $(CAMPAIGN) -clients 8 -faults -grace 10s
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults
-	go run ./integration -azurite -fleet 5 -chaos $(CAMPAIGN) -interval 2s -faults -grace 10s
+	PLANVAULT_LONG=$(WEEKS) go test -vet=off -timeout 0 ./tests/week
 	$(MAKE) fuzz
 
 # The dependencies are those of go.sum, and have no known vulnerability that this module calls.

@@ -27,10 +27,10 @@
 //
 // This command is a fleet under chaos: processes run plans as nodes of a fleet. Some are killed with SIGKILL,
 // some frozen with SIGSTOP for 5 to 60 seconds, some leave, and new ones join. Each node reports every call of
-// its plugin. In the end all plans must be final, no result may have been stored after the fence of a later
-// epoch, and no action may have run after its outcome was stored. With -interval 2s everything is five times as
-// fast as with the defaults of a fleet. Shorter intervals are close to the resolution of the service's clock, and
-// takeovers may then last longer.
+// its plugin. In the end all plans must be final, no outcome may be lost, and no action may have run after its
+// outcome was stored. With -interval 2s everything is five times as fast as with the defaults of a fleet. Shorter
+// intervals are close to the resolution of the service's clock, and takeovers may then last longer. What virtual
+// time shows better, tests/week does.
 //
 // The program prints each step with its requests, and each case on a line. A step that fails ends the run; a
 // case does not. The last line is PASS, or "FAIL: " with the reason. The exit code is 0, 1, or 2 for wrong

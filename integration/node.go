@@ -46,7 +46,7 @@ type command struct {
 	Stop uuid.UUID
 }
 
-// The plugin of a fleet's plans. Its result says who made the call.
+// The plugin of a fleet's plans. Its result is the number of the call.
 const taskName = "task"
 
 // task is what an action does.
@@ -56,17 +56,10 @@ type task struct {
 	Fails int `json:"fails,omitempty"`
 }
 
-// result is the response to one call of the plugin.
-type result struct {
-	Call  int64     `json:"call"` // unique
-	Node  uuid.UUID `json:"node"`
-	Epoch int64     `json:"epoch"`
-}
-
 // register returns a registry of all plugins of this program.
 func register() *registry.Register {
 	r := plantest.Register()
-	if err := r.Register(plugins.Typed[task, result](taskName)); err != nil {
+	if err := r.Register(plugins.Typed[task, int64](taskName)); err != nil {
 		panic(err) // the name is free
 	}
 	return r
@@ -124,7 +117,6 @@ type node struct {
 
 // holding is a plan that the engine works on.
 type holding struct {
-	owner   uuid.UUID
 	epoch   int64
 	refused bool // an update of the plan met a version that the node does not know
 }
@@ -217,12 +209,12 @@ func (n *node) letGo(plan uuid.UUID) {
 	delete(n.held, plan)
 }
 
-// pickedUp reports a plan that the engine begins to work on, as it was read before it was claimed or fenced.
+// pickedUp reports a plan that the engine begins to work on.
 func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
 	n.mu.Lock()
-	n.held[p.ID] = holding{owner: p.Owner, epoch: p.Epoch}
+	n.held[p.ID] = holding{epoch: p.Epoch}
 	n.mu.Unlock()
-	n.report(message{What: picked, Plan: p.ID, Node: p.Owner, Epoch: p.Epoch, Picture: new(pictureOf(p))})
+	n.report(message{What: picked, Plan: p.ID, Epoch: p.Epoch})
 }
 
 // changed reports the outcomes of actions and plans that are stored.
@@ -237,7 +229,7 @@ func (n *node) changed(_ context.Context, o workflow.Object) {
 		m.What, m.Epoch = ended, o.Epoch
 		n.letGo(o.ID)
 	case *workflow.Action:
-		m.What, m.Epoch, m.Results = stored, n.holds(o.PlanID).epoch, resultsOf(o)
+		m.What, m.Epoch = stored, n.holds(o.PlanID).epoch
 	default:
 		return
 	}
@@ -254,9 +246,8 @@ func (n *node) left(ctx context.Context, plan uuid.UUID, err error) {
 }
 
 // perform is the plugin.
-func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, error) {
-	r := result{n.number(n.calls.Add(1)), n.holds(call.Plan).owner, call.Epoch}
-	m := message{What: called, Plan: call.Plan, Object: call.Action, Node: r.Node, Epoch: r.Epoch, Call: r.Call, Begin: true}
+func (n *node) perform(ctx context.Context, call engine.Call, t task) (int64, error) {
+	m := message{What: called, Plan: call.Plan, Object: call.Action, Epoch: call.Epoch, Call: n.number(n.calls.Add(1)), Begin: true}
 	n.report(m)
 	var err error
 	select {
@@ -269,5 +260,5 @@ func (n *node) perform(ctx context.Context, call engine.Call, t task) (result, e
 	}
 	m.Begin = false
 	n.report(m)
-	return r, err
+	return m.Call, err
 }

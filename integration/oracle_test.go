@@ -108,145 +108,58 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// tale is the story of one plan of one action: a node claims it, calls the plugin and dies; another takes the
-// plan, calls the plugin again and ends it.
-type tale struct {
-	plan   *workflow.Plan
-	action *workflow.Action
-	a, b   uuid.UUID // the nodes
-	r1, r2 result    // of their calls
-	said   map[string]message
-	order  []string
-}
-
-func newTale() *tale {
-	t := &tale{plan: plantest.Small(), a: workflow.NewV7(), b: workflow.NewV7()}
-	driver.Complete(t.plan)
-	t.action = t.plan.Blocks[0].Sequences[0].Actions[0]
-	t.r1, t.r2 = result{1, t.a, 1}, result{2, t.b, 2}
-	t.plan.State.Status, t.plan.Owner, t.plan.Epoch = workflow.Completed, t.b, 2
-	t.ends(workflow.Completed, t.r2)
-	t.order = strings.Fields("create created claim call1 end1 take call2 end2 stored ended")
-	t.said = map[string]message{
+// TestCalls forges reports of a fleet about a plan of one action, and the plan. A node claims it, calls the plugin and dies;
+// another takes it over, calls the plugin again and ends it. Each forgery must be found.
+func TestCalls(t *testing.T) {
+	said := map[string]message{
 		"create":  {What: created, Begin: true},
 		"created": {What: created},
-		"claim":   t.picks(1, t.a, workflow.NotStarted),
-		"call1":   {What: called, Node: t.a, Epoch: 1, Call: 1, Begin: true},
-		"end1":    {What: called, Node: t.a, Epoch: 1, Call: 1},
-		"take":    t.picks(2, t.b, workflow.Running),
-		"call2":   {What: called, Node: t.b, Epoch: 2, Call: 2, Begin: true},
-		"end2":    {What: called, Node: t.b, Epoch: 2, Call: 2},
-		"stored":  {What: stored, Epoch: 2, Status: workflow.Completed, Results: []result{t.r2}},
+		"call1":   {What: called, Epoch: 1, Call: 1},
+		"stored1": {What: stored, Epoch: 1, Status: workflow.Completed},
+		"call2":   {What: called, Epoch: 2, Call: 2},
+		"stored":  {What: stored, Epoch: 2, Status: workflow.Completed},
 		"ended":   {What: ended, Epoch: 2, Status: workflow.Completed},
+		"zombie":  {What: called, Epoch: 1, Call: 3},
+		"again":   {What: called, Epoch: 2, Call: 3},
+		"missed":  {What: left, Told: "not found"},
 	}
-	return t
-}
-
-// picks returns the message of a node that picks the plan up.
-func (t *tale) picks(epoch int64, node uuid.UUID, status workflow.Status, results ...result) message {
-	return message{What: picked, Node: node, Epoch: epoch, Picture: &picture{
-		Status: workflow.Running, Epoch: epoch, Actions: map[uuid.UUID]actionView{t.action.ID: {status, results}},
-	}}
-}
-
-// ends sets what is stored of the action in the end.
-func (t *tale) ends(status workflow.Status, results ...result) {
-	t.action.State.Status, t.action.Attempts = status, []workflow.Attempt{{}} // an interrupted one
-	for _, r := range results {
-		t.action.Attempts = append(t.action.Attempts, workflow.Attempt{Resp: r})
-	}
-}
-
-// drop removes messages.
-func (t *tale) drop(names string) {
-	t.order = slices.DeleteFunc(t.order, func(name string) bool { return slices.Contains(strings.Fields(names), name) })
-}
-
-// add adds a message at the end.
-func (t *tale) add(m message) {
-	t.order = append(t.order, "more")
-	t.said["more"] = m
-}
-
-// TestCalls forges reports and plans of a fleet. Each forgery must be found.
-func TestCalls(t *testing.T) {
-	gone := func(t *tale) { t.plan = nil }
+	const all = "create created call1 call2 stored ended"
+	const completed, failed, running, gone = workflow.Completed, workflow.Failed, workflow.Running, workflow.NotStarted
 	for _, test := range []struct {
-		name  string
-		drop  string
-		forge func(t *tale)
-		want  []string
+		name         string
+		order        string
+		plan, action workflow.Status // in the end
+		want         []string
 	}{
-		{"nothing", "", func(*tale) {}, nil},
-		{"a call of a frozen owner after the end", "", func(t *tale) { t.add(message{What: called, Node: t.a, Epoch: 1, Call: 3, Begin: true}) }, nil},
-		{"a failed attempt before the fence", "", func(t *tale) {
-			t.said["take"] = t.picks(2, t.b, workflow.Running, t.r1)
-			t.said["stored"] = message{What: stored, Epoch: 2, Status: workflow.Completed, Results: []result{t.r1, t.r2}}
-			t.ends(workflow.Completed, t.r1, t.r2)
-		}, nil},
-		{"an outcome before the fence", "call2 end2 stored", func(t *tale) {
-			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
-			t.ends(workflow.Completed, t.r1)
-		}, nil},
-		{"an outcome that was not reported", "stored ended", func(*tale) {}, nil},
-		{"a Create without an answer", "created", func(*tale) {}, nil},
-		{"a plan that was taken back", "created stored ended", gone, nil},
-		{"a Create that had no effect", "created claim call1 end1 take call2 end2 stored ended", gone, nil},
+		{"nothing", all, completed, completed, nil},
+		{"a call of a frozen owner after the end", all + " zombie", completed, completed, nil},
+		{"an outcome that was not reported", "create created call1 call2", completed, completed, nil},
+		{"a Create without an answer", "create call1 call2 stored ended", completed, completed, nil},
+		{"a Create that had no effect", "create", gone, gone, nil},
 
-		{"a lost plan", "claim call1 end1 take call2 end2 stored ended", gone, []string{lost}},
-		{"a lost plan that was ended", "created", gone, []string{lost}},
-		{"a plan that nobody created", "create created", func(*tale) {}, []string{leftOver}},
-		{"an open plan", "ended", func(t *tale) { t.plan.State.Status = workflow.Running }, []string{orphan}},
-		{"a result of the former owner after the fence", "stored call2 end2", func(t *tale) { t.ends(workflow.Completed, t.r1) }, []string{stale}},
-		{"the former owner's outcome over the owner's", "", func(t *tale) { t.ends(workflow.Completed, t.r1) }, []string{lost, stale}},
-		{"a stale result between two fences", "stored call2 end2", func(t *tale) {
-			t.add(t.picks(3, t.a, workflow.Completed, t.r1))
-			t.plan.Epoch = 3
-			t.ends(workflow.Completed, t.r1)
-		}, []string{stale}},
-		{"a result of the epoch before it began", "", func(t *tale) { t.said["take"] = t.picks(2, t.b, workflow.Running, t.r2) }, []string{stale}},
-		{"a result of an epoch after the last", "", func(t *tale) {
-			t.plan.Epoch = 1
-			t.said["ended"] = message{What: ended, Epoch: 1, Status: workflow.Completed}
-		}, []string{lost, stale}},
-		{"a Completed action that runs in a later epoch", "stored", func(t *tale) {
-			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
-			t.ends(workflow.Completed, t.r1)
-		}, []string{rerun}},
-		{"a Completed action that runs again in the same epoch", "", func(t *tale) {
-			t.add(message{What: called, Node: t.b, Epoch: 2, Call: 3, Begin: true})
-		}, []string{rerun}},
-		{"an acknowledged outcome of epoch 1 that runs in epoch 2", "", func(t *tale) {
-			t.add(message{What: stored, Epoch: 1, Status: workflow.Completed, Results: []result{t.r1}})
-		}, []string{lost, rerun}},
-		{"an outcome that is undone", "", func(t *tale) { t.ends(workflow.Running) }, []string{lost}},
-		{"an outcome that another replaced", "", func(t *tale) { t.ends(workflow.Failed, t.r2) }, []string{lost}},
-		{"an outcome that was lost in a takeover", "stored call2 end2", func(t *tale) {
-			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
-			t.ends(workflow.Completed, t.r2)
-		}, []string{forged, lost}},
-		{"an outcome that was lost for an epoch", "stored call2 end2", func(t *tale) {
-			t.said["take"] = t.picks(2, t.b, workflow.Completed, t.r1)
-			t.add(t.picks(3, t.a, workflow.Running, t.r1))
-			t.plan.Epoch = 3
-			t.ends(workflow.Completed, t.r1)
-		}, []string{lost}},
-		{"a result that nobody returned", "end2", func(*tale) {}, []string{forged}},
-		{"a result of another node", "stored", func(t *tale) { t.ends(workflow.Completed, result{2, t.a, 2}) }, []string{forged}},
-		{"two owners of an epoch", "", func(t *tale) { t.add(t.picks(2, t.a, workflow.Running)) }, []string{forged}},
-		{"a plan that ended otherwise", "", func(t *tale) { t.plan.State.Status = workflow.Failed }, []string{lost}},
-		{"a plan that an owner did not find", "", func(t *tale) { t.add(message{What: left, Told: "not found"}) }, []string{half}},
+		{"a lost plan", "create created", gone, gone, []string{lost}},
+		{"a lost plan that was ended", "create call1 ended", gone, gone, []string{lost}},
+		{"a plan that nobody created", "call1 call2 stored ended", completed, completed, []string{leftOver}},
+		{"an open plan", "create created call1", running, running, []string{orphan}},
+		{"a Completed action that runs in a later epoch", "create created call1 stored1 call2 ended", completed, completed, []string{rerun}},
+		{"a Completed action that runs again in the same epoch", all + " again", completed, completed, []string{rerun}},
+		{"an outcome that is undone", all, completed, running, []string{lost}},
+		{"an outcome that another replaced", all, completed, failed, []string{lost}},
+		{"a plan that ended otherwise", all, failed, completed, []string{lost}},
+		{"a plan that an owner did not find", all + " missed", completed, completed, []string{half}},
 	} {
-		tale := newTale()
-		id, there := tale.plan.ID, map[uuid.UUID]*workflow.Plan{}
-		tale.drop(test.drop)
-		if test.forge(tale); tale.plan != nil {
-			there[id] = tale.plan
+		plan := plantest.Small()
+		driver.Complete(plan)
+		action := plan.Blocks[0].Sequences[0].Actions[0]
+		plan.State.Status, plan.Epoch, action.State.Status = test.plan, 2, test.action
+		there := map[uuid.UUID]*workflow.Plan{}
+		if test.plan != gone {
+			there[plan.ID] = plan
 		}
 		l := newCalls()
-		for _, name := range tale.order {
-			m := tale.said[name]
-			m.Plan, m.Object = id, tale.action.ID
+		for _, name := range strings.Fields(test.order) {
+			m := said[name]
+			m.Plan, m.Object = plan.ID, action.ID
 			l.note(m)
 		}
 		kinds := map[string]bool{}

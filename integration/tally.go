@@ -34,9 +34,7 @@ const (
 
 	// In a fleet.
 	orphan = "orphan" // a plan that nobody ended
-	stale  = "stale"  // a result that was stored after the fence of a later epoch
 	rerun  = "rerun"  // an action that ran after its outcome was stored
-	forged = "forged" // a result that no call of the plugin explains, or an epoch with two owners
 )
 
 // tally counts what happens in a soak or a chaos, and what is found.

@@ -65,12 +65,10 @@ type message struct {
 	Objects  []uuid.UUID `json:",omitzero"`
 	From, To stamp       `json:",omitzero"`
 
-	// A node of a fleet reports itself, the epoch, the call of the plugin, what was stored, and the plan that it picked up.
+	// A node of a fleet reports itself, the epoch, the call of the plugin, and what was stored.
 	Node        uuid.UUID       `json:",omitzero"`
 	Epoch, Call int64           `json:",omitzero"`
 	Status      workflow.Status `json:",omitzero"`
-	Results     []result        `json:",omitzero"`
-	Picture     *picture        `json:",omitzero"`
 }
 
 // kinds are the errors of calls. The first one that matches decides.
