@@ -10,10 +10,11 @@ import (
 
 // progress is for how long a plan has waited.
 type progress struct {
-	since  time.Time // its last progress, or the last event of its owner
-	kind   string    // what it waits after
-	causes []string  // all that it waits after
-	by     *process  // who submitted it
+	since  time.Time     // its last progress, or the last event of its owner
+	kind   string        // what it waits after
+	causes []string      // all that it waits after
+	by     *process      // who submitted it
+	ttl    time.Duration // the longest of its owners since
 	waits  time.Duration
 	bound  time.Duration
 	active map[*call]bool
@@ -47,7 +48,7 @@ func (w *week) moves(c *career) {
 		}
 		w.longest[c.kind] = l
 	}
-	c.since, c.kind, c.causes, c.waits = time.Now(), "progress", nil, 0
+	c.since, c.kind, c.causes, c.waits, c.ttl = time.Now(), "progress", nil, 0, 0
 }
 
 // longest is the longest wait after an event, and the bound that it had.
@@ -113,7 +114,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
 			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
-				c.since, c.kind, c.causes, c.waits = now, "progress", nil, 0
+				c.since, c.kind, c.causes, c.waits, c.ttl = now, "progress", nil, 0, 0
 				return
 			}
 		}
@@ -123,6 +124,9 @@ func (w *week) lookFor(c *career, now time.Time) {
 			}
 		}
 	}
+	if owner != nil {
+		c.ttl = max(c.ttl, owner.o.TTL)
+	}
 	if id := workflow.Time(c.plan.ID).Truncate(day); id.After(now) {
 		c.kind = "tomorrow"
 	}
@@ -130,15 +134,11 @@ func (w *week) lookFor(c *career, now time.Time) {
 		if !p.able() || c.rare && !p.rare || p.ahead != 0 && now.Add(half).Truncate(day).After(now.Add(-half)) {
 			continue
 		}
-		ttl := p.o.TTL
-		if owner != nil {
-			ttl = max(ttl, owner.o.TTL)
-		}
 		since := c.since
 		if p.since.After(since) {
 			since = p.since
 		}
-		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, ttl)+c.delay
+		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, max(p.o.TTL, c.ttl))+c.delay
 		if c.kind == "submit" && c.by == p {
 			bound = slack
 		}

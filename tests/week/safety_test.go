@@ -35,7 +35,11 @@ type deed struct {
 	fenced         int64              // the last epoch whose owner has stored it
 	returned       map[uuid.UUID]bool // nodes to which a call returned
 	fails, crashes int
+	unended        int // calls that did not end
 }
+
+// engineCrashes is how many calls of an action may not end, by default, before the action fails.
+const engineCrashes = 3
 
 // call is a call of a plugin.
 type call struct {
@@ -118,6 +122,9 @@ func (w *week) entry(c *career, r emulator.Request) {
 	w.note(nil, c, "%s", c.status)
 	w.counts[c.status.String()]++
 	delete(w.open, c.plan.ID)
+	for _, d := range c.parts {
+		c.completes = c.completes && d.unended <= engineCrashes
+	}
 	if !c.asked && (c.completes && c.status != workflow.Completed || c.status == workflow.Stopped) {
 		w.find("outcome", c, "it is %s", c.status)
 	}
@@ -190,6 +197,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 	if d.returned[p.node] && !c.beside[of.Action] {
 		w.find("dropped", c, "%s: action %s runs again on the node that has its result", p.name, of.Action)
 	}
+	d.unended++
 	w.obeys(k)
 	if fails = t.Fails < 0 || d.fails < t.Fails; fails {
 		d.fails++
@@ -205,6 +213,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 // ends notes the end of a call.
 func (w *week) ends(p *process, k *call, err error) {
 	delete(k.c.active, k)
+	k.c.deed(k.Action).unended--
 	if k.c.beside[k.Action] {
 		return
 	}
