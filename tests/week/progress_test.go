@@ -138,8 +138,11 @@ func (w *week) lookFor(c *career, now time.Time) {
 		if p.since.After(since) {
 			since = p.since
 		}
-		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, max(p.o.TTL, c.ttl))+c.delay
-		if c.kind == "submit" && c.by == p {
+		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, max(p.o.TTL, c.ttl))
+		if c.stopped.IsZero() {
+			bound += c.delay
+		}
+		if c.kind == "submit" && c.by == p && since.Equal(c.since) {
 			bound = slack
 		}
 		if waits > c.waits {

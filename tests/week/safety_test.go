@@ -213,7 +213,9 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 // ends notes the end of a call.
 func (w *week) ends(p *process, k *call, err error) {
 	delete(k.c.active, k)
-	k.c.deed(k.Action).unended--
+	if k.node == p.node { // it can store the end
+		k.c.deed(k.Action).unended--
+	}
 	if k.c.beside[k.Action] {
 		return
 	}
