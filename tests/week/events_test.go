@@ -105,7 +105,7 @@ var events = []struct {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if err == nil && !p.dead && c.stopped.IsZero() {
-				c.stopped = time.Now()
+				c.stopped, c.since, c.kind = time.Now(), time.Now(), "stop"
 			}
 			w.note(nil, c, "stop by %s (engine: %t): %v", p.name, byEngine, err)
 		})
