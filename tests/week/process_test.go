@@ -37,6 +37,7 @@ type process struct {
 
 	node    uuid.UUID // uuid.Nil while it is no member
 	since   time.Time // when it became able to work, or a member, or had a free place again
+	full    bool      // it has no free place
 	lasting []*fault
 	thawed  chan struct{} // nil unless it is frozen
 	dead    bool

@@ -63,6 +63,9 @@ func (w *week) cause(c *career) string {
 	if _, known := w.known["wait for a clock"]; known && c.clocks {
 		return "wait for a clock"
 	}
+	if p := w.nodes[c.owner]; p != nil && p.full {
+		return "wait for a place"
+	}
 	for _, cause := range c.causes {
 		if _, known := w.known["wait after "+cause]; known {
 			return "wait after " + cause
@@ -76,7 +79,7 @@ func (w *week) look() {
 	w.catchUp()
 	now := time.Now()
 	open := w.openPlans()
-	has := map[uuid.UUID]int{}
+	has := map[uuid.UUID]int{} // how many plans the nodes work on
 	for _, c := range open {
 		if _, known := w.known["sleepers"]; known || len(c.active) > 0 || now.Sub(c.since) < slack {
 			has[c.owner]++
@@ -84,7 +87,7 @@ func (w *week) look() {
 	}
 	for _, p := range w.alive {
 		w.lookAt(p, now)
-		if p.node != uuid.Nil && has[p.node] >= p.o.Capacity {
+		if p.full = p.node != uuid.Nil && has[p.node] >= p.o.Capacity; p.full {
 			p.since = now
 		}
 	}
@@ -142,7 +145,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 		if c.stopped.IsZero() {
 			bound += c.delay
 		}
-		if c.kind == "submit" && c.by == p && since.Equal(c.since) {
+		if c.kind == "submit" && c.by == p && since.Equal(c.since) && now.Sub(p.hit) > p.o.TTL {
 			bound = slack
 		}
 		if waits > c.waits {
