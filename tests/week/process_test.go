@@ -334,7 +334,11 @@ func (w *week) deploy(seat int, p *process) {
 	}
 	leave := func() {
 		if !p.dead {
-			w.hits(p, "deploy")
+			kind := "deploy"
+			if len(p.lasting) > 0 {
+				kind = p.lasting[0].kind // the others may not learn of it
+			}
+			w.hits(p, kind)
 			p.leaving = time.Now()
 			p.stop()
 		}
