@@ -30,8 +30,10 @@ func bound(kind string, interval, ttl time.Duration) time.Duration {
 	switch kind {
 	case "submit":
 		return 3*interval + slack
-	case "deploy": // the interval after the deadline of Run
-		return 30*time.Second + 2*interval + slack
+	case "evict":
+		return 3*interval + slack
+	case "deploy": // the deadline of Run comes first
+		return 30*time.Second + 3*interval/2 + slack
 	case "denied", "denied writes", "denied once", "denied plans", "outage":
 		return max(time.Minute, ttl+3*interval/2) + slack // the longest backoff
 	}
