@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/planvault/azblob"
@@ -160,13 +159,6 @@ func (s *side) once(ctx context.Context) error {
 		s.again()
 	}
 	return s.do(ctx)
-}
-
-// processorTime returns the processor time that the process has used.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // round repeats the operation and records its mean processor time. Collecting the garbage that it makes is

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,7 +198,7 @@ func (c *chaos) disturb(ctx context.Context, frozen *sync.WaitGroup) {
 		case 1, 2, 3:
 			c.silence(s, c.kill)
 		case 4, 5, 6, 7:
-			p := c.silence(s, func(p *process) bool { return p.signal(syscall.SIGSTOP) })
+			p := c.silence(s, func(p *process) bool { return p.signal(sigFreeze) })
 			least := shortestFreeze(c.ttl)
 			long := least + time.Duration(r.Int64N(int64(longestFreeze(c.ttl)-least)))
 			frozen.Go(func() {
@@ -238,7 +237,7 @@ func (c *chaos) silence(s *seat, do func(*process) bool) *process {
 func (c *chaos) thaw(s *seat, p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p != nil && p.signal(syscall.SIGCONT) && s.p == p {
+	if p != nil && p.signal(sigThaw) && s.p == p {
 		s.frozen = false
 	}
 }
