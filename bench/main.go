@@ -5,6 +5,7 @@
 //	go run ./bench -short                without the largest vaults, in seconds
 //	go run ./bench -run 'Read|Search'    some rows; -list names them all
 //	go run ./bench -throughput           operations per second through one vault, over sockets
+//	go run ./bench -latency              from Submit to the first action and to the end, and plans per second
 //	go run ./bench -cpu                  processor time beside that of a bare client of the SDK
 //	go run ./bench -history              searches in a year of closed days, by their catalogues
 //
@@ -49,9 +50,9 @@ const (
 
 // config holds the values of the flags.
 type config struct {
-	short, list, cpu, history, throughput bool
-	run                                   *regexp.Regexp
-	worker                                string
+	short, list, cpu, history, latency, throughput bool
+	run                                            *regexp.Regexp
+	worker                                         string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -67,6 +68,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
 	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
+	f.BoolVar(&c.latency, "latency", false, "measure how soon submitted plans begin and end, and plans per second; with -short at 10 ms only")
 	f.StringVar(&c.worker, "worker", "", "internal: the emulator of -throughput, as `text`")
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -76,7 +78,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	case f.NArg() > 0:
 		return c, fmt.Errorf("unexpected argument %q: bench takes flags only", f.Arg(0))
 	case len(modes) > 1:
-		return c, errors.New("-cpu, -history and -throughput are mutually exclusive")
+		return c, errors.New("-cpu, -history, -latency and -throughput are mutually exclusive")
 	}
 	return c, nil
 }
@@ -93,6 +95,8 @@ func run(ctx context.Context, args []string, rows []row, stdout, stderr io.Write
 		err = compare(ctx, cfg, stdout)
 	case cfg.history:
 		err = recall(ctx, cfg, stdout)
+	case cfg.latency:
+		err = await(ctx, cfg, stdout)
 	case cfg.throughput:
 		err = drive(ctx, cfg, stdout, stderr)
 	default:

@@ -79,7 +79,7 @@ func table() (rows []row) {
 			rows = append(rows, row{operation: o, vault: v, long: v.plans >= largestVault})
 		}
 	}
-	return append(rows, fleetRows()...)
+	return append(rows, append(fleetRows(), engineRows()...)...)
 }
 
 func onPlans() []operation {
