@@ -22,6 +22,12 @@
 // had an effect. Completed actions are not rerun. Actions that were running are, so each action runs at least
 // once; use its ID as an idempotency key.
 //
+// # Results
+//
+// An action may need what an earlier one of its plan has returned. Its plugin calls [Result] with that action's Key.
+// [Options.MaxResult] limits the response of an action, and [Options.MaxResults] all responses of a plan. An action
+// fails whose response exceeds them.
+//
 // # How a plan runs
 //
 // Plans and blocks run the same phases: bypass checks, pre checks, the work with continuous checks beside it,
@@ -39,12 +45,16 @@
 //     finish, so that no failure leaves another sequence half done.
 //   - A block's entrance delay lies between its start and its bypass checks. The exit delay follows each
 //     Completed block, including the last one. Delays count from stored times, so a restart does not prolong
-//     them.
+//     them. These are the store's times if the vault tells them, whatever this computer's clock says; a time in
+//     the future counts as now.
 //   - Deferred work runs whenever a plan or block that has begun ends, even after a bypass or a stop.
 //     Deferred checks run first, then the deferred actions of a plan: batches in order, OnFailure batches
 //     also when the plan was stopped. A failed batch does not prevent the others.
-//   - A crash leaves an attempt without an end. Such an attempt does not count against Retries. Each retry
-//     waits first.
+//   - A crash leaves an attempt without an end. It does not count against Retries, but an action with more than
+//     [Options.Crashes] of them fails: it may be what ends the processes. Each retry waits first.
+//   - A panic fails the attempt for good, and so does the end of the plugin's goroutine. [Observer] gets the stack.
+//   - A plan that has neither called a plugin nor written for a second rests: it does not count against
+//     [Options.Plans] until it goes on.
 //   - The first failure is the plan's Reason. Without a failure it is the stop, if there was one.
 //
 // # Forks
@@ -52,12 +62,16 @@
 // A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan with the work that is
 // left: give it to Submit. Completed objects are not rerun, at any depth. These belong to each run of a plan or
 // block and run again: continuous and deferred checks, deferred actions, and post checks if some work is left.
+// If deferred actions may have undone what is Completed, Fork refuses; see [workflow.ForkAfterCompensation].
 //
 // # Stop and shutdown
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes
 // Stopped. The end of Run's context is a shutdown: nothing more begins, the outcomes of running actions are
-// stored, and the plans stay Running for the next Run, or for another node of the fleet.
+// stored, and the plans stay Running for the next Run. In a fleet, other nodes take each plan as its work stops.
+//
+// Actions that run for longer than [Options.Drain] are interrupted: the contexts of their plugins end. Their
+// attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere.
 //
 // # Ownership
 //
@@ -70,16 +84,20 @@
 // that grows with each takeover. When a node dies or freezes, the others take its plans over and continue
 // them, and the vault refuses the writes of the former owner. Package fleet says how, and what it costs. If a
 // write of an owned plan meets a conflict, the engine ends the work on the plan and takes the plan again: it
-// continues from what is stored if the plan is still its own, and lets it go if not. Plugins get the epoch as
-// a fencing token.
+// continues from what is stored if the plan is still its own, and lets it go if not. It does not wait for plugins of
+// a plan that it has lost: their contexts end, and what they return is dropped. Plugins get the epoch as a fencing
+// token.
 //
 // Plans need no fleet to be submitted: whoever calls [storage.Creator.Create] may exit at once.
 //
 // # Errors
 //
-// While the vault is unavailable, or the outcome of a write is unknown, the engine retries for
-// [Options.Patience]. Then it leaves the plan as it is stored, and the next Run continues it; a member of a
-// fleet takes its own plan again instead. An engine never stops because of a plan: [Observer] hears of it.
+// While the vault is unavailable, refuses the engine, or leaves the outcome of a write unknown, the writes of a plan
+// are repeated as long as the plan is this engine's. The plan stands meanwhile and keeps its results; after ten
+// seconds Observer.Hindered says so, and in a fleet so does the node's record. Submit, Stop, searches and reads give
+// up after [Options.Patience]. After any other error the engine leaves the plan as it is stored, and the next Run
+// continues it; a member of a fleet takes its own plan again after a conflict, or else lets the others have it. An
+// engine never stops because of a plan: [Observer] hears of it.
 package engine
 
 import (
@@ -442,4 +460,3 @@ func passing(err error) bool {
 
 // repeatable reports whether the same call may succeed later. A refusal ends when somebody corrects a role or a firewall.
 func repeatable(err error) bool { return passing(err) || errors.Is(err, storage.ErrDenied) }
-

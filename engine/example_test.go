@@ -153,6 +153,29 @@ func ExampleFunc() {
 	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
 }
 
+// An action uses what an earlier one has returned. The plan's author gives the earlier one a Key, and passes it on.
+func ExampleResult() {
+	type Parcel struct{ Order uuid.UUID }
+	reg := registry.Must(
+		engine.Func("order", func(context.Context, engine.Call, struct{}) (string, error) { return "order 7", nil }),
+		engine.Func("ship", func(_ context.Context, call engine.Call, p Parcel) (string, error) {
+			order, err := engine.Result[string](call, p.Order)
+			return "shipped " + order, err
+		}))
+	vault := memvault.New(reg)
+	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+	check(err)
+	order := &workflow.Action{Name: "order", Plugin: "order", Key: uuid.New()}
+	ship := &workflow.Action{Name: "ship", Plugin: "ship", Req: Parcel{order.Key}}
+	plan := &workflow.Plan{Name: "buy", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{order, ship}}}}}}
+	check(e.Submit(context.Background(), plan))
+	check(e.Run(context.Background()))
+	plan, err = vault.Read(context.Background(), plan.ID)
+	check(err)
+	fmt.Println(plan.Blocks[0].Sequences[0].Actions[1].Attempts[0].Resp)
+	// Output: shipped order 7
+}
+
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)

@@ -48,7 +48,7 @@ func Tee(observers ...Observer) Observer {
 		Left:     teeAbout(observers, func(o Observer) func(context.Context, uuid.UUID, error) { return o.Left }),
 		Hindered: teeAbout(observers, func(o Observer) func(context.Context, uuid.UUID, error) { return o.Hindered }),
 		Panicked: teeAbout(observers, func(o Observer) func(context.Context, *workflow.Action, *plugins.Panic) { return o.Panicked }),
-		Problem: tee(observers, func(o Observer) func(context.Context, error) { return o.Problem }),
+		Problem:  tee(observers, func(o Observer) func(context.Context, error) { return o.Problem }),
 		Draining: func(ctx context.Context) {
 			for _, o := range observers {
 				if o.Draining != nil {

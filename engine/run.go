@@ -213,4 +213,3 @@ func statusOf(reason workflow.FailureReason) workflow.Status {
 	}
 	return workflow.Failed
 }
-
