@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"regexp"
@@ -109,7 +110,7 @@ func TestHeapIsJudged(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-cpu", "-history"}} {
+	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-latency", "-history"}} {
 		output(t, exitMisuse, nil, args...)
 	}
 	output(t, exitPass, nil, "-h")
@@ -170,6 +171,17 @@ func TestThroughput(t *testing.T) {
 		if err != nil || got.Operations != 3 || got.Took <= 0 || got.Requests < 3 || got.Allocations == 0 {
 			t.Errorf("%s: %+v, %v", l, got, err)
 		}
+	}
+}
+
+// TestLatency: a plan of one action begins after two round trips and ends after eight, and 16 places are the limit.
+func TestLatency(t *testing.T) {
+	out, _ := output(t, exitPass, nil, "-latency", "-short", "-run", "^S, 10 ms, 1 x  16")
+	_, row, _ := strings.Cut(out, "1 x  16")
+	var first, end, clients, slowest, stored int
+	_, err := fmt.Sscan(row, &first, &end, &clients, &slowest, &stored)
+	if err != nil || first != 20 || end != 80 || clients < 150 || clients > 200 || slowest > 1000 || stored < 100 || stored > 200 {
+		t.Errorf("%s%v", out, err)
 	}
 }
 
