@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
-	modes := slices.DeleteFunc([]bool{c.cpu, c.throughput, c.history}, func(set bool) bool { return !set })
+	modes := slices.DeleteFunc([]bool{c.cpu, c.throughput, c.history, c.latency}, func(set bool) bool { return !set })
 	switch {
 	case f.NArg() > 0:
 		return c, fmt.Errorf("unexpected argument %q: bench takes flags only", f.Arg(0))
