@@ -35,21 +35,31 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 		if failures > 0 {
 			r.wait(scope, last, min(r.engine.opts.RetryDelay<<min(failures-1, 16), maxRetryDelay))
 		}
-		halted, err := r.halted(scope)
-		switch {
-		case err != nil:
-			return err
-		case halted && a.State.Status == workflow.NotStarted:
-			return nil
-		case halted:
-			return r.end(a, workflow.Stopped)
-		}
-		succeeded, err := r.attempt(a, passed, failures >= a.Retries)
-		if err != nil || succeeded {
+		over, err := r.step(scope, a, passed, failures >= a.Retries)
+		if over || err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// step makes an attempt, once the plan has a place, unless nothing more may begin. It reports whether the action is over.
+func (r *run) step(scope context.Context, a *workflow.Action, passed workflow.Status, final bool) (over bool, err error) {
+	if err := r.slot.begin(r.owned); err != nil {
+		r.giveUp(err)
+		return false, err
+	}
+	defer r.slot.end()
+	halted, err := r.halted(scope)
+	switch {
+	case err != nil:
+		return false, err
+	case halted && a.State.Status == workflow.NotStarted:
+		return true, nil
+	case halted:
+		return true, r.end(a, workflow.Stopped)
+	}
+	return r.attempt(a, passed, final)
 }
 
 // failed counts the failed attempts and returns the time of the last failure.
@@ -62,11 +72,15 @@ func failed(attempts []workflow.Attempt) (n int, last time.Time) {
 	return n, last
 }
 
-// unended counts the attempts during which the process ended, or the node was fenced.
+// unended counts the attempts during which the process ended, or the node was fenced. A round of a continuous check that
+// succeeded shows that those before it were not the action's fault.
 func unended(attempts []workflow.Attempt) (n int) {
 	for _, t := range attempts {
-		if t.End.IsZero() {
+		switch {
+		case t.End.IsZero():
 			n++
+		case t.Err == nil:
+			n = 0
 		}
 	}
 	return n
@@ -125,6 +139,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 			r.panicked(a, panicked)
 			err = fmt.Errorf("%w: %w", err, panicked)
 		}
+		r.results.drop([]workflow.Attempt{*t})
 		t.Resp, t.Err = nil, failureOf(fmt.Errorf("the vault refuses the plugin's response: %w", err), true)
 		become(workflow.Failed)
 		err = r.write(a)
@@ -149,10 +164,6 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	if err != nil {
 		return nil, failureOf(err, true), nil
 	}
-	if err := r.slot.begin(r.owned); err != nil {
-		return nil, nil, err
-	}
-	defer r.slot.end()
 	timeout := cmp.Or(a.Timeout, r.engine.opts.Timeout)
 	ctx, cancel := context.WithTimeout(r.plugins, timeout)
 	defer cancel()
@@ -174,11 +185,11 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	if r.owned.Err() != nil {
 		return nil, nil, context.Cause(r.owned)
 	}
+	if err := r.results.admit(o.resp, r.engine.opts.MaxResult, r.engine.opts.MaxResults); err != nil {
+		r.panicked(a, err)
+		return nil, failureOf(errors.Join(fmt.Errorf("the plugin's response can't be stored: %w", err), o.err), true), nil
+	}
 	if o.err == nil {
-		if err := r.results.admit(o.resp, r.engine.opts.MaxResult, r.engine.opts.MaxResults); err != nil {
-			r.panicked(a, err)
-			return nil, failureOf(fmt.Errorf("the plugin's response can't be stored: %w", err), true), nil
-		}
 		return o.resp, nil, nil
 	}
 	r.panicked(a, o.err)

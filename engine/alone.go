@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ const maxWaiting = 1000
 
 // run works on a plan, which is nil if it could not be picked up. It has a place, which it gives back.
 func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
-	slot := newSlot(a.places, func() func() { return func() {} })
+	slot := newSlot(a.places, true, math.MaxInt64, func() func() { return func() {} })
 	defer slot.close()
 	if plan == nil {
 		a.forget(id)

@@ -240,8 +240,8 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 
 // Run calls Recovery, at once and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
 // that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. It returns nil when ctx has ended
-// and running actions have ended, after twice Options.Drain at most, or, with Options.UntilIdle, when no plan is left. Only
-// one call of Run may be active.
+// and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
+// Options.UntilIdle, when no plan is left. Only one call of Run may be active.
 //
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
 // first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
@@ -373,16 +373,17 @@ func (e *Engine) enter(r *run) {
 }
 
 // exit ends what enter began. An error means that the plan was left. It is given up unless it is another
-// node's.
+// node's, or waits for a place.
 func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	e.mu.Lock()
 	if e.runs[r.plan.ID] == r { // another run has begun if the node was fenced
 		delete(e.runs, r.plan.ID)
 	}
-	if err != nil && !errors.Is(err, fleet.ErrFenced) {
+	if err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, ErrFull) {
 		e.left[r.plan.ID] = true
 	}
 	e.mu.Unlock()
+	e.hindered(ctx, r.plan.ID, nil)
 	if err != nil {
 		e.opts.Observer.Left(ctx, r.plan.ID, err)
 	}

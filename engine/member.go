@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -134,11 +135,7 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	id := plan.ID
 	work, done := m.node.Work(id)
 	defer done()
-	if m.places.Acquire(ctx, 1) != nil { // plans that rested may have all places
-		m.node.LetGo(id)
-		return
-	}
-	slot := newSlot(m.places, func() (wake func()) { return m.node.Rest(id) })
+	slot := newSlot(m.places, false, fullPause, func() (wake func()) { return m.node.Rest(id) }) // plans that rested may have all places
 	defer slot.close()
 	for {
 		r := newRun(m.Engine, plan, slot, m.node.Now)
@@ -151,6 +148,9 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 		m.exit(ctx, r, err)
 		switch {
 		case plan != nil:
+		case errors.Is(err, ErrFull):
+			m.node.GiveBack(id)
+			return
 		case err != nil && !errors.Is(err, fleet.ErrFenced):
 			m.node.LetGo(id)
 			return
@@ -159,6 +159,9 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 		}
 	}
 }
+
+// fullPause is how long a plan waits for a place beside nodes that may have one.
+const fullPause = time.Minute
 
 // workOn works on a plan as long as the fleet allows.
 func (m *member) workOn(ctx context.Context, r *run, work context.Context) error {
@@ -170,11 +173,12 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 				r.giveUp(cause)
 			}
 		}
-		if c.Err() != nil {
-			obey() // before anything begins
-		} else {
-			defer context.AfterFunc(c, obey)()
+		if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
+			r.halt() // before anything begins
+		} else if cause != nil {
+			r.giveUp(cause)
 		}
+		defer context.AfterFunc(c, obey)()
 	}
 	return r.work(ctx)
 }
@@ -205,7 +209,7 @@ func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 
 // leave hands the node's plans over.
 func (m *member) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(m.opts.Patience/4, m.opts.Drain))
 	defer cancel()
 	if err := m.node.Leave(ctx); err != nil {
 		m.opts.Observer.Problem(ctx, fmt.Errorf("engine: leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID()))

@@ -99,24 +99,30 @@ func (r *run) shrink(because error) (shrunk bool) {
 }
 
 // stop stores the request to stop the plan, and then halts it. If the request can't be stored until ctx ends, the plan
-// is halted all the same.
+// is halted all the same, and the write goes on.
 func (r *run) stop(ctx context.Context) error {
+	r.slot.hurry()
 	if err := r.own.Acquire(ctx, 1); err != nil {
+		r.halt() // the plan itself is being stored
 		return err
 	}
-	defer r.own.Release(1)
 	if r.ending || r.owned.Err() != nil {
+		r.own.Release(1)
 		return ErrNotRunning
 	}
 	r.plan.Reason = workflow.StopRequested
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer context.AfterFunc(r.owned, func() { cancel(context.Cause(r.owned)) })()
-	err := r.store(ctx, r.plan)
-	if err != nil && ctx.Err() == nil {
-		r.giveUp(err)
+	stored := make(chan error, 1)
+	go func() { // until the outcome is known: only the same write again settles it
+		defer r.own.Release(1)
+		stored <- r.write(r.plan)
+	}()
+	defer r.halt()
+	select {
+	case err := <-stored:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	r.halt()
-	return err
 }
 
 // runBlocks runs the blocks one after the other, until one fails.

@@ -74,7 +74,6 @@ func (r *run) work(ctx context.Context) error {
 	r.giveUp(nil)
 	_ = r.own.Acquire(context.Background(), 1) // after the write of a stop
 	r.own.Release(1)                           // a later stop finds that the work has ended
-	r.engine.hindered(r.owned, r.plan.ID, nil)
 	return err
 }
 
@@ -82,6 +81,7 @@ func (r *run) work(ctx context.Context) error {
 // stored within as long again is dropped.
 func (r *run) drain() {
 	r.die(ErrDraining)
+	r.slot.hurry()
 	if sleep.For(r.owned, r.engine.opts.Drain) {
 		r.cut(ErrDraining)
 	}
@@ -167,10 +167,15 @@ func (r *run) store(ctx context.Context, o workflow.Object) error {
 	}
 }
 
-// update makes one request, which ends by itself when the plan is given up.
+// update makes one request, which ends by itself when the plan is given up, unless that is the end of draining.
 func (r *run) update(ctx context.Context, o workflow.Object) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.opts.Patience/4)
 	defer cancel()
+	defer context.AfterFunc(r.owned, func() {
+		if errors.Is(context.Cause(r.owned), ErrDraining) {
+			cancel()
+		}
+	})()
 	return storage.Update(ctx, r.engine.vault, o)
 }
 

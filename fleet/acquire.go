@@ -105,7 +105,7 @@ func (f *finder) finish(a acquisition) bool {
 		return f.report(a.id, a.err)
 	default:
 		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
-		f.n.giveBack(a.id) // the node may own the plan now, and others may be able to take it
+		f.n.GiveBack(a.id) // the node may own the plan now, and others may be able to take it
 		f.n.retries("take a plan", a.err)
 	}
 	return a.plan == nil || f.emit(a.plan, nil)
@@ -126,7 +126,7 @@ func (f *finder) abandon() {
 	for ; f.acquiring > 0; f.acquiring-- {
 		a := <-f.acquired
 		if a.plan != nil || a.err != nil && !lacks(a.err) {
-			f.n.giveBack(a.id)
+			f.n.GiveBack(a.id)
 		}
 	}
 }

@@ -54,9 +54,9 @@ func (n *Node) listLocked(plan uuid.UUID, wait time.Duration) {
 	n.notifyLocked()
 }
 
-// giveBack lets go of a plan that was acquired for nobody, or that the node may own although it could not acquire it.
-// This node may take it again at once.
-func (n *Node) giveBack(plan uuid.UUID) {
+// GiveBack is LetGo for a plan that lacks nothing but a place: this node, too, may take it at once. It also announces a plan
+// that the node may own although it could not acquire it.
+func (n *Node) GiveBack(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.releaseLocked(plan, n.work[plan])
