@@ -187,7 +187,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	}
 	if err := r.results.admit(o.resp, r.engine.opts.MaxResult, r.engine.opts.MaxResults); err != nil {
 		r.panicked(a, err)
-		return nil, failureOf(errors.Join(fmt.Errorf("the plugin's response can't be stored: %w", err), o.err), true), nil
+		return nil, failureOf(errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", err)), true), nil
 	}
 	if o.err == nil {
 		return o.resp, nil, nil

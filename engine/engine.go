@@ -179,8 +179,8 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 }
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a node
-// of the fleet that has room finds it within three intervals, also if this process dies. Submit refuses a plan whose
-// plugins can't run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
+// of the fleet that has room finds it within three intervals, also if this process dies. The engine shares the plan's
+// requests, which must not change any more. Submit refuses a plan whose plugins can't run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
 // is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {

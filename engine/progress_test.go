@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,30 @@ func TestCrashingAction(t *testing.T) {
 		}
 		if message := a.Attempts[3].Err.Message; !strings.HasPrefix(message, "ExceededRecovery: 4 attempts never ended") {
 			t.Error(message)
+		}
+	})
+}
+
+// TestCrashesBetweenRounds kills each process during a round of a continuous check that succeeds otherwise.
+func TestCrashesBetweenRounds(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := plan(block("b", sequence("s", second("a"))))
+		p.Blocks[0].EntranceDelay = 90 * time.Second
+		p.ContChecks = checks(second("check"))
+		p.ContChecks.Delay = 2 * time.Second
+		s.create(p)
+		for range 6 {
+			rounds := 0
+			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+				if a, ok := o.(*workflow.Action); ok && a.Name == "check" && !a.Attempts[len(a.Attempts)-1].End.IsZero() {
+					rounds++
+				}
+				return rounds >= 2
+			}))
+		}
+		s.run(t.Context(), s.process())
+		if got := s.read(p.ID); got.State.Status != workflow.Completed {
+			t.Error(outline(got))
 		}
 	})
 }
@@ -90,6 +115,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("after %v the other plan is\n%s", time.Since(before), outline(got))
 			}
 			time.Sleep(15 * time.Second)
+			synctest.Wait()
 			if s.ran["slow"] != 2 {
 				t.Errorf("ran %v", s.ran)
 			}
@@ -109,6 +135,7 @@ func TestEvictedEngine(t *testing.T) {
 		time.Sleep(time.Minute)
 		must(t, fleet.Evict(t.Context(), s.open(), hangs.nodes[0]))
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
 		if got := s.read(p.ID); len(hangs.nodes) != 2 || got.Owner != other.nodes[0] || s.ran["stuck"] != 2 {
 			t.Errorf("it was the nodes %v, the plan is of %v, ran %v", hangs.nodes, got.Owner, s.ran)
 		}
@@ -128,6 +155,9 @@ func TestWaitingPlansHoldNoPlace(t *testing.T) {
 			if inFleet {
 				opts.Fleet = &fleet.Options{}
 			}
+			before, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			must(t, s.engine(s.process(), opts).Run(before))
 			ended := make(chan error)
 			go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
 			time.Sleep(15 * time.Second)
@@ -142,6 +172,136 @@ func TestWaitingPlansHoldNoPlace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFullEngine wakes or stops a plan in an engine whose only place an action has for hours. The plan goes on where
+// there is room, and is stopped without room.
+func TestFullEngine(t *testing.T) {
+	for _, test := range []struct{ inFleet, stop bool }{{false, true}, {true, true}, {true, false}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			waits := block("b", sequence("s", second("late")))
+			waits.EntranceDelay = time.Hour
+			p := s.create(plan(waits))
+			opts := engine.Options{Plans: 1, Drain: time.Second}
+			if test.inFleet {
+				opts.Fleet = &fleet.Options{}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			full, ended := s.engine(s.process(), opts), make(chan error)
+			go func() { ended <- full.Run(ctx) }()
+			time.Sleep(15 * time.Second)
+			day := do(job{Name: "day", For: 24 * time.Hour})
+			day.Timeout = 25 * time.Hour
+			s.create(plan(block("b", sequence("s", day))))
+			time.Sleep(time.Minute)
+			want := workflow.Completed
+			if test.stop {
+				must(t, full.Stop(t.Context(), p.ID))
+				want = workflow.Stopped
+			} else {
+				defer s.join("idle", opts).stop()
+				time.Sleep(time.Hour)
+			}
+			time.Sleep(time.Minute)
+			if got := s.read(p.ID); got.State.Status != want {
+				t.Errorf("%+v: %s", test, outline(got))
+			}
+			cancel()
+			must(t, <-ended)
+		})
+	}
+}
+
+// TestStopInAnOutage stops plans while their writes fail. Each one stops when its writes succeed, also if the first of
+// them had an effect.
+func TestStopInAnOutage(t *testing.T) {
+	for _, at := range []time.Duration{0, 5 * time.Second} { // the plan begins, or runs
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.create(long("a", "b"))
+			over, stored := time.Now().Add(5*time.Minute), ""
+			e := s.engine(s.updating(func(o workflow.Object, update func() error) error {
+				p, ok := o.(*workflow.Plan)
+				if !ok || at > 0 && p.Reason != workflow.StopRequested || p.State.Status.Final() {
+					return update()
+				}
+				if before := p.State.ETag; stored == "" {
+					must(t, update())
+					stored, p.State.ETag = p.State.ETag, before
+				}
+				if time.Now().Before(over) {
+					return processtest.Unknown("UpdatePlan")
+				}
+				p.State.ETag = stored
+				return nil
+			}), engine.Options{})
+			time.AfterFunc(at+time.Second, func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := e.Stop(ctx, p.ID); !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+			})
+			must(t, e.Run(t.Context()))
+			if got := s.read(p.ID); got.State.Status != workflow.Stopped || s.ran["b"] > 0 {
+				t.Errorf("at %v: ran %v, left %v: %s", at, s.ran, s.left, outline(got))
+			}
+		})
+	}
+}
+
+// TestDrainInAnOutage ends engines whose vault refuses or hangs, one of them with a plan that was asked to stop before.
+func TestDrainInAnOutage(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.create(long("a", "b"))
+			dead := s.join("dead", engine.Options{})
+			time.Sleep(5 * time.Second)
+			dead.fails(errKilled)
+			must(t, fleet.Stop(t.Context(), s.open(), p.ID))
+			e := s.join("other", engine.Options{Patience: time.Hour})
+			e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+				switch p, ok := c.Object.(*workflow.Plan); {
+				case !ok || p.Reason != workflow.StopRequested:
+					return do()
+				case hangs:
+					<-ctx.Done()
+				}
+				return fmt.Errorf("hooked: %w", storage.ErrDenied)
+			})
+			time.Sleep(2 * time.Minute)
+			before := time.Now()
+			e.stop()
+			if took := time.Since(before); took > time.Minute || !errors.Is(e.left[p.ID], engine.ErrDraining) {
+				t.Errorf("hangs: %t: it ended after %v and left %v", hangs, took, e.left)
+			}
+			dead.stop()
+		})
+	}
+}
+
+// TestTroubleEnds has a node that can't take its own plan again, until the plan is deleted. Its trouble is over then.
+func TestTroubleEnds(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p, other := s.create(long("a")), plan(block("b", sequence("s", do(job{Name: "long", For: 4 * time.Minute}))))
+		s.create(other)
+		var told []error
+		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(_ context.Context, _ uuid.UUID, err error) { told = append(told, err) }}})
+		time.Sleep(5 * time.Second)
+		must(t, s.open().UpdateAction(t.Context(), s.read(p.ID).Blocks[0].Sequences[0].Actions[0]))
+		refused := time.Now().Add(time.Minute)
+		e.OnOp("Read", func(context.Context, processtest.Call, func() error) error {
+			if time.Now().Before(refused) {
+				return fmt.Errorf("hooked: %w", storage.ErrDenied)
+			}
+			return fmt.Errorf("hooked: %w", storage.ErrNotFound)
+		})
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if n := len(told); n < 2 || told[n-1] != nil {
+			t.Errorf("told %v", told)
+		}
+		e.stop()
+	})
 }
 
 // TestClockOfAnotherEngine continues a plan that an engine began whose clock was five minutes ahead. No delay takes
@@ -184,6 +344,7 @@ func TestSubmitRunsAtOnce(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			must(t, e.Submit(t.Context(), plan(block("b", sequence("s", do(job{Name: "first", For: time.Second}))))))
 			time.Sleep(2*trip + trip/2)
+			synctest.Wait()
 			if s.ran["first"] != 1 {
 				t.Errorf("fleet %t: the action has not begun", inFleet)
 			}
@@ -211,6 +372,7 @@ func TestPickUpAtOnce(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- s.engine(p, opts).Run(t.Context()) }()
 			time.Sleep(2 * time.Second)
+			synctest.Wait()
 			if s.ran["a"] != 300 {
 				t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", inFleet, s.ran["a"])
 			}
@@ -238,9 +400,12 @@ func (r *rude) UnmarshalJSON(text []byte) error {
 
 // TestRudeTypes has requests and responses whose methods panic. The actions fail, and nothing else does.
 func TestRudeTypes(t *testing.T) {
-	for _, test := range []struct{ req, resp string }{{"decoded", ""}, {"", "encoded"}, {"", "decoded"}} {
+	for _, test := range []struct {
+		req, resp string
+		err       error
+	}{{"decoded", "", nil}, {"", "encoded", nil}, {"", "encoded", errors.New("no")}, {"", "decoded", nil}} {
 		onStage(t, func(t *testing.T, s *stage) {
-			s.reg = registry.Must(s, engine.Func("rude", func(context.Context, engine.Call, rude) (rude, error) { return rude(test.resp), nil }))
+			s.reg = registry.Must(s, engine.Func("rude", func(context.Context, engine.Call, rude) (rude, error) { return rude(test.resp), test.err }))
 			p := plan(block("b", sequence("s", &workflow.Action{Plugin: "rude", Req: json.RawMessage(fmt.Sprintf("%q", test.req))}), sequence("t", second("a"))))
 			p.Blocks[0].ToleratedFailures = 1
 			var panics atomic.Int64
@@ -263,7 +428,7 @@ func TestRudeTypes(t *testing.T) {
 // TestTooManyResults ends a plan whose results have grown too large for the vault, whatever stored them.
 func TestTooManyResults(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(plan(block("b", sequence("s", do(job{Name: "a", Size: 900}), do(job{Name: "b", Size: 900}), do(job{Name: "c", Size: 900})))))
+		p := s.create(plan(block("b", sequence("s", do(job{Name: "a", Size: 900}), do(job{Name: "b", Size: 900}), do(job{Name: "c", Size: 900, Fails: -1})))))
 		small := func(o workflow.Object, update func() error) error {
 			if p, ok := o.(*workflow.Plan); ok && p.State.Status.Final() && p.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp != nil {
 				return fmt.Errorf("hooked: %w", storage.ErrInvalid)

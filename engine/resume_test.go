@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -554,7 +555,10 @@ func TestVaultFails(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {
 				p := s.create(plan(block("b", sequence("s", second("a"), second("b")))))
 				failed := map[workflow.Object]int{}
+				var one sync.Mutex
 				hook := func(o workflow.Object, update func() error) error {
+					one.Lock()
+					defer one.Unlock()
 					if o.Kind() != workflow.KindAction || failed[o] >= test.fail {
 						failed[o] = 0
 						return update()

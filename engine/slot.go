@@ -27,7 +27,7 @@ type slot struct {
 	own   *semaphore.Weighted
 	busy  int // calls and writes
 	held  bool
-	wake  func() // nil if the plan does not wait
+	wake  func() // nil if the plan does not rest
 	timer *time.Timer
 }
 
@@ -37,9 +37,6 @@ const restAfter = time.Second
 // newSlot returns a slot that holds a place, or waits for one when the first call or write begins.
 func newSlot(places *semaphore.Weighted, held bool, patience time.Duration, rest func() (wake func())) *slot {
 	s := &slot{places: places, held: held, patience: patience, rest: rest, own: semaphore.NewWeighted(1)}
-	if !held {
-		s.wake = func() {}
-	}
 	s.urgent, s.hurry = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(restAfter, s.idle)
 	return s
@@ -52,10 +49,12 @@ func (s *slot) begin(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer s.own.Release(1)
-	if s.wake != nil {
+	if !s.held {
 		if err := s.takePlace(ctx); err != nil {
 			return err
 		}
+	}
+	if s.wake != nil {
 		s.wake()
 		s.wake = nil
 	}

@@ -123,7 +123,11 @@ func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error)
 	case j.Goexit:
 		runtime.Goexit()
 	case j.Size > 0:
-		return strings.Repeat("x", j.Size), nil
+		var err error
+		if j.Fails < 0 {
+			err = errors.New("beside a response")
+		}
+		return strings.Repeat("x", j.Size), err
 	case j.Odd:
 		return 7, nil
 	case j.Fails < 0 || n <= j.Fails || j.FailsFrom > 0 && n >= j.FailsFrom, j.FailsEvery > 0 && n%j.FailsEvery == 0:

@@ -95,6 +95,7 @@ func (f *finder) finish(a acquisition) bool {
 		f.lookAgain(a.id)
 	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced):
 		delete(f.open, a.id)
+		f.n.taken(a.id) // or it would be due again at once
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
 		delete(f.open, a.id) // a search finds it if nobody else has claimed it
 	case errors.Is(a.err, ErrUnsuited):
