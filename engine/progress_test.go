@@ -133,6 +133,7 @@ func TestEvictedEngine(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		must(t, fleet.Evict(t.Context(), s.open(), hangs.nodes[0]))
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
