@@ -88,7 +88,7 @@ func TestLetGoAlone(t *testing.T) {
 		n.LetGo(id)
 		within(t, found, time.Minute+time.Second)
 		n.LetGo(workflow.NewV7()) // which is not its own
-		time.Sleep(time.Second) // between two searches
+		time.Sleep(time.Second)   // between two searches
 		for range 150 {
 			plan := claimed(t, p, n, 0)
 			n.LetGo(plan.ID)
