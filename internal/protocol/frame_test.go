@@ -126,6 +126,8 @@ const (
 	twoOwners
 	comesBack
 	orphan
+	robbed
+	unfound
 
 	breaches
 )
@@ -151,6 +153,8 @@ func (b breach) String() string {
 		twoOwners:      "two nodes own the plan in one epoch",
 		comesBack:      "a deleted plan exists",
 		orphan:         "a node can't bring the plan to its end",
+		robbed:         "a node takes the plan from an owner that works on it",
+		unfound:        "nobody works on the plan, and a node that can does not find it",
 	}[b]
 }
 
@@ -181,7 +185,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {

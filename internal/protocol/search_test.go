@@ -122,3 +122,38 @@ func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
 	}
 	return steps
 }
+
+// stuck returns a state from which no steps that help lead to one that is good, or -1.
+func (x *search[S, M]) stuck(m model[S, M], helps func(M) bool, good func(*S) bool) int32 {
+	type edge struct{ from, next int32 }
+	var (
+		edges = make([]edge, 1)
+		into  = make([]int32, len(x.links)) // the last edge to a state; 0 is none
+		leads = make([]bool, len(x.links))
+		queue []int32
+	)
+	to := new(S)
+	for id := range int32(len(x.links)) {
+		if good(x.state(id)) {
+			leads[id], queue = true, append(queue, id)
+			continue
+		}
+		m.steps(*x.state(id), func(s M, next S) {
+			if helps(s) {
+				*to = next
+				m.tidy(to)
+				_, t, _ := x.find(to)
+				edges = append(edges, edge{id, into[t]})
+				into[t] = int32(len(edges) - 1)
+			}
+		})
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		for e := into[queue[0]]; e > 0; e = edges[e].next {
+			if from := edges[e].from; !leads[from] {
+				leads[from], queue = true, append(queue, from)
+			}
+		}
+	}
+	return int32(slices.Index(leads, false))
+}
