@@ -2,13 +2,13 @@ package protocol
 
 import "slices"
 
-// discovery is the model of how nodes find a plan that nobody works on. A situation is a number of IDs, and the rules
-// that are lacking. The model leaves out the hourly search.
+// discovery is the model of how a node finds a plan that nobody works on. It leaves out the hourly search.
 //
 // Node 1 is the one that has to find the plan: it is suited to the plan, has a free place, and takes its steps sooner or
-// later. The other nodes may lack plugins or places, hang or be slow, so they take any of their steps or none.
+// later. The model follows what it knows. The others may lack plugins or places, hang or be slow. They may do whatever
+// the protocol allows at any time, so what they know makes no difference.
 type discovery struct {
-	nodes int
+	nodes int // the IDs; a process that joins takes one that nobody has
 
 	mutant
 	search[findState, move]
@@ -18,16 +18,22 @@ type discovery struct {
 type findState struct {
 	plan   existence
 	owner  owner
-	nodes  [mostNodes]finder // by their IDs; a process that joins takes one that is free
-	robbed bool              // a node took the plan from an owner that works on it
+	nodes  [mostNodes]finder // by their IDs
+	robbed bool              // somebody took the plan from a member that works on it
+
+	// What node 1 knows.
+	due    searches
+	missed bool // its next look shows a departure, although there is no mark any more
+	sees   [mostNodes]sight
+	passed [mostNodes]bool // the lists that it has looked at; only without rule D11
 }
 
 type existence uint8
 
 const (
-	noPlanYet existence = iota
-	newFound
-	runningFound
+	notYet existence = iota
+	newPlanYet
+	begun
 )
 
 // finder is an ID, its record, and the node that has it.
@@ -36,23 +42,19 @@ type finder struct {
 	lists  bool // the record says that the node has let the plan go
 	late   bool // a claim or take is under way that nobody waits for
 
-	alive  bool // the rest is the node's knowledge
-	works  bool
-	letGo  bool // the node's record is to list the plan
-	at     doing
-	match  bool // at sends: its version of the plan is the stored one
-	due    searches
-	missed bool // the next look shows a departure, although there is no mark any more
-	sees   [mostNodes]sight
-	passed [mostNodes]bool // only without rule D11: lists that the node has looked at
+	alive bool
+	works bool
+	letGo bool // its record is to list the plan
+	at    doing
+	match bool // at sends: its version of the plan is the stored one
 }
 
 type membership uint8
 
 const (
-	nobodyThere membership = iota
+	noMember membership = iota
 	member
-	hasLeft
+	marked // as left
 )
 
 // doing is what a node does about the plan.
@@ -60,10 +62,11 @@ type doing uint8
 
 const (
 	unaware doing = iota
-	waits         // the plan is new, and another node is the first one for it
-	rechecks
-	sends // a claim or take is under way
-	owned // another node works on the plan
+	sends         // a claim or take is under way
+	// Of node 1 alone:
+	waits    // for the first node by hash to claim the plan
+	rechecks // looks at the plan soon
+	owned    // it has found that another node works on the plan
 )
 
 // searches are the searches of all days that are due.
@@ -76,7 +79,7 @@ const (
 	twice
 )
 
-// sight is what a node saw of another one at its last look.
+// sight is what node 1 saw of another one at its last look.
 type sight uint8
 
 const (
@@ -100,7 +103,7 @@ const (
 	findGap        rule = "D6: a node that has not looked for a TTL assumes that nobody has left"
 	findAgain      rule = "D7: a search that failed is not made again"
 	findSecond     rule = "D8: there is no second search after a departure"
-	findWaiting    rule = "D9: a search passes over a plan that the node waits for"
+	findWaiting    rule = "D9: the second search may be made while the node waits for the first one by hash"
 	findLetGo      rule = "D10: the others do not consider what a node has let go"
 	findListed     rule = "D11: a node looks once at what another has let go"
 	findOwnLetGo   rule = "D12: a node never comes back to what it has let go"
@@ -115,9 +118,9 @@ const (
 
 // steps yields everything that can happen.
 func (d *discovery) steps(st findState, yield func(move, findState)) {
-	if st.plan == noPlanYet {
+	if st.plan == notYet {
 		next := st
-		next.plan = newFound
+		next.plan = newPlanYet
 		yield(move{-1, -1, "the plan is created", false}, next)
 	}
 	for i := range d.nodes {
@@ -126,95 +129,104 @@ func (d *discovery) steps(st findState, yield func(move, findState)) {
 			change(&next, &next.nodes[i])
 			yield(move{i, -1, what, helps}, next)
 		}
-		d.history(st, i, step)
+		d.history(&st, i, step)
 		if st.nodes[i].alive {
-			d.act(st, i, step)
+			d.own(&st, i, step)
 		}
+	}
+	if st.nodes[0].alive {
+		d.find(&st, func(what string, change func(*findState, *finder)) {
+			next := st
+			change(&next, &next.nodes[0])
+			yield(move{0, -1, what, true}, next)
+		})
 	}
 }
 
-// happens yields a step of one node. helps says that it happens sooner or later.
+// happens yields a step of a node. helps says that it happens sooner or later, unless another step makes it impossible.
 type happens func(what string, helps bool, change func(*findState, *finder))
 
 // history yields what happens to a node and to its record.
-func (d *discovery) history(st findState, i int, step happens) {
-	n := st.nodes[i]
+func (d *discovery) history(st *findState, i int, step happens) {
+	n := &st.nodes[i]
 	if n.late {
-		step("its late claim or take takes effect", false, func(st *findState, n *finder) { d.store(st, i) })
-		step("its late claim or take is lost", true, func(st *findState, n *finder) { n.late = false })
+		step("its late claim or take takes effect", false, func(st *findState, _ *finder) { d.store(st, i) })
+		step("its late claim or take is lost", true, func(_ *findState, n *finder) { n.late = false })
 	}
 	switch {
 	case n.alive:
-		step("dies", false, func(st *findState, n *finder) { n.end() })
+		step("dies", false, func(st *findState, _ *finder) { st.end(i) })
 		if n.record != member {
-			step("is fenced by its heartbeat", true, func(st *findState, n *finder) { n.end() })
+			step("is fenced by its heartbeat", true, func(st *findState, _ *finder) { st.end(i) })
 			break
 		}
-		step("is evicted, or taken for dead by mistake", false, func(st *findState, n *finder) { d.mark(st, i, findDeadGone) })
-		step("leaves", false, func(st *findState, n *finder) {
-			n.end()
+		step("is evicted, or judged dead by mistake", false, func(st *findState, _ *finder) { d.mark(st, i, findDeadGone) })
+		step("leaves", false, func(st *findState, _ *finder) {
+			st.end(i)
 			d.mark(st, i, findLeftGone)
 		})
 		if st.owner != firstNode+owner(i) && !n.late && n.at != sends {
-			step("leaves without a mark", false, func(st *findState, n *finder) {
-				n.end()
+			step("leaves without a mark", false, func(st *findState, _ *finder) {
+				st.end(i)
 				st.remove(i)
 			})
 		}
 	case n.record == member:
-		step("is found dead", true, func(st *findState, n *finder) { d.mark(st, i, findDeadGone) })
-	case n.late: // requests are not under way for as long as a mark stays
-	case n.record == hasLeft:
-		step("has its mark removed", true, func(st *findState, n *finder) {
-			for j := range d.nodes { // the mark is older than each TTL, so these have not looked for longer than theirs
-				if o := &st.nodes[j]; o.alive && o.sees[i] == unseen && !d.lacks(findLongest) && !d.lacks(findGap) {
-					o.missed = true
-				}
+		step("is judged dead", true, func(st *findState, _ *finder) { d.mark(st, i, findDeadGone) })
+	case n.late: // no request is under way for as long as a mark stays
+	case n.record == marked:
+		step("has its mark removed", false, func(st *findState, _ *finder) {
+			// The mark is older than each TTL. Whoever has not seen it has not looked for longer than its own.
+			if st.sees[i] == unseen && !d.lacks(findLongest) && !d.lacks(findGap) {
+				st.missed = true
 			}
 			st.remove(i)
 		})
 	default:
 		step("joins", false, func(st *findState, n *finder) {
-			*n = finder{record: member, alive: true, due: once}
-			if d.lacks(findJoined) {
-				n.due = noSearch
+			n.record, n.alive = member, true
+			if i == 0 {
+				st.due = once
+				if d.lacks(findJoined) {
+					st.due = noSearch
+				}
+				d.look(st)
 			}
-			d.look(st, i)
 		})
 	}
 }
 
 // end ends a node. Its request in flight becomes a late one.
-func (n *finder) end() {
+func (st *findState) end(i int) {
+	n := &st.nodes[i]
 	*n = finder{record: n.record, lists: n.lists, late: n.late || n.at == sends && n.match}
+	if i == 0 {
+		st.due, st.missed, st.sees, st.passed = noSearch, false, [mostNodes]sight{}, [mostNodes]bool{}
+	}
 }
 
-// mark marks a record as left, or removes it if a rule is lacking.
+// mark marks a record as left. Without the rule it removes the record.
 func (d *discovery) mark(st *findState, i int, marks rule) {
 	if d.lacks(marks) {
 		st.remove(i)
 		return
 	}
-	st.nodes[i].record, st.nodes[i].lists = hasLeft, false
+	st.nodes[i].record, st.nodes[i].lists = marked, false
 }
 
-// remove removes a record. Nodes that saw a member miss it at their next look.
+// remove removes a record. If node 1 saw a member, it misses it at its next look.
 func (st *findState) remove(i int) {
-	st.nodes[i].record, st.nodes[i].lists = nobodyThere, false
-	for j := range st.nodes {
-		n := &st.nodes[j]
-		n.missed = n.missed || n.sees[i] == asMember || n.sees[i] == asLister
-		n.sees[i], n.passed[i] = unseen, false
-	}
+	st.nodes[i].record, st.nodes[i].lists = noMember, false
+	st.missed = st.missed || st.sees[i] == asMember || st.sees[i] == asLister
+	st.sees[i], st.passed[i] = unseen, false
 }
 
-// store makes a node the owner. Other requests for the plan are refused from now on.
+// store makes a node the owner. All other requests for the plan are refused from now on.
 func (d *discovery) store(st *findState, i int) {
-	if o := st.worker(); o >= 0 && o != i {
-		st.robbed = true
-	}
+	o := st.worker()
+	st.robbed = st.robbed || o >= 0 && o != i
 	same := st.owner == firstNode+owner(i) && d.lacks(findAsksLast)
-	st.plan, st.owner = runningFound, firstNode+owner(i)
+	st.plan, st.owner = begun, firstNode+owner(i)
 	for j := range st.nodes {
 		n := &st.nodes[j]
 		n.match, n.late = n.match && same, false
@@ -231,203 +243,194 @@ func (st *findState) worker() int {
 	return -1
 }
 
-// act yields the steps of a node that is alive.
-func (d *discovery) act(st findState, i int, step happens) {
+// own yields what a node does with a plan that it owns or is about to own.
+func (d *discovery) own(st *findState, i int, step happens) {
 	n := &st.nodes[i]
-	mine := i == 0
 	if n.works {
-		step("lets the plan go", false, func(st *findState, n *finder) { n.works, n.letGo = false, true })
+		step("lets the plan go", false, func(_ *findState, n *finder) { n.works, n.letGo = false, true })
 	}
 	if n.lists != n.letGo && n.record == member {
-		step("renews its record", true, func(st *findState, n *finder) { n.lists = n.letGo })
+		step("renews its record", true, func(_ *findState, n *finder) { n.lists = n.letGo })
 	}
-	step("looks at the members", mine, func(st *findState, n *finder) { d.look(st, i) })
-	step("searches for new plans", mine, func(st *findState, n *finder) { d.searchNew(st, i) })
-	if n.due > second || n.due == second && n.at != owned && !st.unsettled() {
-		step("searches all days", mine, func(st *findState, n *finder) { d.searchAll(st, i) })
+	if i > 0 && n.at == unaware && !n.works && st.plan != notYet {
+		step("reads the plan", false, func(st *findState, _ *finder) { d.read(st, i) })
+		step("leaves the plan to others", false, func(_ *findState, n *finder) { n.letGo = n.letGo && st.owner == firstNode+owner(i) })
+	}
+	if n.at != sends {
+		return
+	}
+	if !n.match {
+		step("meets a conflict and reads the plan", true, func(st *findState, _ *finder) { d.read(st, i) })
+	} else {
+		step("claims or takes the plan", true, func(st *findState, n *finder) {
+			d.store(st, i)
+			n.works, n.at, n.match = true, unaware, false
+		})
+		step("claims or takes the plan and does not finish the fence", false, func(st *findState, n *finder) {
+			d.store(st, i)
+			d.fail(n, i)
+		})
+	}
+	step("fails to claim or take the plan", false, func(_ *findState, n *finder) {
+		n.late = n.match && d.lacks(findSettled)
+		d.fail(n, i)
+	})
+}
+
+// fail is what a node does after a claim or take that failed.
+func (d *discovery) fail(n *finder, i int) {
+	n.match, n.at, n.letGo = false, unaware, !d.lacks(findFailed)
+	switch {
+	case d.lacks(findTried):
+		n.letGo = false
+	case i == 0:
+		n.at = rechecks
+	}
+}
+
+// find yields how node 1 looks for the plan.
+func (d *discovery) find(st *findState, step func(string, func(*findState, *finder))) {
+	n := &st.nodes[0]
+	step("looks at the members", func(st *findState, _ *finder) { d.look(st) })
+	step("searches for new plans", func(st *findState, _ *finder) { d.searchNew(st) })
+	// The second search comes a TTL later. No wait, no call and no late request takes that long.
+	idle := n.at != owned && (n.at != waits || d.lacks(findWaiting))
+	if st.due > second || st.due == second && idle && !st.unsettled() {
+		step("searches all days", func(st *findState, _ *finder) { d.searchAll(st) })
 		if d.lacks(findAgain) {
-			step("fails to search all days", mine, func(st *findState, n *finder) { n.due = noSearch })
+			step("fails to search all days", func(st *findState, _ *finder) { st.due = noSearch })
 		}
 	}
 	if n.letGo && n.at == unaware && !n.works && !d.lacks(findOwnLetGo) {
-		step("comes back to what it has let go", mine, func(st *findState, n *finder) { n.at = rechecks })
+		step("comes back to what it has let go", func(_ *findState, n *finder) { n.at = rechecks })
 	}
 	switch n.at {
 	case waits, rechecks:
-		switch {
-		case n.letGo || n.lists:
-			if n.record != member {
-				return // it can't take the plan off its record
-			}
-			step("takes the plan off its record and reads the plan", mine, func(st *findState, n *finder) {
-				if !d.lacks(findWithdrawn) {
-					n.letGo, n.lists = false, false
-				}
-				d.read(st, i)
-			})
-		default:
-			step("reads the plan", mine, func(st *findState, n *finder) { d.read(st, i) })
-		}
-	case sends:
-		if n.match {
-			step("claims or takes the plan", true, func(st *findState, n *finder) {
-				d.store(st, i)
-				n.works, n.at = true, unaware
-			})
-		} else {
-			step("meets a conflict and reads the plan", true, func(st *findState, n *finder) { d.read(st, i) })
-		}
-		fail := func(n *finder) {
-			n.match, n.at, n.letGo = false, rechecks, !d.lacks(findFailed)
-			if d.lacks(findTried) {
-				n.at, n.letGo = unaware, false
-			}
-		}
-		step("fails to claim or take the plan", false, func(st *findState, n *finder) {
-			n.late = n.match && d.lacks(findSettled)
-			fail(n)
-		})
-		if n.match {
-			step("claims or takes the plan and fails to fence it", false, func(st *findState, n *finder) {
-				d.store(st, i)
-				fail(n)
-			})
-		}
+		step("reads the plan", func(st *findState, _ *finder) { d.read(st, 0) })
 	case owned:
-		step("leaves the plan to its owner", true, func(st *findState, n *finder) { n.at, n.letGo = unaware, false })
+		step("leaves the plan to its owner", func(_ *findState, n *finder) { n.at, n.letGo = unaware, false })
 	}
 }
 
-// look is what a node does at a look at the members.
-func (d *discovery) look(st *findState, i int) {
-	n := &st.nodes[i]
-	departed := n.missed
-	n.missed = false
-	for j := range d.nodes {
-		if j == i {
-			continue
-		}
-		was := n.sees[j]
-		switch o := st.nodes[j]; {
-		case o.record == nobodyThere:
-			n.sees[j] = unseen
-		case o.record == hasLeft:
-			n.sees[j] = asLeft
+// look is a look of node 1 at the members.
+func (d *discovery) look(st *findState) {
+	n := &st.nodes[0]
+	departed := st.missed
+	st.missed = false
+	for j := 1; j < d.nodes; j++ {
+		was := st.sees[j]
+		switch o := &st.nodes[j]; {
+		case o.record == noMember:
+			st.sees[j] = unseen
+		case o.record == marked:
+			st.sees[j] = asLeft
 			departed = departed || was != asLeft && (was != unseen || !d.lacks(findStranger))
-		case o.lists:
-			n.sees[j] = asLister
+		case !o.lists:
+			st.sees[j] = asMember
 		default:
-			n.sees[j] = asMember
+			st.sees[j] = asLister
+			if n.at == unaware && !n.works && !d.lacks(findLetGo) && !st.passed[j] {
+				n.at = rechecks
+			}
 		}
-		if n.sees[j] != asLister || d.lacks(findLetGo) || n.passed[j] {
-			n.passed[j] = n.passed[j] && n.sees[j] == asLister
-			continue
-		}
-		n.passed[j] = d.lacks(findListed)
-		if n.at == unaware && !n.works || n.at == waits && !d.lacks(findListed) {
-			n.at = rechecks
-		}
+		st.passed[j] = d.lacks(findListed) && st.sees[j] == asLister
 	}
 	if departed && !d.lacks(findDeparted) {
-		n.due = twice
+		st.due = twice
 	}
 }
 
-// unsettled reports whether a node that is no member may still claim or take the plan. A second search is so late that
-// none does.
+// unsettled reports whether a node that is no member may still claim or take the plan.
 func (st *findState) unsettled() bool {
 	return slices.ContainsFunc(st.nodes[:], func(n finder) bool { return n.record != member && (n.alive || n.late) })
 }
 
 // searchNew is a search for plans that have not begun.
-func (d *discovery) searchNew(st *findState, i int) {
-	n := &st.nodes[i]
-	switch {
-	case st.plan == newFound && n.at == unaware && !d.lacks(findNew) && d.mayTry(n, i):
+func (d *discovery) searchNew(st *findState) {
+	switch n := &st.nodes[0]; {
+	case st.plan == newPlanYet && n.at == unaware && !d.lacks(findNew) && d.mayTry(st):
 		n.at = waits
-	case st.plan != newFound && n.at == waits:
-		n.at = unaware // somebody else has claimed it
+	case st.plan == begun && n.at == waits:
+		n.at = unaware // somebody has claimed it
 	}
 }
 
 // searchAll is a search of all days.
-func (d *discovery) searchAll(st *findState, i int) {
-	n := &st.nodes[i]
+func (d *discovery) searchAll(st *findState) {
+	n := &st.nodes[0]
 	switch {
-	case st.plan == newFound && n.at == unaware && d.mayTry(n, i):
+	case n.at != unaware || n.works || !d.mayTry(st):
+	case st.plan == newPlanYet:
 		n.at = waits
-	case st.plan == runningFound && !n.works && (n.at == unaware || n.at == waits && !d.lacks(findWaiting)) && d.mayTake(st, i, false) && d.mayTry(n, i):
+	case st.plan == begun && d.mayTake(st, false):
 		n.at = rechecks
 	}
-	switch {
-	case n.due == twice && !d.lacks(findSecond):
-		n.due = second
-	default:
-		n.due = noSearch
+	if st.due == twice && !d.lacks(findSecond) {
+		st.due = second
+	} else {
+		st.due = noSearch
 	}
 }
 
-// mayTry reports whether a node tries to get a plan after a while, although it is not the first one. Node 1 is the last.
-func (d *discovery) mayTry(n *finder, i int) bool {
-	return i > 0 || !d.lacks(findOrder) || !slices.ContainsFunc(n.sees[:], func(s sight) bool { return s == asMember || s == asLister })
+// mayTry reports whether node 1 tries to get a plan after a while, although it is the last of the members.
+func (d *discovery) mayTry(st *findState) bool {
+	return !d.lacks(findOrder) || !slices.ContainsFunc(st.sees[:], func(s sight) bool { return s == asMember || s == asLister })
 }
 
-// mayTake reports whether a node may take the plan from its owner. A taker confirms what it saw.
-func (d *discovery) mayTake(st *findState, i int, taker bool) bool {
+// read reads the plan, and sends a claim or take unless another node works on the plan. Before that the node takes the
+// plan off its record.
+func (d *discovery) read(st *findState, i int) {
 	n := &st.nodes[i]
-	if st.owner == goneOwner || st.owner == firstNode+owner(i) {
+	if !d.lacks(findWithdrawn) {
+		n.letGo, n.lists = false, false
+	}
+	o := st.owner
+	free := st.plan == newPlanYet || o == goneOwner || o == firstNode+owner(i)
+	switch {
+	case free || i > 0 && (st.nodes[o-firstNode].record != member || st.nodes[o-firstNode].lists) || i == 0 && d.mayTake(st, true):
+		n.at, n.match = sends, true
+	case i == 0:
+		n.at, n.match = owned, false
+	default:
+		n.at, n.match = unaware, false
+	}
+}
+
+// mayTake reports whether node 1 may take the plan from its owner. A taker confirms what the last look has shown.
+func (d *discovery) mayTake(st *findState, taker bool) bool {
+	if st.owner == goneOwner || st.owner == firstNode {
 		return true
 	}
 	j := st.owner - firstNode
 	o := &st.nodes[j]
-	left := o.record == nobodyThere || o.record == hasLeft && !d.lacks(findMarkGone)
+	left := o.record == noMember || o.record == marked && !d.lacks(findMarkGone)
 	switch {
-	case n.sees[j] == unseen && d.lacks(findOneListing):
-		return true
-	case n.sees[j] == unseen && o.record == member:
-		n.sees[j] = asMember
+	case st.sees[j] == unseen && o.record == member && !d.lacks(findOneListing):
+		st.sees[j] = asMember
 		return false
-	case n.sees[j] == unseen:
-		return left
-	case n.sees[j] == asLister && !d.lacks(findLetGo):
+	case st.sees[j] == unseen:
+		return left || d.lacks(findOneListing)
+	case st.sees[j] == asLister && !d.lacks(findLetGo):
 		return !taker || d.lacks(findConfirmed) || left || o.lists
 	}
-	return n.sees[j] == asLeft && !d.lacks(findMarkGone)
+	return st.sees[j] == asLeft && !d.lacks(findMarkGone)
 }
 
-// read reads the plan, and sends a claim or take unless another node works on the plan.
-func (d *discovery) read(st *findState, i int) {
-	n := &st.nodes[i]
-	n.at, n.match = sends, true
-	if st.plan == runningFound && !d.mayTake(st, i, true) {
-		n.at, n.match = owned, false
-	}
-}
-
-// tidy forgets which ID had an owner that has left, and sorts the nodes but the first.
+// tidy forgets which ID an owner had that is gone, and sorts the nodes but the first.
 func (d *discovery) tidy(st *findState) {
-	for i := range d.nodes {
-		if n := &st.nodes[i]; st.owner == firstNode+owner(i) && n.record == nobodyThere && !n.alive {
+	for i, n := range st.nodes {
+		if st.owner == firstNode+owner(i) && n.record == noMember && !n.alive {
 			st.owner = goneOwner
 		}
 	}
-	if d.nodes < 3 {
-		return
-	}
 	to := *st
 	to.nodes[1], to.nodes[2] = to.nodes[2], to.nodes[1]
-	for i := range to.nodes {
-		n := &to.nodes[i]
-		n.sees[1], n.sees[2] = n.sees[2], n.sees[1]
-		n.passed[1], n.passed[2] = n.passed[2], n.passed[1]
+	to.sees[1], to.sees[2] = to.sees[2], to.sees[1]
+	to.passed[1], to.passed[2] = to.passed[2], to.passed[1]
+	if st.owner > firstNode {
+		to.owner = firstNode + 1 + firstNode + 2 - st.owner
 	}
-	switch st.owner {
-	case firstNode + 1:
-		to.owner = firstNode + 2
-	case firstNode + 2:
-		to.owner = firstNode + 1
-	}
-	if hash(to) < hash(*st) {
+	if d.nodes == mostNodes && hash(to) < hash(*st) {
 		*st = to
 	}
 }

@@ -14,7 +14,7 @@ func (d *discovery) explore() report {
 	}
 	good := func(st *findState) bool {
 		n := &st.nodes[0]
-		return st.plan == noPlanYet || st.worker() >= 0 || !n.alive || n.record != member
+		return st.plan == notYet || st.worker() >= 0 || !n.alive || n.record != member
 	}
 	if id := d.stuck(d, func(m move) bool { return m.helps }, good); id >= 0 {
 		d.report.violation = unfound.String()
