@@ -2,11 +2,9 @@ package protocol
 
 import "slices"
 
-// discovery is the model of how a node finds a plan that nobody works on. It leaves out the hourly search.
-//
-// Node 1 is the one that has to find the plan: it is suited to the plan, has a free place, and takes its steps sooner or
-// later. The model follows what it knows. The others may lack plugins or places, hang or be slow. They may do whatever
-// the protocol allows at any time, so what they know makes no difference.
+// discovery is a situation of the model of how a node finds a plan that nobody works on. Node 1 is the one that has to
+// find the plan, and the model follows what it knows. The others do what the protocol allows at any time, so what they
+// know makes no difference.
 type discovery struct {
 	nodes int // the IDs; a process that joins takes one that nobody has
 
@@ -16,8 +14,7 @@ type discovery struct {
 
 // findState is a state of the model.
 type findState struct {
-	plan   existence
-	owner  owner
+	plan   sharedEntry       // its epoch is left out
 	nodes  [mostNodes]finder // by their IDs
 	robbed bool              // somebody took the plan from a member that works on it
 
@@ -27,14 +24,6 @@ type findState struct {
 	sees   [mostNodes]sight
 	passed [mostNodes]bool // the lists that it has looked at; only without rule D11
 }
-
-type existence uint8
-
-const (
-	notYet existence = iota
-	newPlanYet
-	begun
-)
 
 // finder is an ID, its record, and the node that has it.
 type finder struct {
@@ -118,9 +107,9 @@ const (
 
 // steps yields everything that can happen.
 func (d *discovery) steps(st findState, yield func(move, findState)) {
-	if st.plan == notYet {
+	if !st.plan.there {
 		next := st
-		next.plan = newPlanYet
+		next.plan.there = true
 		yield(move{-1, -1, "the plan is created", false}, next)
 	}
 	for i := range d.nodes {
@@ -165,7 +154,7 @@ func (d *discovery) history(st *findState, i int, step happens) {
 			st.end(i)
 			d.mark(st, i, findLeftGone)
 		})
-		if st.owner != firstNode+owner(i) && !n.late && n.at != sends {
+		if st.plan.owner != firstNode+owner(i) && !n.late && n.at != sends {
 			step("leaves without a mark", false, func(st *findState, _ *finder) {
 				st.end(i)
 				st.remove(i)
@@ -176,10 +165,8 @@ func (d *discovery) history(st *findState, i int, step happens) {
 	case n.late: // no request is under way for as long as a mark stays
 	case n.record == marked:
 		step("has its mark removed", false, func(st *findState, _ *finder) {
-			// The mark is older than each TTL. Whoever has not seen it has not looked for longer than its own.
-			if st.sees[i] == unseen && !d.lacks(findLongest) && !d.lacks(findGap) {
-				st.missed = true
-			}
+			overdue := st.nodes[0].alive && st.sees[i] != asLeft && !d.lacks(findLongest) // the mark is older than each TTL
+			st.missed = st.missed || overdue && !d.lacks(findGap)
 			st.remove(i)
 		})
 	default:
@@ -225,8 +212,8 @@ func (st *findState) remove(i int) {
 func (d *discovery) store(st *findState, i int) {
 	o := st.worker()
 	st.robbed = st.robbed || o >= 0 && o != i
-	same := st.owner == firstNode+owner(i) && d.lacks(findAsksLast)
-	st.plan, st.owner = begun, firstNode+owner(i)
+	same := st.plan.owner == firstNode+owner(i) && d.lacks(findAsksLast)
+	st.plan.status, st.plan.owner = running, firstNode+owner(i)
 	for j := range st.nodes {
 		n := &st.nodes[j]
 		n.match, n.late = n.match && same, false
@@ -236,7 +223,7 @@ func (d *discovery) store(st *findState, i int) {
 // worker returns the member that owns the plan and works on it, or -1.
 func (st *findState) worker() int {
 	for i, n := range st.nodes {
-		if n.works && n.record == member && st.owner == firstNode+owner(i) {
+		if n.works && n.record == member && st.plan.owner == firstNode+owner(i) {
 			return i
 		}
 	}
@@ -252,9 +239,9 @@ func (d *discovery) own(st *findState, i int, step happens) {
 	if n.lists != n.letGo && n.record == member {
 		step("renews its record", true, func(_ *findState, n *finder) { n.lists = n.letGo })
 	}
-	if i > 0 && n.at == unaware && !n.works && st.plan != notYet {
+	if i > 0 && n.at == unaware && !n.works && st.plan.there {
 		step("reads the plan", false, func(st *findState, _ *finder) { d.read(st, i) })
-		step("leaves the plan to others", false, func(_ *findState, n *finder) { n.letGo = n.letGo && st.owner == firstNode+owner(i) })
+		step("leaves the plan to others", false, func(_ *findState, n *finder) { n.letGo = n.letGo && st.plan.owner == firstNode+owner(i) })
 	}
 	if n.at != sends {
 		return
@@ -348,9 +335,9 @@ func (st *findState) unsettled() bool {
 // searchNew is a search for plans that have not begun.
 func (d *discovery) searchNew(st *findState) {
 	switch n := &st.nodes[0]; {
-	case st.plan == newPlanYet && n.at == unaware && !d.lacks(findNew) && d.mayTry(st):
+	case st.plan.there && st.plan.status == notStarted && n.at == unaware && !d.lacks(findNew) && d.mayTry(st):
 		n.at = waits
-	case st.plan == begun && n.at == waits:
+	case st.plan.status == running && n.at == waits:
 		n.at = unaware // somebody has claimed it
 	}
 }
@@ -360,9 +347,9 @@ func (d *discovery) searchAll(st *findState) {
 	n := &st.nodes[0]
 	switch {
 	case n.at != unaware || n.works || !d.mayTry(st):
-	case st.plan == newPlanYet:
+	case st.plan.there && st.plan.status == notStarted:
 		n.at = waits
-	case st.plan == begun && d.mayTake(st, false):
+	case st.plan.status == running && d.mayTake(st, false):
 		n.at = rechecks
 	}
 	if st.due == twice && !d.lacks(findSecond) {
@@ -384,8 +371,8 @@ func (d *discovery) read(st *findState, i int) {
 	if !d.lacks(findWithdrawn) {
 		n.letGo, n.lists = false, false
 	}
-	o := st.owner
-	free := st.plan == newPlanYet || o == goneOwner || o == firstNode+owner(i)
+	o := st.plan.owner
+	free := st.plan.status == notStarted || o == goneOwner || o == firstNode+owner(i)
 	switch {
 	case free || i > 0 && (st.nodes[o-firstNode].record != member || st.nodes[o-firstNode].lists) || i == 0 && d.mayTake(st, true):
 		n.at, n.match = sends, true
@@ -398,10 +385,10 @@ func (d *discovery) read(st *findState, i int) {
 
 // mayTake reports whether node 1 may take the plan from its owner. A taker confirms what the last look has shown.
 func (d *discovery) mayTake(st *findState, taker bool) bool {
-	if st.owner == goneOwner || st.owner == firstNode {
+	if st.plan.owner == goneOwner || st.plan.owner == firstNode {
 		return true
 	}
-	j := st.owner - firstNode
+	j := st.plan.owner - firstNode
 	o := &st.nodes[j]
 	left := o.record == noMember || o.record == marked && !d.lacks(findMarkGone)
 	switch {
@@ -419,16 +406,16 @@ func (d *discovery) mayTake(st *findState, taker bool) bool {
 // tidy forgets which ID an owner had that is gone, and sorts the nodes but the first.
 func (d *discovery) tidy(st *findState) {
 	for i, n := range st.nodes {
-		if st.owner == firstNode+owner(i) && n.record == noMember && !n.alive {
-			st.owner = goneOwner
+		if st.plan.owner == firstNode+owner(i) && n.record == noMember && !n.alive {
+			st.plan.owner = goneOwner
 		}
 	}
 	to := *st
 	to.nodes[1], to.nodes[2] = to.nodes[2], to.nodes[1]
 	to.sees[1], to.sees[2] = to.sees[2], to.sees[1]
 	to.passed[1], to.passed[2] = to.passed[2], to.passed[1]
-	if st.owner > firstNode {
-		to.owner = firstNode + 1 + firstNode + 2 - st.owner
+	if st.plan.owner > firstNode {
+		to.plan.owner = firstNode + 1 + firstNode + 2 - st.plan.owner
 	}
 	if d.nodes == mostNodes && hash(to) < hash(*st) {
 		*st = to

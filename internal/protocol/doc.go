@@ -68,6 +68,27 @@
 // the plan to its end by its own steps, whatever the others did before. The model does not check that a plan
 // ends while nodes keep taking it from each other; that they stop is the purpose of the judgement.
 //
-// Who is dead is a model of its own, in discrete time: a node renews its record, a judge polls, and the service
+// # Discovery
+//
+// How a node finds a plan that nobody works on is a model of its own: members, marks and lists on their records, looks,
+// departures, searches, and failed claims and takes. Nothing is counted: any number of times,
+//   - a node joins, leaves, dies, is evicted, or is judged dead by mistake;
+//   - a node claims or takes the plan, fails to, or has its update stored and fails then;
+//   - an owner lets the plan go, and takes it again;
+//   - a request takes effect after its node has died or left.
+//
+// One node is suited to the plan and has a free place. In every state in which it is a member, its own steps lead to a
+// member that works on the plan. The hourly search is left out. The other nodes do anything that the protocol allows,
+// at any time, so they may lack plugins, be full, drain, hang or look seldom. They help only in this: those that are
+// alive renew their records, and end what they have begun.
+//
+// The model knows no time, and assumes three things of it. A mark is older than every TTL when it is removed. What a
+// node that is no member has sent takes effect or is lost before that, and before a second search. A wait for the first
+// node by hash ends before the second search. Where a node freezes in a claim for longer, and its process ends when it
+// wakes up, only the hourly search finds the plan.
+//
+// # Deaths
+//
+// Who is dead is a model of its own, too, in discrete time: a node renews its record, a judge polls, and the service
 // fails at any time (TestFleetWatch).
 package protocol
