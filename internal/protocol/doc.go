@@ -84,8 +84,8 @@
 //
 // The model knows no time, and assumes three things of it. A mark is older than every TTL when it is removed. What a
 // node that is no member has sent takes effect or is lost before that, and before a second search. A wait for the first
-// node by hash ends before the second search. Where a node freezes in a claim for longer, and its process ends when it
-// wakes up, only the hourly search finds the plan.
+// node by hash ends before the second search. A claim that a node sends after it froze for longer is left out: nodes
+// that have a free place have claimed the plan by then.
 //
 // # Deaths
 //
