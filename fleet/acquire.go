@@ -105,8 +105,9 @@ func (f *finder) finish(a acquisition) bool {
 		c.broken = true
 		return f.report(a.id, a.err)
 	default:
-		c.retried, c.offered, c.due = true, false, time.Now().Add(f.n.o.Interval)
-		f.n.GiveBack(a.id) // the node may own the plan now, and others may be able to take it
+		// The node may own the plan now. Others may be able to take it, and have the time for that.
+		f.n.GiveBack(a.id)
+		c.retried, c.offered, c.due = true, false, time.Now().Add(2*f.n.o.Interval)
 		f.n.retries("take a plan", a.err)
 	}
 	return a.plan == nil || f.emit(a.plan, nil)

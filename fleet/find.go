@@ -16,8 +16,11 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// fullInterval is the time between two searches of all days.
-const fullInterval = time.Hour
+const (
+	fullInterval = time.Hour        // between two searches of all days
+	lookInterval = time.Minute      // the longest time until a search that failed is repeated, and between two looks at a plan that stays let go
+	mostAhead    = 15 * time.Minute // how far clocks that make the IDs of new plans may be ahead of the store's
+)
 
 // Plans yields the plans that the node is to run, until ctx ends, the node drains or is no longer a member:
 //
@@ -74,7 +77,7 @@ type finder struct {
 	yield    func(*workflow.Plan, error) bool
 	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
-	passed   map[release]time.Time    // what other members have let go and this loop has seen, and when it looks again, if ever
+	passed   map[release]time.Time    // what other members have let go and this loop has seen, and when it looks again
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
 
 	nextNew, nextFull time.Time     // when the searches are due
@@ -134,13 +137,11 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 func (f *finder) noteReleases(at time.Time, v view) {
 	maps.DeleteFunc(f.passed, func(r release, _ time.Time) bool { _, there := v.letGo[r]; return !there })
 	for r := range v.letGo {
-		if again, seen := f.passed[r]; seen && (again.IsZero() || again.After(at)) {
-			continue
+		c := f.open[r.plan]
+		if at.Before(f.passed[r]) || c != nil && (c.busy || c.second || c.broken || c.alien) {
+			continue // what is busy and turns out to be owned is looked at then
 		}
-		f.passed[r] = time.Time{}
-		if f.open[r.plan] != nil {
-			continue
-		}
+		f.passed[r] = at.Add(lookInterval)
 		due := at
 		if !first(r.plan, f.n.id, maps.Keys(v.takers)) {
 			due = due.Add(f.n.o.Interval / 2)
@@ -190,7 +191,7 @@ func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 // searchAll searches all days for plans that had not begun, and for running ones without an owner.
 func (f *finder) searchAll(at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
-	f.patience = min(max(2*f.patience, f.n.o.Interval), fullInterval)
+	f.patience = max(min(2*f.patience, lookInterval), f.n.o.Interval)
 	f.nextFull = at.Add(f.patience)
 	filters := storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}
 	seen, complete, more := f.scan(f.ctx, filters, func(r storage.ListResult) error {
@@ -212,7 +213,7 @@ func (f *finder) searchAll(at time.Time, v view) (more bool) {
 	return more
 }
 
-// searchNew searches today and yesterday, by the store's clock, for plans that had not begun.
+// searchNew searches today and yesterday, by the store's clock, for plans that had not begun, and tomorrow if it is near.
 func (f *finder) searchNew(at time.Time, v view) (more bool) {
 	f.nextNew = at.Add(f.n.o.Interval)
 	ctx, cancel := context.WithTimeout(f.ctx, f.n.o.Interval)
@@ -220,7 +221,7 @@ func (f *finder) searchNew(at time.Time, v view) (more bool) {
 	today := v.now.UTC().Truncate(day)
 	filters := storage.Filters{
 		ByStatus: []workflow.Status{workflow.NotStarted},
-		After:    today.Add(-day - time.Millisecond), Before: today.Add(day), // exclusive
+		After:    today.Add(-day - time.Millisecond), Before: v.now.UTC().Add(mostAhead).Truncate(day).Add(day), // exclusive
 	}
 	seen, complete, more := f.scan(ctx, filters, func(r storage.ListResult) error {
 		return f.consider(ctx, r, v, true)
@@ -237,7 +238,11 @@ const day = 24 * time.Hour
 func (f *finder) recheck(at time.Time, v view) (more bool) {
 	var ids []uuid.UUID
 	for id, c := range f.open {
-		if c.second && c.isDue(at) {
+		switch {
+		case !c.second || !c.isDue(at):
+		case f.n.owns(id):
+			delete(f.open, id) // a former owner still lists it
+		default:
 			ids = append(ids, id)
 			c.due, c.paused = at.Add(f.n.o.Interval), false // if the search fails
 		}
@@ -406,6 +411,8 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
 	switch c := f.open[r.ID]; {
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
+	case r.State.Status == workflow.Running && !c.busy && !c.second && !c.retried && c.etag != r.State.ETag:
+		delete(f.open, r.ID) // it has begun while this node waited for the first one
 	case c.paused && r.Owner != f.n.id:
 		f.n.taken(r.ID) // since this node let it go
 		delete(f.open, r.ID)

@@ -41,12 +41,12 @@ func (n *Node) LetGo(plan uuid.UUID) {
 	}
 	wait := min(max(2*n.pauses[plan].wait, firstPause), longestPause)
 	n.releaseLocked(plan, w)
-	n.listLocked(plan, wait)
+	n.listLocked(plan, pause{time.Now().Add(wait), wait})
 }
 
 // listLocked announces that others may take a plan, and makes this node wait before it takes the plan itself.
-func (n *Node) listLocked(plan uuid.UUID, wait time.Duration) {
-	n.pauses[plan] = pause{time.Now().Add(wait), wait}
+func (n *Node) listLocked(plan uuid.UUID, p pause) {
+	n.pauses[plan] = p
 	self := &n.record.self
 	list := append(slices.DeleteFunc(slices.Clone(self.LetGo), func(id uuid.UUID) bool { return id == plan }), plan)
 	self.LetGo = list[max(0, len(list)-storage.MaxLetGo):]
@@ -60,7 +60,7 @@ func (n *Node) GiveBack(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.releaseLocked(plan, n.work[plan])
-	n.listLocked(plan, 0)
+	n.listLocked(plan, pause{time.Now(), n.pauses[plan].wait})
 }
 
 // taken ends the pause of a plan that this node has let go, after another node has taken it or it is final.
