@@ -197,24 +197,31 @@ func TestDrainDuringATake(t *testing.T) {
 	})
 }
 
-// TestHalfTakenPlan: a node becomes the owner of a plan and is denied the rest of the fence. Another node takes the plan,
-// although the owner is alive.
+// TestHalfTakenPlan: a node becomes the owner of a plan and fails to finish the fence, for 5 seconds at each try. Another
+// node takes the plan between two tries, whenever it comes, although the owner is alive.
 func TestHalfTakenPlan(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p, n := start(t, store, fleet.Options{})
-		plan := orphan(t, open(store), plantest.Small())
-		p.Fail("UpdateAction", func(op string) error { return &storage.Error{Op: op, Err: storage.ErrDenied} })
-		plans(t.Context(), t, n)
-		time.Sleep(time.Minute)
-		if now := read(t, p, plan.ID); now.Owner != n.ID() {
-			t.Fatalf("the owner is %s", now.Owner)
-		}
-		taken := within(t, plans(t.Context(), t, join(t, open(store), fleet.Options{})), 40*time.Second)
-		must(t, finish(t.Context(), open(store), taken))
-		if taken.ID != plan.ID || n.Context().Err() != nil {
-			t.Errorf("plan %s was taken", taken.ID)
-		}
-	})
+	for phase := range 25 { // in seconds, of a try and the pause after it
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			plan := orphan(t, open(store), plantest.Small())
+			p.OnOp("UpdateAction", func(ctx context.Context, c processtest.Call, _ func() error) error {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				<-ctx.Done()
+				return processtest.Unavailable(c.Op)
+			})
+			plans(t.Context(), t, n)
+			time.Sleep(time.Minute + time.Duration(phase)*time.Second)
+			if now := read(t, p, plan.ID); now.Owner != n.ID() {
+				t.Fatalf("the owner is %s", now.Owner)
+			}
+			taken := within(t, plans(t.Context(), t, join(t, open(store), fleet.Options{})), 41*time.Second)
+			must(t, finish(t.Context(), open(store), taken))
+			if taken.ID != plan.ID || n.Context().Err() != nil {
+				t.Errorf("plan %s was taken", taken.ID)
+			}
+		})
+	}
 }
 
 // TestAnnouncementAfterAnUnknownHeartbeat: the answer to a heartbeat is lost, and what the record says changes before

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,114 +13,113 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// createFor stores a plan for which node comes first, before other.
-func createFor(t testing.TB, v storage.Vault, node, other *fleet.Node) *workflow.Plan {
-	t.Helper()
+// pair are two nodes. other has to find the plans of n.
+type pair struct {
+	p, q     *processtest.Process
+	n, other *fleet.Node
+}
+
+// claims stores a plan for which n comes before other, and later claims it for n.
+func (s pair) claims(t *testing.T, after time.Duration) *workflow.Plan {
 	weight := func(plan, node uuid.UUID) []byte {
 		sum := sha256.Sum256(append(plan[:], node[:]...))
 		return sum[:]
 	}
-	id := workflow.NewV7()
-	for bytes.Compare(weight(id, node.ID()), weight(id, other.ID())) < 0 {
-		id = workflow.NewV7()
+	plan := &workflow.Plan{Name: "overlooked", ID: workflow.NewV7()}
+	for bytes.Compare(weight(plan.ID, s.n.ID()), weight(plan.ID, s.other.ID())) < 0 {
+		plan.ID = workflow.NewV7()
 	}
-	plan := &workflow.Plan{ID: id, Name: "for one of two"}
-	must(t, v.Create(t.Context(), plan))
+	must(t, s.p.Create(t.Context(), plan))
+	time.Sleep(after)
+	must(t, s.n.Claim(t.Context(), plan))
 	return plan
 }
 
-// TestNothingIsOverlooked: a node finds what its searches and looks nearly miss. Each case ends when the plan can be
-// found. other is the node that has to find it, a second after one of its searches, and n is another member.
+// TestNothingIsOverlooked: a node finds what its searches and looks nearly miss. Its looks are at full intervals, and its
+// searches 5 seconds later. Each case begins a second after a search and ends when the plan can be found.
 func TestNothingIsOverlooked(t *testing.T) {
 	for _, test := range []struct {
-		what     string
-		interval time.Duration // other's
-		within   time.Duration
-		do       func(t *testing.T, p *processtest.Process, n *fleet.Node, q *processtest.Process, other *fleet.Node)
+		what             string
+		interval, within time.Duration
+		do               func(t *testing.T, s pair)
 	}{
-		{"let go while it waits for the first node", 10 * time.Second, 15 * time.Second, func(t *testing.T, p *processtest.Process, n *fleet.Node, _ *processtest.Process, other *fleet.Node) {
-			plan := createFor(t, p, n, other)
-			time.Sleep(10 * time.Second)
-			must(t, n.Claim(t.Context(), plan))
-			n.LetGo(plan.ID)
+		{"let go while it waits for the first node", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
+			s.n.LetGo(s.claims(t, 10*time.Second).ID)
 		}},
-		{"let go while it is claimed", 10 * time.Second, 15 * time.Second, func(t *testing.T, p *processtest.Process, n *fleet.Node, q *processtest.Process, other *fleet.Node) {
-			plan := createFor(t, p, n, other)
-			must(t, n.Claim(t.Context(), plan))
-			n.LetGo(plan.ID)
-			q.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+		{"let go while it is claimed", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
+			plan := *s.claims(t, 0)
+			s.n.LetGo(plan.ID)
+			s.q.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
 				time.Sleep(12 * time.Second)
-				q.On(nil)
+				s.q.On(nil)
 				return do()
 			})
-			stale := *plan
-			stale.State.Status, stale.State.ETag = workflow.NotStarted, "former"
-			other.Offer(&stale)
+			plan.State.Status, plan.State.ETag = workflow.NotStarted, "former"
+			s.other.Offer(&plan)
 			time.Sleep(12 * time.Second)
 		}},
-		{"let go again after its owner has just retried", 10 * time.Second, 25 * time.Second, func(t *testing.T, p *processtest.Process, n *fleet.Node, q *processtest.Process, other *fleet.Node) {
-			plan := createFor(t, p, n, other)
-			must(t, n.Claim(t.Context(), plan))
-			n.LetGo(plan.ID)
-			asked := make(chan bool)
-			q.OnOp("FindMember", func(_ context.Context, _ processtest.Call, do func() error) error {
-				q.On(nil)
-				must(t, second(n.Take(t.Context(), plan.ID)))
-				err := do()
-				n.LetGo(plan.ID)
-				close(asked)
+		{"tried again by its owner for a moment", 10 * time.Second, 25 * time.Second, func(t *testing.T, s pair) {
+			plan := s.claims(t, 0)
+			s.n.LetGo(plan.ID)
+			asked := make(chan error)
+			s.q.OnOp("FindMember", func(_ context.Context, _ processtest.Call, do func() error) (err error) {
+				s.q.On(nil)
+				asked <- second(s.n.Take(t.Context(), plan.ID))
+				err = do()
+				s.n.LetGo(plan.ID)
 				return err
 			})
-			<-asked
+			must(t, <-asked)
 		}},
-		{"let go, taken by another and let go again between two looks", 30 * time.Second, 105 * time.Second, func(t *testing.T, p *processtest.Process, n *fleet.Node, _ *processtest.Process, other *fleet.Node) {
-			third := join(t, p, fleet.Options{})
-			plan := createFor(t, p, n, other)
-			must(t, n.Claim(t.Context(), plan))
-			n.LetGo(plan.ID)
+		{"let go, taken, and let go again between two looks", 30 * time.Second, 105 * time.Second, func(t *testing.T, s pair) {
+			third := join(t, s.p, fleet.Options{})
+			plan := s.claims(t, 0)
+			s.n.LetGo(plan.ID)
 			time.Sleep(32 * time.Second) // other looks, and leaves n half an interval
 			must(t, second(third.Take(t.Context(), plan.ID)))
 			time.Sleep(8 * time.Second)
 			third.LetGo(plan.ID)
 			time.Sleep(5 * time.Second)
-			must(t, second(n.Take(t.Context(), plan.ID)))
+			must(t, second(s.n.Take(t.Context(), plan.ID)))
 			if _, err := third.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) { // which takes it off third's list
 				t.Error(err)
 			}
-			n.LetGo(plan.ID)
+			s.n.LetGo(plan.ID)
 		}},
-		{"claimed by a node that leaves while it waits for that node", 10 * time.Second, 15 * time.Second, func(t *testing.T, p *processtest.Process, n *fleet.Node, _ *processtest.Process, other *fleet.Node) {
-			plan := createFor(t, p, n, other)
-			time.Sleep(10 * time.Second)
-			must(t, n.Claim(t.Context(), plan))
-			leave(t, n)
+		{"begun by the first node, which leaves", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
+			s.claims(t, 10*time.Second)
+			leave(t, s.n)
 		}},
-		{"of a node that left while searches failed", 10 * time.Second, time.Minute, func(t *testing.T, p *processtest.Process, n *fleet.Node, q *processtest.Process, other *fleet.Node) {
-			must(t, n.Claim(t.Context(), createFor(t, p, n, other)))
-			q.Fail("Search", processtest.Unavailable)
-			leave(t, n)
+		{"left while searches failed", 10 * time.Second, time.Minute, func(t *testing.T, s pair) {
+			s.claims(t, 0)
+			s.q.Fail("Search", processtest.Unavailable)
+			leave(t, s.n)
 			time.Sleep(45 * time.Minute)
-			q.On(nil)
+			s.q.On(nil)
 		}},
 	} {
-		t.Run(test.what, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				q, other := start(t, store, fleet.Options{Interval: test.interval})
-				time.Sleep(5 * time.Second) // between two of its looks
-				found := plans(t.Context(), t, other)
-				time.Sleep(2*time.Minute + time.Second)
-				test.do(t, p, n, q, other)
-				began := time.Now()
-				within(t, found, test.within+time.Second/2)
-				t.Logf("after %v of %v", time.Since(began), test.within)
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			q, other := start(t, store, fleet.Options{Interval: test.interval})
+			time.Sleep(5 * time.Second)
+			found := plans(t.Context(), t, other)
+			time.Sleep(2*time.Minute + time.Second)
+			t.Logf("%s: within %v", test.what, test.within)
+			test.do(t, pair{p, q, n, other})
+			within(t, found, test.within+time.Second/2)
+			var searches atomic.Int64
+			q.OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
+				searches.Add(1)
+				return do()
 			})
+			time.Sleep(10 * time.Minute)
+			if searches.Load() > 61 { // those for new plans, although n may still list what other owns
+				t.Errorf("%d searches", searches.Load())
+			}
 		})
 	}
 }
@@ -138,24 +138,4 @@ func TestPlanOfTomorrow(t *testing.T) {
 			t.Errorf("it was found %v before midnight", left)
 		}
 	})
-}
-
-// TestTakesThatFail: a node tries to take a plan over and over, and fails each time after 5 seconds. Another node gets its
-// turn between two tries, whenever it comes.
-func TestTakesThatFail(t *testing.T) {
-	for phase := range 25 { // in seconds, of a try and the pause after it
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			orphan(t, open(store), plantest.Small())
-			p, n := start(t, store, fleet.Options{})
-			p.OnOp("UpdateAction", func(ctx context.Context, c processtest.Call, _ func() error) error {
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-				defer cancel()
-				<-ctx.Done()
-				return processtest.Unavailable(c.Op)
-			})
-			plans(t.Context(), t, n)
-			time.Sleep(time.Minute + time.Duration(phase)*time.Second)
-			within(t, plans(t.Context(), t, join(t, open(store), fleet.Options{})), 41*time.Second)
-		})
-	}
 }
