@@ -38,9 +38,8 @@ type Handover struct {
 }
 
 // HandOver fences a running plan from an owner that is no longer alive, and leaves the plan to the live nodes.
-// They take it when they look at the members next. It is for operators: nodes take the plans of an owner that
-// they see die, but find those of an owner that was gone before within an hour only, and leave them alone while
-// they are full.
+// They take it when they look at the members next. It is for operators: nodes take the plans of an owner that is gone
+// by themselves, but leave them alone while they are full.
 //
 // HandOver joins the fleet as a node, takes the plan, and leaves, so it is safe beside nodes and beside itself.
 // It runs nothing of the plan. If the owner's record is older than its TTL, HandOver waits until it is

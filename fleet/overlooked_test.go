@@ -23,8 +23,8 @@ type pair struct {
 	n, other *fleet.Node
 }
 
-// claims stores a plan for which n comes before other, and later claims it for n.
-func (s pair) claims(t *testing.T, after time.Duration) *workflow.Plan {
+// stores stores a plan for which n comes before other.
+func (s pair) stores(t *testing.T) *workflow.Plan {
 	weight := func(plan, node uuid.UUID) []byte {
 		sum := sha256.Sum256(append(plan[:], node[:]...))
 		return sum[:]
@@ -34,6 +34,12 @@ func (s pair) claims(t *testing.T, after time.Duration) *workflow.Plan {
 		plan.ID = workflow.NewV7()
 	}
 	must(t, s.p.Create(t.Context(), plan))
+	return plan
+}
+
+// claims stores such a plan, and later claims it for n.
+func (s pair) claims(t *testing.T, after time.Duration) *workflow.Plan {
+	plan := s.stores(t)
 	time.Sleep(after)
 	must(t, s.n.Claim(t.Context(), plan))
 	return plan
@@ -51,15 +57,16 @@ func TestNothingIsOverlooked(t *testing.T) {
 			s.n.LetGo(s.claims(t, 10*time.Second).ID)
 		}},
 		{"let go while it is claimed", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
-			plan := *s.claims(t, 0)
+			plan := s.stores(t)
+			offered := *plan
+			must(t, s.n.Claim(t.Context(), plan))
 			s.n.LetGo(plan.ID)
 			s.q.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
 				time.Sleep(12 * time.Second)
 				s.q.On(nil)
 				return do()
 			})
-			plan.State.Status, plan.State.ETag = workflow.NotStarted, "former"
-			s.other.Offer(&plan)
+			s.other.Offer(&offered)
 			time.Sleep(12 * time.Second)
 		}},
 		{"tried again by its owner for a moment", 10 * time.Second, 25 * time.Second, func(t *testing.T, s pair) {
