@@ -113,11 +113,11 @@ func (f *finder) finish(a acquisition) bool {
 	return a.plan == nil || f.emit(a.plan, nil)
 }
 
-// lookAgain makes the loop look again at a plan whose owner had let it go, and was about to take it again.
+// lookAgain makes the loop look again at a plan whose owner had let it go, and is just trying to take it again.
 func (f *finder) lookAgain(plan uuid.UUID) {
 	for r := range f.passed {
 		if r.plan == plan {
-			f.passed[r] = time.Now().Add(f.n.o.Interval)
+			f.open[plan] = &candidate{due: time.Now().Add(f.n.o.Interval), second: true}
 		}
 	}
 }

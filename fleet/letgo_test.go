@@ -197,15 +197,15 @@ func TestDrainDuringATake(t *testing.T) {
 	})
 }
 
-// TestHalfTakenPlan: a node becomes the owner of a plan and fails to finish the fence, for 5 seconds at each try. Another
+// TestHalfTakenPlan: a node becomes the owner of a plan and fails to finish the fence, after 10 seconds at each try. Another
 // node takes the plan between two tries, whenever it comes, although the owner is alive.
 func TestHalfTakenPlan(t *testing.T) {
-	for phase := range 25 { // in seconds, of a try and the pause after it
+	for phase := range 30 { // in seconds, of a try and the pause after it
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p, n := start(t, store, fleet.Options{})
 			plan := orphan(t, open(store), plantest.Small())
 			p.OnOp("UpdateAction", func(ctx context.Context, c processtest.Call, _ func() error) error {
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
 				<-ctx.Done()
 				return processtest.Unavailable(c.Op)
@@ -215,7 +215,7 @@ func TestHalfTakenPlan(t *testing.T) {
 			if now := read(t, p, plan.ID); now.Owner != n.ID() {
 				t.Fatalf("the owner is %s", now.Owner)
 			}
-			taken := within(t, plans(t.Context(), t, join(t, open(store), fleet.Options{})), 41*time.Second)
+			taken := within(t, plans(t.Context(), t, join(t, open(store), fleet.Options{})), 26*time.Second)
 			must(t, finish(t.Context(), open(store), taken))
 			if taken.ID != plan.ID || n.Context().Err() != nil {
 				t.Errorf("plan %s was taken", taken.ID)

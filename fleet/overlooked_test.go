@@ -69,7 +69,7 @@ func TestNothingIsOverlooked(t *testing.T) {
 			s.other.Offer(&offered)
 			time.Sleep(12 * time.Second)
 		}},
-		{"tried again by its owner for a moment", 10 * time.Second, 25 * time.Second, func(t *testing.T, s pair) {
+		{"tried again by its owner for a moment", 10 * time.Second, 10 * time.Second, func(t *testing.T, s pair) {
 			plan := s.claims(t, 0)
 			s.n.LetGo(plan.ID)
 			asked := make(chan error)
