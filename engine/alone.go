@@ -151,28 +151,31 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 	return open, err
 }
 
-// pickUp reads a plan. It returns nil if there is nothing to do or the plan can't run.
+// pickUp reads a plan, as often as that may still succeed: nobody looks again for a Running plan. It returns nil if there
+// is nothing to do or the plan can't run.
 func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses []workflow.Status) *workflow.Plan {
-	var plan *workflow.Plan
-	err := a.insist(ctx, func(ctx context.Context) (err error) {
-		plan, err = a.vault.Read(ctx, found.ID)
-		return err
-	})
-	if errors.Is(err, storage.ErrNotFound) || err != nil && ctx.Err() != nil {
-		return nil // deleted meanwhile, or a shutdown
-	}
-	if err == nil {
-		if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil {
-			return nil // it has ended, or another engine runs it
+	for {
+		var plan *workflow.Plan
+		err := a.insist(ctx, func(ctx context.Context) (err error) {
+			plan, err = a.vault.Read(ctx, found.ID)
+			return err
+		})
+		if errors.Is(err, storage.ErrNotFound) || err != nil && ctx.Err() != nil {
+			return nil // deleted meanwhile, or a shutdown
 		}
-		err = a.runnable(plan)
-	}
-	if err != nil {
-		if !repeatable(err) {
-			a.giveUp(found.ID)
+		if err == nil {
+			if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil {
+				return nil // it has ended, or another engine runs it
+			}
+			if err = a.runnable(plan); err == nil {
+				return plan
+			}
 		}
 		a.opts.Observer.Problem(ctx, fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
-		return nil
+		if !repeatable(err) {
+			a.giveUp(found.ID)
+			return nil
+		}
+		sleep.For(ctx, longestPause(err))
 	}
-	return plan
 }

@@ -532,7 +532,15 @@ func TestRunningComesFirst(t *testing.T) {
 		}
 		last.State.Status = workflow.Running
 		must(t, s.process().UpdatePlan(t.Context(), last))
-		must(t, s.engine(s.process(), engine.Options{Plans: 1}).Run(t.Context()))
+		refused := s.process()
+		until := time.Now().Add(5 * time.Minute)
+		refused.OnOp("Read", func(_ context.Context, c processtest.Call, do func() error) error {
+			if time.Now().Before(until) {
+				return &storage.Error{Op: c.Op, Err: storage.ErrDenied}
+			}
+			return do()
+		})
+		must(t, s.engine(refused, engine.Options{Plans: 1, Observer: engine.Observer{Problem: func(context.Context, error) {}}}).Run(t.Context()))
 		s.wantNames("begun", "old", "new")
 	})
 }
