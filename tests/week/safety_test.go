@@ -3,6 +3,7 @@ package week_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -213,7 +215,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 // ends notes the end of a call.
 func (w *week) ends(p *process, k *call, err error) {
 	delete(k.c.active, k)
-	if k.node == p.node { // it can store the end
+	if k.node == p.node && !errors.Is(err, fleet.ErrFenced) { // it can store the end
 		k.c.deed(k.Action).unended--
 	}
 	if k.c.beside[k.Action] {
