@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,26 @@ func TestFleetRemarks(t *testing.T) {
 	for command, want := range map[string]string{"stuck": "Nothing is stuck: 0 open plans, 0 nodes are alive.\n", "nodes": "0 nodes are alive, 0 open plans.\n"} {
 		if r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, command); r != (result{stderr: want}) {
 			t.Errorf("%s: %+v", command, r)
+		}
+	}
+}
+
+// TestForkAfterCompensation forks a plan whose deferred actions for a failure have run, only if that is asked for.
+func TestForkAfterCompensation(t *testing.T) {
+	s := newStage(t)
+	p := plantest.Full()
+	if err := s.vault.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	plantest.Finish(p)
+	p.State.Status, p.Reason = workflow.Failed, workflow.PostCheckFailed
+	if err := s.vault.UpdatePlan(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[string]int{"--dry-run": exitFailed, "--dry-run --after-compensation": exitDone} {
+		got := s.run(t.Context(), append([]string{"fork", p.ID.String(), "--from-failure"}, strings.Fields(flags)...)...)
+		if got.code != want || (want == exitFailed) != strings.Contains(got.stderr, "may have undone") {
+			t.Errorf("%s: %+v", flags, got)
 		}
 	}
 }
