@@ -14,6 +14,7 @@ func (r *run) runPlan() error {
 	if err := r.beginPlan(); err != nil {
 		return err
 	}
+	r.catchUp()
 	reason, err := r.within(r.scope, r.plan, r.runBlocks)
 	if err != nil {
 		return err
@@ -43,6 +44,20 @@ func (r *run) beginPlan() error {
 		r.halt()
 	}
 	return r.begin(r.plan)
+}
+
+// catchUp begins what is above running actions, which the engine that began them may not have stored.
+func (r *run) catchUp() {
+	above := map[workflow.Object]workflow.Object{}
+	for o, parent := range workflow.Walk(r.plan) {
+		above[o] = parent
+		if o.Kind() != workflow.KindAction || o.Header().State.Status != workflow.Running {
+			continue
+		}
+		for o := parent; above[o] != nil; o = above[o] {
+			_ = r.begin(o) // settle has the error
+		}
+	}
 }
 
 // outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped.

@@ -327,6 +327,22 @@ func TestAttemptCutOff(t *testing.T) {
 	})
 }
 
+// TestBegunBelow kills an engine when an action is stored as Running, and the sequence above it is not. The plan was asked
+// to stop meanwhile, and everything that has begun ends.
+func TestBegunBelow(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", second("a")))))
+		s.run(t.Context(), s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "s" }))
+		p = s.read(p.ID)
+		p.Reason = workflow.StopRequested
+		must(t, s.process().UpdatePlan(t.Context(), p))
+		s.run(t.Context(), s.process())
+		if got := outline(s.read(p.ID)); got != "plan - Stopped\nblock b Stopped\nsequence s Stopped\naction a Stopped\nStopRequested\n" {
+			t.Error(got)
+		}
+	})
+}
+
 // TestContinuousCheckHadFailed checks that a check that failed before a death halts the work after the
 // restart.
 func TestContinuousCheckHadFailed(t *testing.T) {
