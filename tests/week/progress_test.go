@@ -147,7 +147,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 		if c.stopped.IsZero() {
 			bound += c.delay
 		}
-		if c.kind == "submit" && c.by == p && since.Equal(c.since) && now.Sub(p.hit) > p.o.TTL {
+		if c.kind == "submit" && c.by == p && since.Equal(c.since) && c.since.Sub(p.hit) > p.o.TTL {
 			bound = slack
 		}
 		if waits > c.waits {

@@ -125,7 +125,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 	w.counts[c.status.String()]++
 	delete(w.open, c.plan.ID)
 	for _, d := range c.parts {
-		c.completes = c.completes && d.unended <= engineCrashes
+		c.completes = c.completes && d.unended < engineCrashes // one more may be stored without a call
 	}
 	if !c.asked && (c.completes && c.status != workflow.Completed || c.status == workflow.Stopped) {
 		w.find("outcome", c, "it is %s", c.status)
