@@ -327,3 +327,36 @@ func TestBatchesAreTriedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestBatchDeletesWhatItNames deletes blobs with one request, and blobs that are gone, and those of no container.
+func TestBatchDeletesWhatItNames(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, n := range []int{1, 2, 7, MaxBatch} {
+		for _, versions := range []bool{false, true} {
+			inWorld(t, func(t *testing.T, w *world) {
+				what := fmt.Sprintf("%d blobs, versions %v", n, versions)
+				targets := w.fill(n, versions)
+				w.server.Put("box", "other", nil, nil)
+				if err := w.DeleteBatch(t.Context(), "box", targets); err != nil || !slices.Equal(w.names(), []string{"other"}) {
+					t.Fatalf("%s: %v, %q are left", what, err, w.names())
+				}
+				requests := w.server.Requests()
+				if len(requests) != 1 || len(requests[0].Items) != n {
+					t.Fatalf("%s: requests %v", what, requests)
+				}
+				for i, item := range requests[0].Items {
+					if item.Blob != targets[i].Name || strings.Trim(item.IfMatch, `"`) != targets[i].ETag {
+						t.Errorf("%s: item %d is %s with If-Match %q", what, i, item, item.IfMatch)
+					}
+				}
+				wantError(t, what+", once more", w.DeleteBatch(t.Context(), "box", targets), Absent, false)
+			})
+		}
+	}
+	inWorld(t, func(t *testing.T, w *world) {
+		err := w.DeleteBatch(t.Context(), "other", []Target{{Name: "a"}, {Name: "b", ETag: "0x1"}})
+		if n := len(w.server.Requests()); !Is(err, Absent, AbsentContainer) || n != 1 {
+			t.Errorf("no container: %v after %d requests", err, n)
+		}
+	})
+}
