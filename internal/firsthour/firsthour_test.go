@@ -219,7 +219,7 @@ func TestKindsOfAccounts(t *testing.T) {
 			s.Inject(emulator.On(emulator.PutBlob).Path("ramp/*").Every(100).Do(emulator.Answer(503, "ServerBusy")))
 		}, config: func(s *emulator.Server) firsthour.Config {
 			return firsthour.Config{ConnectionString: s.ConnectionString(), Ramp: true}
-		}, says: []string{"a new container: 503 ServerBusy after", "a warm container: 503 ServerBusy", "across midnight: 503 ServerBusy"}},
+		}, says: []string{"a new container", "a warm container", "across midnight: 503 ServerBusy after"}}, // answers that are the same share one text
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
