@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"path"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
 
@@ -170,14 +168,11 @@ func development(proxy string) (map[string]string, error) {
 
 // clients returns the SDK's clients for the account: one that sends requests, and one that builds batches. The
 // SDK signs the requests in a batch with the login of the client that builds it.
-func (a Account) clients(o *service.ClientOptions) (sender, builder *service.Client, err error) {
-	var authorize policy.Policy
+func (a Account) clients(o *service.ClientOptions, login authorizer) (sender, builder *service.Client, err error) {
 	switch {
 	case a.token != nil:
-		authorize = bearer(a.token)
 		builder, err = service.NewClient(a.url.String(), a.token, o)
 	case a.key != nil:
-		authorize = a.signer
 		builder, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
 	default:
 		sender, err = service.NewClientWithNoCredential(a.url.String(), o)
@@ -187,25 +182,20 @@ func (a Account) clients(o *service.ClientOptions) (sender, builder *service.Cli
 		return nil, nil, err
 	}
 	alone := *o
-	alone.PerRetryPolicies = slices.Concat([]policy.Policy{authorize}, o.PerRetryPolicies)
+	alone.PerRetryPolicies = slices.Concat([]policy.Policy{authorizing{login}}, o.PerRetryPolicies)
 	sender, err = service.NewClientWithNoCredential(a.url.String(), &alone)
 	return sender, builder, err
 }
 
-// tokenScope is the scope of a token, in all clouds.
-const tokenScope = "https://storage.azure.com/.default"
-
-// bearer returns the policy that adds tokens to requests. After a refusal it asks once for another token.
-//
-// The policy of the service's SDK would ask for a token of the resource that the refusal names, and send it to
-// whoever sent the refusal. It also keeps that name without a lock.
-func bearer(cred azcore.TokenCredential) policy.Policy {
-	scopes := []string{tokenScope}
-	return runtime.NewBearerTokenPolicy(cred, scopes, &policy.BearerTokenOptions{AuthorizationHandler: policy.AuthorizationHandler{
-		OnChallenge: func(_ *policy.Request, _ *http.Response, authorize func(policy.TokenRequestOptions) error) error {
-			return authorize(policy.TokenRequestOptions{Scopes: scopes})
-		},
-	}})
+// login returns what authorizes requests to the account.
+func (a Account) login() authorizer {
+	switch {
+	case a.token != nil:
+		return &tokens{cred: a.token}
+	case a.key != nil:
+		return a.signer
+	}
+	return inURL{}
 }
 
 // Secondary returns the read-only secondary of the account, at an endpoint. Without an endpoint it is the one

@@ -125,7 +125,7 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 		return err
 	}
 	ref := Ref{Container: containerName}
-	d := deletion{client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
+	d := deletion{blobs: &c.blobs, in: containerName, client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, d.try)
 	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served && !unread(err) { // single deletes have the same version
 		var worked bool
@@ -143,6 +143,8 @@ func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets 
 
 // deletion is the state of a DeleteBatch across its attempts.
 type deletion struct {
+	blobs     *direct
+	in        string // the container
 	client    *container.Client
 	builder   *container.Client // builds batches
 	left      []Target          // without an outcome
@@ -211,7 +213,7 @@ func (d *deletion) failed(ctx context.Context, err error) error {
 		return err
 	}
 	t := d.left[0]
-	_, one := d.client.NewBlobClient(t.Name).Delete(ctx, &sdk.DeleteOptions{AccessConditions: t.condition().sdk()})
+	one := d.blobs.delete(ctx, Ref{d.in, t.Name}, t.condition())
 	if d.settle(t, one) {
 		d.left, d.single = d.left[1:], true
 	} else if judge(one).reason != Refused {

@@ -9,11 +9,15 @@ import (
 	"context"
 	"crypto/md5" // the service's checksum of blobs is MD5
 	"crypto/tls"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +25,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -74,6 +77,7 @@ type Options struct {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
+	blobs   direct
 	service *service.Client
 	builder *service.Client // builds batches
 	host    string          // of the account
@@ -92,7 +96,10 @@ type Client struct {
 func (a Account) New(o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
-	c.service, c.builder, err = a.clients(c.options(o))
+	login := a.login()
+	opts := c.options(o)
+	c.blobs = direct{account: a.url, version: []string{cmp.Or(o.ServiceVersion, Version)}, login: login, wire: opts.Transport.(wire)}
+	c.service, c.builder, err = a.clients(opts, login)
 	if err != nil {
 		return nil, err
 	}
@@ -248,23 +255,19 @@ func contentType(body []byte) string {
 // the zero time if the answer has none.
 func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, seen time.Time, err error) {
 	sum := md5.Sum(body)
-	opts := &blockblob.UploadOptions{
-		Metadata:                pointers(metadata),
-		TransactionalValidation: sdk.TransferValidationTypeMD5(sum[:]),
-		HTTPHeaders:             &sdk.HTTPHeaders{BlobContentType: to.Ptr(contentType(body)), BlobContentMD5: sum[:]},
-		AccessConditions:        cond.sdk(),
-	}
-	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "put", ref: ref, write: true, bytes: len(body)}, func(ctx context.Context) error {
-		resp, err := client.Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), opts)
+		resp, err := c.blobs.put(ctx, ref, body, sum, metadata, cond)
 		if err == nil {
-			etag, seen = normal(resp.ETag), deref(resp.Date)
-			return nil
+			if err = finish(resp); err == nil {
+				etag = strings.Trim(resp.Header.Get("ETag"), `"`)
+				seen, err = timeIn(resp.Header, "Date")
+			}
+			return err
 		}
 		if judge(err).reason != Mismatch {
 			return err
 		}
-		there, headErr := head(ctx, client)
+		there, headErr := c.head(ctx, ref)
 		switch {
 		case headErr == nil && there.Metadata[WriteID] == metadata[WriteID]:
 			etag, seen = there.ETag, there.Seen
@@ -283,19 +286,19 @@ func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata ma
 
 // Get reads a blob and checks its length and MD5.
 func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, err error) {
-	return c.download(ctx, ref, nil, func(body []byte, resp sdk.DownloadStreamResponse) ([]byte, error) {
-		if sum := md5.Sum(body); !bytes.Equal(sum[:], resp.ContentMD5) {
-			return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, resp.ContentMD5)
+	return c.download(ctx, ref, http.Header{}, func(body []byte, h http.Header) ([]byte, error) {
+		want, err := base64.StdEncoding.DecodeString(h.Get("Content-MD5"))
+		if sum := md5.Sum(body); err != nil || !bytes.Equal(sum[:], want) {
+			return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, want)
 		}
 		return body, nil
 	})
 }
 
 // download reads a blob, or a part of it. accept returns the wanted bytes of a body, or why it is not believed.
-func (c *Client) download(ctx context.Context, ref Ref, o *sdk.DownloadStreamOptions, accept func([]byte, sdk.DownloadStreamResponse) ([]byte, error)) (body []byte, p Properties, err error) {
-	client := c.container(ref).NewBlobClient(ref.Name)
+func (c *Client) download(ctx context.Context, ref Ref, header http.Header, accept func([]byte, http.Header) ([]byte, error)) (body []byte, p Properties, err error) {
 	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
-		resp, err := client.DownloadStream(ctx, o)
+		resp, err := c.blobs.send(ctx, http.MethodGet, ref, maps.Clone(header), nil)
 		if err != nil {
 			return err
 		}
@@ -303,8 +306,10 @@ func (c *Client) download(ctx context.Context, ref Ref, o *sdk.DownloadStreamOpt
 		if err != nil {
 			return err
 		}
-		body, err = accept(whole, resp)
-		p = properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata)
+		if p, err = propertiesOf(resp.Header); err != nil {
+			return err
+		}
+		body, err = accept(whole, resp.Header)
 		return err
 	})
 	if err != nil {
@@ -314,15 +319,22 @@ func (c *Client) download(ctx context.Context, ref Ref, o *sdk.DownloadStreamOpt
 }
 
 // receiveBody reads the body of an answer and checks its length.
-func receiveBody(resp sdk.DownloadStreamResponse) ([]byte, error) {
+func receiveBody(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
+	length := int64(-1)
+	if text := resp.Header.Get("Content-Length"); text != "" {
+		var err error
+		if length, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, errors.New("the answer's Content-Length is no number")
+		}
+	}
 	var b bytes.Buffer
-	b.Grow(int(min(max(deref(resp.ContentLength), 0), 1<<20)) + bytes.MinRead) // don't allocate any amount of memory because of a header
-	if _, err := io.Copy(&b, resp.Body); err != nil {
+	b.Grow(int(min(max(length, 0), 1<<20)) + bytes.MinRead) // don't allocate any amount of memory because of a header
+	if _, err := b.ReadFrom(resp.Body); err != nil {
 		return nil, err
 	}
-	if length := resp.ContentLength; length != nil && int64(b.Len()) < *length {
-		return nil, fmt.Errorf("got %d of %d bytes: %w", b.Len(), *length, io.ErrUnexpectedEOF)
+	if int64(b.Len()) < length {
+		return nil, fmt.Errorf("got %d of %d bytes: %w", b.Len(), length, io.ErrUnexpectedEOF)
 	}
 	return b.Bytes(), nil
 }
@@ -331,12 +343,12 @@ func receiveBody(resp sdk.DownloadStreamResponse) ([]byte, error) {
 // ETag it reads that version alone; the error is [Mismatch] or [Absent] if the blob has another one, or is gone.
 // The service has no checksum of a part of a blob, so the content must have its own.
 func (c *Client) GetRange(ctx context.Context, ref Ref, offset, size int, etag string) (body []byte, p Properties, err error) {
-	opts := &sdk.DownloadStreamOptions{Range: sdk.HTTPRange{Offset: int64(offset), Count: int64(size)}}
+	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+size-1)}}
 	if etag != "" {
-		opts.AccessConditions = IfMatch(etag).sdk()
+		IfMatch(etag).add(header)
 	}
-	return c.download(ctx, ref, opts, func(body []byte, resp sdk.DownloadStreamResponse) ([]byte, error) {
-		if resp.ContentRange == nil { // the answer to a request without a range
+	return c.download(ctx, ref, header, func(body []byte, h http.Header) ([]byte, error) {
+		if h.Get("Content-Range") == "" { // the answer to a request without a range
 			body = body[min(offset, len(body)):]
 		}
 		return body[:min(size, len(body))], nil
@@ -345,29 +357,30 @@ func (c *Client) GetRange(ctx context.Context, ref Ref, offset, size int, etag s
 
 // Head reads the properties of a blob.
 func (c *Client) Head(ctx context.Context, ref Ref) (p Properties, err error) {
-	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "head", ref: ref}, func(ctx context.Context) error {
-		p, err = head(ctx, client)
+		p, err = c.head(ctx, ref)
 		return err
 	})
 	return p, err
 }
 
-func head(ctx context.Context, client *blockblob.Client) (Properties, error) {
-	resp, err := client.GetProperties(ctx, nil)
-	return properties(resp.ETag, resp.LastModified, resp.Date, resp.Metadata), err
+func (c *Client) head(ctx context.Context, ref Ref) (Properties, error) {
+	resp, err := c.blobs.plain(ctx, http.MethodHead, ref, Always)
+	if err != nil {
+		return Properties{}, err
+	}
+	return propertiesOf(resp.Header)
 }
 
 // Delete removes a blob. The error is [Absent] or [AbsentContainer] if the blob does not exist: an earlier
 // attempt, or another client, may have removed it. It is [Mismatch] if the condition does not hold.
 func (c *Client) Delete(ctx context.Context, ref Ref, cond Condition) error {
-	client := c.container(ref).NewBlockBlobClient(ref.Name)
 	return c.do(ctx, call{op: "delete", ref: ref, write: true}, func(ctx context.Context) error {
-		_, err := client.Delete(ctx, &sdk.DeleteOptions{AccessConditions: cond.sdk()})
+		err := c.blobs.delete(ctx, ref, cond)
 		if err != nil && judge(err).reason == Mismatch {
 			// A missing blob does not match either. Azurite then answers 412; the answer of the service is
 			// not documented.
-			if _, headErr := head(ctx, client); headErr != nil {
+			if _, headErr := c.head(ctx, ref); headErr != nil {
 				return &lookError{headErr}
 			}
 		}
@@ -540,15 +553,6 @@ func (c *Client) container(ref Ref) *container.Client {
 		c.last.Store(last)
 	}
 	return last.client
-}
-
-func properties(etag *azcore.ETag, modified, seen *time.Time, metadata map[string]*string) Properties {
-	return Properties{normal(etag), deref(modified), deref(seen), lower(metadata)}
-}
-
-// normal removes the quotes of an ETag. The service writes them in headers and omits them in listings.
-func normal(etag *azcore.ETag) string {
-	return strings.Trim(string(deref(etag)), `"`)
 }
 
 // pointers returns the metadata in the form that the SDK takes.

@@ -220,7 +220,7 @@ func FuzzReadPage(f *testing.F) {
 		for _, item := range deref(flat.Segment).BlobItems {
 			p := deref(item.Properties)
 			modified := deref(p.LastModified).UTC()
-			want.blobs = append(want.blobs, Item{deref(item.Name), properties(p.ETag, &modified, nil, item.Metadata), deref(p.ContentLength)})
+			want.blobs = append(want.blobs, Item{deref(item.Name), Properties{ETag: strings.Trim(string(deref(p.ETag)), `"`), LastModified: modified, Metadata: lower(item.Metadata)}, deref(p.ContentLength)})
 		}
 		for _, group := range deref(groups.Segment).BlobPrefixes {
 			want.groups = append(want.groups, deref(group.Name))

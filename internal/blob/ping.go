@@ -2,6 +2,7 @@ package blob
 
 import (
 	"context"
+	"crypto/md5"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,11 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
 
 // Contact is what an answer to a ping tells besides its result. It is zero if the service did not answer.
@@ -26,13 +24,8 @@ type Contact struct {
 
 // Reach asks for a blob that need not exist. The error is [Absent] or [AbsentContainer] if it does not.
 func (c *Client) Reach(ctx context.Context, ref Ref) (Contact, error) {
-	client := c.container(ref).NewBlobClient(ref.Name)
-	contact, err := c.contact(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
-		resp, err := client.DownloadStream(ctx, nil) // a HEAD would not say why it is refused
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
+	contact, err := c.contact(ctx, call{op: "get", ref: ref}, func(ctx context.Context) (*http.Response, error) {
+		return c.blobs.plain(ctx, http.MethodGet, ref, Always) // a HEAD would not say why it is refused
 	})
 	if bloberror.HasCode(err, bloberror.ResourceNotFound) { // a container or a blob has another code
 		err = &Error{Reason: Refused, Err: fmt.Errorf("%w: there is no such account at the endpoint", err)}
@@ -44,32 +37,35 @@ func (c *Client) Reach(ctx context.Context, ref Ref) (Contact, error) {
 // error is [Mismatch], [Absent] or [AbsentContainer] if the write is allowed. The service checks the rights
 // of a request before its condition.
 func (c *Client) TryWrite(ctx context.Context, ref Ref) (Contact, error) {
-	client := c.container(ref).NewBlockBlobClient(ref.Name)
-	opts := &blockblob.UploadOptions{AccessConditions: IfMatch("0x0").sdk(), HTTPHeaders: &sdk.HTTPHeaders{}}
-	return c.contact(ctx, call{op: "put", ref: ref}, func(ctx context.Context) error {
-		_, err := client.Upload(ctx, streaming.NopCloser(strings.NewReader("")), opts)
-		return err
+	return c.contact(ctx, call{op: "put", ref: ref}, func(ctx context.Context) (*http.Response, error) {
+		return c.blobs.put(ctx, ref, nil, md5.Sum(nil), nil, IfMatch("0x0"))
 	})
 }
 
 // TryDelete is TryWrite for a delete.
 func (c *Client) TryDelete(ctx context.Context, ref Ref) (Contact, error) {
-	client := c.container(ref).NewBlockBlobClient(ref.Name)
-	return c.contact(ctx, call{op: "delete", ref: ref}, func(ctx context.Context) error {
-		_, err := client.Delete(ctx, &sdk.DeleteOptions{AccessConditions: IfMatch("0x0").sdk()})
-		return err
+	return c.contact(ctx, call{op: "delete", ref: ref}, func(ctx context.Context) (*http.Response, error) {
+		return c.blobs.plain(ctx, http.MethodDelete, ref, IfMatch("0x0"))
 	})
 }
 
 // contact sends a request and notes what its answer tells.
-func (c *Client) contact(ctx context.Context, call call, try func(context.Context) error) (Contact, error) {
-	var resp *http.Response
-	err := c.do(ctx, call, func(ctx context.Context) error { return try(policy.WithCaptureResponse(ctx, &resp)) })
-	if resp == nil {
-		return Contact{}, err
-	}
-	at, _ := http.ParseTime(resp.Header.Get("Date"))
-	return Contact{Server: resp.Header.Get("Server"), Seen: at}, err
+func (c *Client) contact(ctx context.Context, call call, try func(context.Context) (*http.Response, error)) (contact Contact, err error) {
+	err = c.do(ctx, call, func(ctx context.Context) error {
+		contact = Contact{}
+		resp, err := try(ctx)
+		if err == nil {
+			err = finish(resp)
+		} else if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
+			resp = answer.RawResponse
+		}
+		if resp != nil {
+			contact.Seen, _ = http.ParseTime(resp.Header.Get("Date"))
+			contact.Server = resp.Header.Get("Server")
+		}
+		return err
+	})
+	return contact, err
 }
 
 // networkError is a failure below HTTP, with what to check.

@@ -7,10 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	signing "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 )
@@ -20,14 +18,12 @@ import (
 type Login struct {
 	Account
 	transport policy.Transporter
-
-	mu    sync.Mutex
-	token azcore.AccessToken
+	login     authorizer
 }
 
 // Login returns the login of the account. Of the options it uses the transport and the concurrency.
 func (a Account) Login(o Options) *Login {
-	return &Login{Account: a, transport: newClient(o).transport(o.Transport)}
+	return &Login{Account: a, transport: newClient(o).transport(o.Transport), login: a.login()}
 }
 
 // The kinds of logins.
@@ -40,7 +36,7 @@ const (
 // Kind returns [KeyLogin], [TokenLogin] or [SignatureLogin].
 func (l *Login) Kind() string {
 	switch {
-	case l.Account.token != nil:
+	case l.token != nil:
 		return TokenLogin
 	case l.key != nil:
 		return KeyLogin
@@ -58,24 +54,12 @@ func (l *Login) URL(target string) *url.URL {
 }
 
 // Authorize adds to a request what authorizes it at a time.
-func (l *Login) Authorize(req *http.Request, at time.Time) (err error) {
+func (l *Login) Authorize(req *http.Request, at time.Time) error {
 	if l.Kind() == KeyLogin {
 		return l.signer.sign(req, at)
 	}
 	req.Header["X-Ms-Date"] = []string{at.UTC().Format(http.TimeFormat)}
-	if l.Kind() == SignatureLogin {
-		return nil
-	}
-	if req.URL.Scheme != "https" {
-		return errors.New("a token is sent over https only")
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Until(l.token.ExpiresOn) < 5*time.Minute {
-		l.token, err = l.Account.token.GetToken(req.Context(), policy.TokenRequestOptions{Scopes: []string{tokenScope}})
-	}
-	req.Header["Authorization"] = []string{"Bearer " + l.token.Token}
-	return err
+	return l.login.authorize(req)
 }
 
 // Do sends an authorized request. Its errors don't contain what authorizes it.
@@ -114,7 +98,7 @@ func (l *Login) Signed(container, permissions string, end time.Time) (*Login, er
 		signed, err = ofContainer.SignWithSharedKey(l.key)
 	}
 	u.RawQuery = signed.Encode()
-	return &Login{Account: Account{url: &u}, transport: l.transport}, err
+	return &Login{Account: Account{url: &u}, transport: l.transport, login: inURL{}}, err
 }
 
 // ReadPage decodes a page of a listing. It returns blobs, and groups of blobs or containers by their names alone, and

@@ -3,6 +3,7 @@ package blob
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -67,10 +68,11 @@ func (c *Client) Replication(ctx context.Context) (r Replication, err error) {
 // VersionID returns the ID of a blob's current version, or "" if the account did not keep versions when the
 // blob was written.
 func (c *Client) VersionID(ctx context.Context, ref Ref) (id string, err error) {
-	client := c.container(ref).NewBlobClient(ref.Name)
 	err = c.do(ctx, call{op: "head", ref: ref}, func(ctx context.Context) error {
-		resp, err := client.GetProperties(ctx, nil)
-		id = deref(resp.VersionID)
+		resp, err := c.blobs.plain(ctx, http.MethodHead, ref, Always)
+		if err == nil {
+			id = resp.Header.Get("X-Ms-Version-Id")
+		}
 		return err
 	})
 	return id, err
