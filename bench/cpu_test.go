@@ -6,16 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"github.com/planvault/azblob/emulator"
 )
 
 // sameRequests checks that the floor sends the requests of the vault, in every respect that costs time: their
 // bodies, metadata, conditions and listings. Only their order differs.
-func sameRequests(t *testing.T, r row, played *tape) {
+func sameRequests(t *testing.T, r row, played *tape, cred azcore.TokenCredential) {
 	t.Helper()
 	floor := &tape{}
 	floor.record(played)
-	bare, err := newFloor(emulator.New().ConnectionString(), floor)
+	bare, err := newFloor(emulator.New().ConnectionString(), cred, floor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +90,15 @@ func TestProcessorTime(t *testing.T) {
 			r.vault = shape{smallestVault, 2}
 		}
 		played := &tape{}
-		op, floor, err := r.record(t.Context(), played)
+		var cred azcore.TokenCredential
+		if r.size.name == "S" { // one size is enough for tokens
+			cred = staticToken{}
+		}
+		op, floor, err := r.record(t.Context(), played, cred)
 		if err != nil {
 			t.Fatalf("%s: %v", r, err)
 		}
-		sameRequests(t, r, played)
+		sameRequests(t, r, played, cred)
 		if err := weigh(t.Context(), effort{rounds: 1}, op, floor); err != nil {
 			t.Errorf("%s: %v", r, err)
 		} else if op.median() <= 0 || floor.median() <= 0 || op.objects == 0 || floor.bytes == 0 {

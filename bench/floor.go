@@ -31,11 +31,14 @@ type floor struct {
 	root   string // path of the account
 }
 
-func newFloor(connectionString string, transport policy.Transporter) (floor, error) {
+func newFloor(connectionString string, cred azcore.TokenCredential, transport policy.Transporter) (floor, error) {
 	var o service.ClientOptions
 	o.Retry.MaxRetries = -1
 	o.Transport = transport
 	client, err := service.NewClientFromConnectionString(connectionString, &o)
+	if cred != nil {
+		client, err = service.NewClient(tokenEndpoint, cred, &o)
+	}
 	if err != nil {
 		return floor{}, err
 	}

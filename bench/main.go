@@ -50,9 +50,9 @@ const (
 
 // config holds the values of the flags.
 type config struct {
-	short, list, cpu, history, latency, throughput bool
-	run                                            *regexp.Regexp
-	worker                                         string
+	short, list, cpu, history, latency, throughput, token bool
+	run                                                   *regexp.Regexp
+	worker                                                string
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -66,6 +66,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
+	f.BoolVar(&c.token, "token", false, "with -cpu, log in with a token instead of the account's key")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
 	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
 	f.BoolVar(&c.latency, "latency", false, "measure how soon submitted plans begin and end, and plans per second; with -short at 10 ms only")
