@@ -21,14 +21,23 @@ import (
 type write struct {
 	ref  blob.Ref
 	cond blob.Condition
+	body []byte
+}
+
+// identity is a write by a hash of its content.
+type identity struct {
+	ref  blob.Ref
+	cond blob.Condition
 	body [sha256.Size]byte
 }
+
+func (w write) identity() identity { return identity{w.ref, w.cond, sha256.Sum256(w.body)} }
 
 // unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two calls that
 // do the same at the same time are two writes.
 type unknownWrites struct {
 	mu  sync.Mutex
-	ids map[write]string
+	ids map[identity]string
 }
 
 // maxUnknown bounds the memory that an outage takes. A write that was dropped meets a conflict when it is
@@ -39,8 +48,12 @@ const maxUnknown = 10_000
 func (u *unknownWrites) take(w write) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	id := u.ids[w]
-	delete(u.ids, w)
+	if len(u.ids) == 0 { // nearly always, and then no hash is needed
+		return ""
+	}
+	is := w.identity()
+	id := u.ids[is]
+	delete(u.ids, is)
 	return id
 }
 
@@ -49,7 +62,7 @@ func (u *unknownWrites) keep(w write, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ids == nil {
-		u.ids = map[write]string{}
+		u.ids = map[identity]string{}
 	}
 	for old := range u.ids {
 		if len(u.ids) < maxUnknown {
@@ -57,7 +70,7 @@ func (u *unknownWrites) keep(w write, id string) {
 		}
 		delete(u.ids, old)
 	}
-	u.ids[w] = id
+	u.ids[w.identity()] = id
 }
 
 // containers are the containers that are known to exist, by name.

@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -26,7 +25,7 @@ type written struct {
 // uses it again, and so recognises a blob that the first attempt has written. The store forgets the writeid when a
 // write with it has a certain outcome.
 func (s *store) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
-	w := written{write: write{ref, cond, sha256.Sum256(body)}}
+	w := written{write: write{ref, cond, body}}
 	w.id = s.unknown.take(w.write)
 	again := w.id != ""
 	if !again {
