@@ -115,7 +115,7 @@ func queryOf(w window, f storage.Filters) (q catalogue.Query, whole bool) {
 		From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
 	}
 	f.ByStatus, f.ByGroupIDs, f.EndedAfter, f.EndedBefore = nil, nil, time.Time{}, time.Time{}
-	return q, inNames(f)
+	return q, wantsAll(f)
 }
 
 // listInstead notes that a day has to be listed, because of an error of reading its catalogue.
@@ -297,4 +297,9 @@ func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, er
 }
 
 // inNames reports whether the names of a plan's blobs tell all that the filters ask for.
-func inNames(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }
+func inNames(f storage.Filters) bool {
+	return !slices.ContainsFunc(driver.Reads(f), func(field string) bool { return field != "ID" })
+}
+
+// wantsAll reports whether the filters want every plan of the time that they leave.
+func wantsAll(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }

@@ -139,7 +139,7 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	case isOpen(q.f.ByStatus):
 		candidates = q.searchOpen(ctx)
 	case !q.results && inNames(q.f):
-		return q.inDays(ctx, q.names().of)
+		return q.inDays(ctx, q.names(q.f).of)
 	default:
 		candidates = q.inDays(ctx, q.plans(q.f).of)
 	}
@@ -173,7 +173,9 @@ func isOpen(statuses []workflow.Status) bool {
 // searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
 // day without planvaultlayout may have open plans without markers, so its plans are listed.
 func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
-	markers, plans := directory{store: q.store, dir: openDir, take: (*candidate).isMarked}, q.plans(q.f)
+	markers, plans := directory{store: q.store, dir: openDir, take: func(p *candidate) bool {
+		return p.isMarked() && driver.ChooseID(q.f, p.keys.plan)
+	}}, q.plans(q.f)
 	now := time.Now()
 	candidates := q.notStarted(q.inDays(ctx, func(d day) listing.Source[candidate] {
 		if d.marked {
@@ -223,7 +225,7 @@ func (q search) headOpen(ctx context.Context, p candidate) (_ candidate, chosen 
 // for open plans, and the others by listings.
 func (q search) inDays(ctx context.Context, from func(day) listing.Source[candidate]) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		page, aimed := blob.MaxPage, q.f.Limit > 0 && inNames(q.f)
+		page, aimed := blob.MaxPage, q.f.Limit > 0 && wantsAll(q.f)
 		if aimed {
 			page = min(4*min(q.f.Limit, blob.MaxPage)+burst, blob.MaxPage)
 		}

@@ -14,6 +14,9 @@ import (
 type Filters struct {
 	// ByIDs selects plans by ID. IDs without a plan are skipped, and so are those that are not UUIDv7s.
 	ByIDs []uuid.UUID
+	// IDContains selects plans whose ID contains these hexadecimal digits, 1 to 32 of them. Hyphens and case are
+	// ignored. An ID begins with its time, so its last digits tell plans apart.
+	IDContains string
 	// ByGroupIDs selects plans by GroupID.
 	ByGroupIDs []uuid.UUID
 	// ByStatus selects plans by their own status.

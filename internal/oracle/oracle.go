@@ -30,6 +30,23 @@ var filters = []filter{
 		func(f storage.Filters, p *workflow.Plan) bool { return slices.Contains(f.ByIDs, p.ID) },
 	},
 	{
+		"IDContains", func(r *rand.Rand, f *storage.Filters, p *workflow.Plan) {
+			text := p.ID.String()
+			if r.IntN(2) == 0 {
+				text = strings.ToUpper(strings.ReplaceAll(text, "-", ""))
+			}
+			at := r.IntN(len(text) - 8)
+			f.IDContains = text[at : at+1+r.IntN(9)]
+			if f.IDContains == "-" {
+				f.IDContains = ""
+			}
+		},
+		func(f storage.Filters, p *workflow.Plan) bool {
+			plain := strings.NewReplacer("-", "").Replace
+			return strings.Contains(plain(p.ID.String()), strings.ToLower(plain(f.IDContains)))
+		},
+	},
+	{
 		"ByGroupIDs", func(_ *rand.Rand, f *storage.Filters, p *workflow.Plan) {
 			if p.GroupID != uuid.Nil {
 				f.ByGroupIDs = append(f.ByGroupIDs, p.GroupID)

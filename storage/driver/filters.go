@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
@@ -52,6 +53,24 @@ var filters = []filter{
 	{
 		field: "ByIDs",
 		id:    func(f storage.Filters, id uuid.UUID) bool { return len(f.ByIDs) == 0 || slices.Contains(f.ByIDs, id) },
+	},
+	{
+		field: "IDContains", reads: "ID",
+		check: func(f storage.Filters) error {
+			if _, ok := digitsOf(f.IDContains); f.IDContains != "" && !ok {
+				return Invalid("Filters.IDContains", "%.60q is not 1 to 32 hexadecimal digits", f.IDContains)
+			}
+			return nil
+		},
+		id: func(f storage.Filters, id uuid.UUID) bool {
+			if f.IDContains == "" {
+				return true
+			}
+			part, ok := digitsOf(f.IDContains)
+			var whole [2 * len(uuid.UUID{})]byte
+			hex.Encode(whole[:], id[:])
+			return ok && bytes.Contains(whole[:], part.text[:part.n])
+		},
 	},
 	{
 		field: "ByGroupIDs", reads: "GroupID",
@@ -161,8 +180,37 @@ var filters = []filter{
 	},
 }
 
+// digits are n hexadecimal digits in lower case.
+type digits struct {
+	text [2 * len(uuid.UUID{})]byte
+	n    int
+}
+
+// digitsOf returns the digits of a text, without its hyphens. It reports whether the text has any, no more than an ID,
+// and nothing else.
+func digitsOf(text string) (d digits, ok bool) {
+	for i := range len(text) {
+		c := text[i]
+		switch {
+		case c == '-':
+			continue
+		case 'A' <= c && c <= 'F':
+			c += 'a' - 'A'
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'f':
+		default:
+			return digits{}, false
+		}
+		if d.n == len(d.text) {
+			return digits{}, false
+		}
+		d.text[d.n] = c
+		d.n++
+	}
+	return d, d.n > 0
+}
+
 // Reads returns the fields of [storage.ListResult] that the filters read of a plan, such as "State". There are none if
-// the ID of a plan decides.
+// the filters select a range of the listing, or name the plans: every plan in it is wanted.
 func Reads(f storage.Filters) (fields []string) {
 	set := f.Fields()
 	for _, row := range filters {

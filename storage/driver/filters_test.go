@@ -42,7 +42,7 @@ func TestChooseAllocatesNothing(t *testing.T) {
 		State: workflow.State{Status: workflow.Failed, End: now},
 	}
 	f := storage.Filters{
-		ByIDs: []uuid.UUID{uuid.New(), r.ID}, ByGroupIDs: []uuid.UUID{uuid.New(), r.GroupID}, ByStatus: []workflow.Status{workflow.Running, workflow.Failed},
+		ByIDs: []uuid.UUID{uuid.New(), r.ID}, IDContains: strings.ToUpper(r.ID.String()[4:]), ByGroupIDs: []uuid.UUID{uuid.New(), r.GroupID}, ByStatus: []workflow.Status{workflow.Running, workflow.Failed},
 		NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
 		EndedAfter: now.Add(-time.Hour), EndedBefore: now.Add(time.Hour),
 	}
@@ -67,6 +67,7 @@ func TestEveryFilterSelects(t *testing.T) {
 		reads string
 	}{
 		"ByIDs":        {storage.Filters{ByIDs: []uuid.UUID{workflow.NewV7()}}, ""},
+		"IDContains":   {storage.Filters{IDContains: "0"}, "ID"},
 		"ByGroupIDs":   {storage.Filters{ByGroupIDs: []uuid.UUID{uuid.New()}}, "GroupID"},
 		"ByStatus":     {storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, "State"},
 		"NamePrefix":   {storage.Filters{NamePrefix: "de"}, "Name"},

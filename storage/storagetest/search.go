@@ -144,6 +144,18 @@ var selections = []selection{
 		},
 	},
 	{
+		name: "IDs match by their digits, wherever these are", paged: true,
+		plans: func(s *stage) []*workflow.Plan { return s.motley(12) },
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			id := plans[7].ID.String()
+			for _, text := range []string{id, strings.ToUpper(id), id[:9], id[28:], "-" + id[22:26] + "-", strings.ReplaceAll(id, "-", "")[6:20], "7", "00000000"} {
+				list = append(list, storage.Filters{IDContains: text}, storage.Filters{IDContains: text, Limit: 1},
+					storage.Filters{IDContains: text, ByStatus: statuses[:2]}, storage.Filters{IDContains: text, ByIDs: ids(plans[5:])})
+			}
+			return list
+		},
+	},
+	{
 		name: "BeforeID need not belong to a plan",
 		plans: func(s *stage) []*workflow.Plan {
 			plans := s.ages(4)
@@ -449,6 +461,9 @@ func contradictions() []storage.Filters {
 		{EndedAfter: moment, ByStatus: []workflow.Status{workflow.Running}},
 		{EndedBefore: moment, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}},
 		{NamePrefix: "half a rune: \xc3"},
+		{IDContains: "xyz"},
+		{IDContains: "-"},
+		{IDContains: strings.Repeat("0", 33)},
 		{NameContains: "\xff"},
 		{Labels: map[string]string{"no key": ""}},
 	}
