@@ -98,12 +98,14 @@ type Problem struct {
 // Repair says in a few words what repairs the problem.
 func (p Problem) Repair() string {
 	_, name, _ := strings.Cut(p.Blob, "/")
-	_, isRecord := parseRecordName(name)
+	record, isRecord := parseRecordName(name)
 	switch {
 	case name == catalogueName && p.Kind == Unreadable:
 		return "Catalogue with Verify builds it anew"
 	case name == catalogueName:
 		return "delete the blob, which is always safe; the next Catalogue builds it anew"
+	case isRecord && record.role == roleNote:
+		return "delete the blob, and store the note again"
 	case isRecord:
 		return "delete the blob; if it is that of a live node, the node is fenced and joins anew"
 	}

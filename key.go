@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/listing"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -66,7 +67,7 @@ func droppingOf(container string) blob.Ref {
 	return blob.Ref{Container: container, Name: droppingName}
 }
 
-// control returns the name of the container of what concerns all days: members and stop requests.
+// control returns the name of the container of what concerns all days: members, stop requests and notes.
 func (p prefix) control() string { return p.containerPrefix() + "control" }
 
 // member names the record of a member.
@@ -79,22 +80,31 @@ func (p prefix) stop(plan uuid.UUID) blob.Ref {
 	return blob.Ref{Container: p.control(), Name: signalsDir + plan.String() + stopTail}
 }
 
+// note names a note.
+func (p prefix) note(name string) blob.Ref {
+	return blob.Ref{Container: p.control(), Name: notesDir + name}
+}
+
 // recordName is the content of a name in the control container.
 type recordName struct {
-	role role      // roleMember or roleStop
+	role role      // roleMember, roleStop or roleNote
 	id   uuid.UUID // of the member, or of the plan
+	note string    // the name of the note
 }
 
 // parseRecordName parses the name of a record. It returns false for a name that no vault writes.
 func parseRecordName(name string) (recordName, bool) {
 	if text, ok := strings.CutPrefix(name, nodesDir); ok {
 		id, ok := parseID(text)
-		return recordName{roleMember, id}, ok && workflow.IsV7(id)
+		return recordName{role: roleMember, id: id}, ok && workflow.IsV7(id)
+	}
+	if text, ok := strings.CutPrefix(name, notesDir); ok {
+		return recordName{role: roleNote, note: text}, driver.IsNoteName(text)
 	}
 	text, inDir := strings.CutPrefix(name, signalsDir)
 	text, isStop := strings.CutSuffix(text, stopTail)
 	id, isID := parseID(text)
-	return recordName{roleStop, id}, inDir && isStop && isID && workflow.IsV7(id)
+	return recordName{role: roleStop, id: id}, inDir && isStop && isID && workflow.IsV7(id)
 }
 
 // plan returns the names of a plan's blobs.
@@ -121,6 +131,7 @@ const (
 	jsonTail     = ".json"
 
 	nodesDir   = "nodes/"
+	notesDir   = "notes/"
 	signalsDir = "signals/"
 	stopTail   = "-stop"
 )
@@ -165,6 +176,7 @@ const (
 	rolePart
 	roleMember
 	roleStop
+	roleNote
 )
 
 // parsed is the content of a blob's name.

@@ -65,8 +65,8 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 	return m, err
 }
 
-// Roster returns all members and all requests to stop plans, with one request for each 5,000 of them. Now is
-// the service's time of the first answer. Like those of RenewMember, its requests do not count for
+// Roster returns all members, all requests to stop plans and all notes without their texts, with one request for each
+// 5,000 of them. Now is the service's time of the first answer. Like those of RenewMember, its requests do not count for
 // [WithConcurrency].
 //
 // Each blob with the name of a record is a record, because its name and the service's times say who is at
@@ -91,6 +91,8 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 				case !ok:
 				case name.role == roleMember:
 					roster.Members = append(roster.Members, v.memberOf(name.id, item.Properties))
+				case name.role == roleNote:
+					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: item.ETag})
 				case name.role == roleStop:
 					roster.Stops = append(roster.Stops, storage.StopRequest{Plan: name.id, Requested: item.LastModified.UTC(), Version: item.ETag})
 				}

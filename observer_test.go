@@ -89,6 +89,7 @@ type observedCall struct {
 // observedCalls calls each method of a vault once, such that all of them succeed if they are called in this
 // order.
 func observedCalls(plan *workflow.Plan) []observedCall {
+	note := storage.Note{Name: "policy", Text: []byte("{}")}
 	member := storage.Member{ID: workflow.NewV7(), Name: "node", Started: time.Now(), TTL: time.Minute}
 	var stop string
 	block, deferred := plan.Blocks[0], plan.DeferredActions
@@ -136,6 +137,12 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			}
 			return err
 		}},
+		{"PutNote", "", false, func(ctx context.Context, v *Vault) (err error) {
+			note.Version, err = v.PutNote(ctx, note)
+			return err
+		}},
+		{"FindNote", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindNote(ctx, note.Name)) }},
+		{"RemoveNote", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveNote(ctx, note.Name, note.Version) }},
 		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, plan.ID, stop) }},
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {

@@ -25,14 +25,18 @@ func goldenRecords() map[string]record {
 			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
 		"stop": stopRecord(examplePlan),
+		"note": noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
 	}
 }
 
 func goldenName(name string) recordName {
 	if name == "stop" {
-		return recordName{roleStop, examplePlan}
+		return recordName{role: roleStop, id: examplePlan}
 	}
-	return recordName{roleMember, examplePart}
+	if name == "note" {
+		return recordName{role: roleNote, note: "policy"}
+	}
+	return recordName{role: roleMember, id: examplePart}
 }
 
 func TestGoldenRecords(t *testing.T) {
@@ -76,14 +80,23 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		_, err := format(nil).decodeRecord([]byte(test.body), goldenName("member"))
 		checkError(t, test.what, err, test.want)
 	}
+	for what, data := range map[string]string{
+		"another note":     `{"name":"closed","text":{}}`,
+		"no object":        `{"name":"policy","text":[]}`,
+		"a long text":      `{"name":"policy","text":{"a":"` + strings.Repeat("a", storage.MaxNote) + `"}}`,
+		"a text not UTF-8": `{"name":"policy","text":{"a":"` + "\xff" + `"}}`,
+	} {
+		_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"note","data":`+data+`}`), goldenName("note"))
+		checkError(t, what, err, storage.ErrCorrupt)
+	}
 	_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"stop","data":{"plan":"`+examplePart.String()+`"}}`), goldenName("stop"))
 	checkError(t, "another plan", err, storage.ErrCorrupt)
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	fuzzDocument(f, "member", "stop", "draining")
+	fuzzDocument(f, "member", "stop", "note", "draining")
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
-		name := goldenName([]string{"member", "stop"}[which%2])
+		name := goldenName([]string{"member", "stop", "note"}[which%3])
 		r, err := format(nil).decodeRecord(body, name)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
@@ -126,8 +139,9 @@ func FuzzMemberMetadata(f *testing.F) {
 func FuzzParseRecordName(f *testing.F) {
 	const id = "019b7c5a-1c80-7000-8000-00000000000a"
 	for name, want := range map[string]recordName{
-		prefix("p").member(examplePlan).Name: {roleMember, examplePlan},
-		prefix("p").stop(examplePlan).Name:   {roleStop, examplePlan},
+		prefix("p").member(examplePlan).Name: {role: roleMember, id: examplePlan},
+		prefix("p").stop(examplePlan).Name:   {role: roleStop, id: examplePlan},
+		prefix("p").note("copy-2").Name:      {role: roleNote, note: "copy-2"},
 	} {
 		f.Add(name)
 		if got, ok := parseRecordName(name); !ok || got != want {
@@ -138,16 +152,20 @@ func FuzzParseRecordName(f *testing.F) {
 		"", "nodes", "nodes/", "nodes/x", "nodes/" + id + "-stop", "nodes/" + id + "/", "nodes/" + id + ".json", "signals/" + id, "signals/" + id + "-pause",
 		"signals/-stop", "signals/" + id + "-stop-stop", id, "/nodes/" + id, "Nodes/" + id, "nodes/019B7C5A-1C80-7000-8000-00000000000A",
 		"nodes/" + uuid.Nil.String(), "nodes/6ba7b810-9dad-41d1-80b4-00c04fd430c8", "open/" + id,
+		"notes/", "notes/A", "notes/a.json", "notes/a/b", "notes/" + strings.Repeat("a", storage.MaxNoteName+1),
 	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		parsed, ok := parseRecordName(name)
 		built := prefix("p").member(parsed.id)
-		if parsed.role == roleStop {
+		switch parsed.role {
+		case roleStop:
 			built = prefix("p").stop(parsed.id)
+		case roleNote:
+			built = prefix("p").note(parsed.note)
 		}
-		if ok && (built.Name != name || !workflow.IsV7(parsed.id)) {
+		if ok && (built.Name != name || parsed.role != roleNote && !workflow.IsV7(parsed.id)) {
 			t.Errorf("%q is parsed as %v, which is named %q", name, parsed, built.Name)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,7 @@ const (
 	typeObject = "object"
 	typeMember = "member"
 	typeStop   = "stop"
+	typeNote   = "note"
 )
 
 // encodeEntry returns the document with a plan's own fields and the IDs of its children.
@@ -205,6 +207,16 @@ type stopData struct {
 	Plan uuid.UUID `json:"plan"`
 }
 
+// noteData is the data of a note. It keeps the text as it is; json.Marshal would rewrite it.
+type noteData struct {
+	Name string          `json:"name"`
+	Text json.RawMessage `json:"text"`
+}
+
+func (d noteData) encode() []byte {
+	return slices.Concat([]byte(`{"name":`), strconv.AppendQuote(nil, d.Name), []byte(`,"text":`), d.Text, []byte("}"))
+}
+
 func memberRecord(m storage.Member) record {
 	metadata := map[string]string{metaStarted: m.Started.UTC().Format(time.RFC3339Nano)}
 	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble}
@@ -224,7 +236,14 @@ func memberRecord(m storage.Member) record {
 
 func stopRecord(plan uuid.UUID) record { return record{docType: typeStop, data: stopData{plan}} }
 
+func noteRecord(n storage.Note) record {
+	return record{docType: typeNote, data: noteData{n.Name, bytes.TrimSpace(n.Text)}}
+}
+
 func (f format) encodeRecord(r record) ([]byte, error) {
+	if note, ok := r.data.(noteData); ok {
+		return append(append(f.head(r.docType), note.encode()...), '}'), nil
+	}
 	data, err := json.Marshal(r.data)
 	return append(append(f.head(r.docType), data...), '}'), err
 }
@@ -238,6 +257,10 @@ func (f format) recordMetadata(r record, writeID string) map[string]string {
 
 // decodeRecord decodes the record with a name.
 func (f format) decodeRecord(body []byte, name recordName) (record, error) {
+	if name.role == roleNote {
+		n, err := f.decodeNote(body, name.note)
+		return noteRecord(n), err
+	}
 	if name.role == roleStop {
 		var d stopData
 		err := f.decodeDocument(body, typeStop, func(data []byte) error { return json.Unmarshal(data, &d) })
@@ -261,6 +284,23 @@ func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 	return memberRecord(storage.Member{
 		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble,
 	}), err
+}
+
+// decodeNote decodes the note with a name.
+func (f format) decodeNote(body []byte, name string) (storage.Note, error) {
+	var d noteData
+	err := f.decodeDocument(body, typeNote, func(data []byte) error { return json.Unmarshal(data, &d) })
+	n := storage.Note{Name: d.Name, Text: d.Text}
+	switch {
+	case err != nil:
+		return n, err
+	case d.Name != name:
+		return n, fmt.Errorf("%w: it is about note %.100q", storage.ErrCorrupt, d.Name)
+	}
+	if err := driver.CheckNote(n); err != nil {
+		return n, fmt.Errorf("%w: %s", storage.ErrCorrupt, err)
+	}
+	return n, nil
 }
 
 // The names of metadata, besides blob.WriteID. They have only lower-case letters: HTTP changes the case of

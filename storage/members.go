@@ -23,7 +23,7 @@ type Members interface {
 	RenewMember(ctx context.Context, m Member) (version string, err error)
 	// FindMember returns the record of a member, or ErrNotFound.
 	FindMember(ctx context.Context, id uuid.UUID) (Member, error)
-	// Roster returns all members and all requests to stop plans, each in the order of the IDs.
+	// Roster returns all members and all requests to stop plans, each in the order of the IDs, and names all notes.
 	Roster(ctx context.Context) (Roster, error)
 	// RemoveMember removes a record that has this version. It returns ErrConflict if the record has another
 	// version, and ErrNotFound if there is none.
@@ -84,5 +84,6 @@ type StopRequest struct {
 type Roster struct {
 	Members []Member
 	Stops   []StopRequest
+	Notes   []Note    // without their texts, in the order of their names, if the store has [Notes]
 	Now     time.Time // the store's clock, which may lag behind the times of records by seconds
 }

@@ -27,6 +27,7 @@ type Call struct {
 	Limit   int
 	Filters storage.Filters
 	Member  storage.Member // also a result
+	Note    storage.Note   // also a result
 	Version string         // also a result
 
 	// The results. Do sets them.
@@ -42,8 +43,8 @@ type Call struct {
 // Do makes the call with its present input, and sets the results.
 func (c *Call) Do() error { return c.do() }
 
-// Vault is a vault whose calls pass through a hook. It is also a [storage.Members] and a [storage.Restorer]; the methods
-// of these panic if the wrapped vault lacks them.
+// Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes] and a
+// [storage.Restorer]; the methods of these panic if the wrapped vault lacks them.
 type Vault struct {
 	below storage.Vault
 	hook  func(c *Call) error
@@ -193,5 +194,23 @@ func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
 func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
 	return v.pass(ctx, "RemoveStop", &Call{ID: plan, Version: version}, func(c *Call) error { return v.members().RemoveStop(c.Ctx, c.ID, c.Version) })
 }
+
+// PutNote implements [storage.Notes], and so do the methods below.
+func (v *Vault) PutNote(ctx context.Context, n storage.Note) (string, error) {
+	c := &Call{Note: n}
+	return get(ctx, v, "PutNote", c, &c.Version, func(c *Call) (string, error) { return v.notes().PutNote(c.Ctx, c.Note) })
+}
+
+func (v *Vault) FindNote(ctx context.Context, name string) (storage.Note, error) {
+	c := &Call{Note: storage.Note{Name: name}}
+	return get(ctx, v, "FindNote", c, &c.Note, func(c *Call) (storage.Note, error) { return v.notes().FindNote(c.Ctx, c.Note.Name) })
+}
+
+func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
+	c := &Call{Note: storage.Note{Name: name}, Version: version}
+	return v.pass(ctx, "RemoveNote", c, func(c *Call) error { return v.notes().RemoveNote(c.Ctx, c.Note.Name, c.Version) })
+}
+
+func (v *Vault) notes() storage.Notes { return v.below.(storage.Notes) }
 
 func (v *Vault) members() storage.Members { return v.below.(storage.Members) }

@@ -58,7 +58,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 // Roster returns all members, and the requests to stop plans.
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call(ctx, "Roster", new(uuid.UUID), func() error {
-		roster.Now = time.Now().UTC()
+		roster.Now, roster.Notes = time.Now().UTC(), v.store.noteNames()
 		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(v.store.members), driver.NewestFirst)) {
 			roster.Members = append(roster.Members, v.store.members[id])
 		}

@@ -21,14 +21,15 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store holds plans, members and stop requests. Several vaults can share it, as several processes share an
+// Store holds plans, members, stop requests and notes. Several vaults can share it, as several processes share an
 // account.
 type Store struct {
 	mu       sync.Mutex // held by every call from start to end
 	plans    map[uuid.UUID]*record
 	members  map[uuid.UUID]storage.Member
 	stops    map[uuid.UUID]storage.StopRequest // by plan
-	versions int                               // the number of versions so far; none is used twice
+	notes    map[string]storage.Note
+	versions int // the number of versions so far; none is used twice
 }
 
 // record is a stored plan.
@@ -63,6 +64,7 @@ func NewStore() *Store {
 		plans:   map[uuid.UUID]*record{},
 		members: map[uuid.UUID]storage.Member{},
 		stops:   map[uuid.UUID]storage.StopRequest{},
+		notes:   map[string]storage.Note{},
 	}
 }
 
@@ -83,7 +85,7 @@ type Option func(*Vault)
 // overwrite whatever is stored. Default: such an update is ErrInvalid.
 func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
-// Vault is a [storage.Vault] with [storage.Members] and [storage.Restorer] in memory.
+// Vault is a [storage.Vault] with [storage.Members], [storage.Notes] and [storage.Restorer] in memory.
 type Vault struct {
 	store       *Store
 	reg         *registry.Register

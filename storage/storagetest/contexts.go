@@ -75,6 +75,14 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		of("RemoveMember", uuid.Nil, func(ctx context.Context, v storage.Members) error { return v.RemoveMember(ctx, m.ID, "any") })
 		of("RequestStop", id, func(ctx context.Context, v storage.Members) error { return v.RequestStop(ctx, id) })
 		of("RemoveStop", id, func(ctx context.Context, v storage.Members) error { return v.RemoveStop(ctx, id, "any") })
+	case "notes":
+		of := func(op string, do func(ctx context.Context, n storage.Notes) error) {
+			add(op, uuid.Nil, func(ctx context.Context, v storage.Vault) error { return do(ctx, v.(storage.Notes)) })
+		}
+		n := storage.Note{Name: "a", Text: []byte("{}")}
+		of("PutNote", func(ctx context.Context, v storage.Notes) error { return second(v.PutNote(ctx, n)) })
+		of("FindNote", func(ctx context.Context, v storage.Notes) error { return second(v.FindNote(ctx, n.Name)) })
+		of("RemoveNote", func(ctx context.Context, v storage.Notes) error { return v.RemoveNote(ctx, n.Name, "any") })
 	}
 	return list
 }
@@ -86,6 +94,9 @@ func (s *stage) verbs() []string {
 	verbs := []string{"create", "read", "update", "delete", "list", "search", "count", "recovery"}
 	if _, ok := s.vault.(storage.Members); ok {
 		verbs = append(verbs, "members")
+	}
+	if _, ok := s.vault.(storage.Notes); ok {
+		verbs = append(verbs, "notes")
 	}
 	if _, ok := s.vault.(storage.Restorer); ok {
 		verbs = append(verbs, "restore")
@@ -119,6 +130,8 @@ func (s *stage) callHangs(verb string) {
 		switch verb {
 		case "members":
 			s.members(v)
+		case "notes":
+			s.notes(v)
 		case "restore":
 			s.restorer(v)
 		}

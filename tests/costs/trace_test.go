@@ -119,6 +119,15 @@ func TestTraces(t *testing.T) {
 		})
 		step("RemoveStop", func() error { return v.RemoveStop(ctx, stop.Plan, stop.Version) })
 		step("RemoveMember", func() error { return v.RemoveMember(ctx, m.ID, m.Version) })
+		n := storage.Note{Name: "policy", Text: []byte("{}")}
+		for _, name := range []string{"PutNote, of a new note", "PutNote"} {
+			step(name, func() (err error) {
+				n.Version, err = v.PutNote(ctx, n)
+				return err
+			})
+		}
+		step("FindNote", func() error { return vaulttest.ErrOf(v.FindNote(ctx, n.Name)) })
+		step("RemoveNote", func() error { return v.RemoveNote(ctx, n.Name, n.Version) })
 		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(vaulttest.Named(out.String())))
 	})
 }

@@ -39,6 +39,15 @@ func roster(t *testing.T, v *azblob.Vault) storage.Roster {
 	return r
 }
 
+// noted stores a note that is named like a member.
+func noted(t *testing.T, v *azblob.Vault) storage.Member {
+	m := storage.Member{ID: workflow.NewV7()}
+	var err error
+	m.Version, err = v.PutNote(t.Context(), storage.Note{Name: m.ID.String(), Text: []byte("{}")})
+	vaulttest.Must(t, err)
+	return m
+}
+
 // recordCall is a write of a record, and what has to be there before it.
 type recordCall struct {
 	name    string
@@ -70,6 +79,12 @@ func recordCalls() []recordCall {
 			return m
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
 			return v.RemoveStop(ctx, m.ID, m.Version)
+		}},
+		{"PutNote", noted, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return vaulttest.ErrOf(v.PutNote(ctx, storage.Note{Name: m.ID.String(), Text: []byte(`{"a":1}`), Version: m.Version}))
+		}},
+		{"RemoveNote", noted, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return v.RemoveNote(ctx, m.ID.String(), m.Version)
 		}},
 	}
 }
@@ -206,6 +221,9 @@ func TestStrangeRecords(t *testing.T) {
 		put(azblob.Stray, "signals/"+plan.String()+"-pause", nil, nil)
 		put(azblob.Stray, "nodes/"+uuid.NewString(), nil, nil)
 		put(azblob.Stray, "notes.txt", nil, nil)
+		put(azblob.Stray, "notes/a.json", nil, nil)
+		put(azblob.Unreadable, "notes/a", []byte(`{"schema":1,"type":"note","data":{"name":"b","text":{}}}`), map[string]string{"schema": "1"})
+		put(azblob.Unreadable, "notes/newer", []byte(`{"schema":2,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "2"})
 
 		r := roster(t, v)
 		for _, m := range r.Members {
@@ -222,8 +240,15 @@ func TestStrangeRecords(t *testing.T) {
 			}
 			vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version+"0"), storage.ErrConflict)
 		}
-		if len(r.Members) != 1+len(ids) || len(r.Stops) != 1 || r.Stops[0].Plan != plan {
+		if len(r.Members) != 1+len(ids) || len(r.Stops) != 1 || r.Stops[0].Plan != plan || len(r.Notes) != 2 {
 			t.Errorf("the roster is %+v", r)
+		}
+
+		for name, kind := range map[string]error{"a": storage.ErrCorrupt, "newer": storage.ErrSchema} {
+			n, err := v.FindNote(t.Context(), name)
+			if vaulttest.Fails(t, err, kind); n.Version == "" || n.Text != nil {
+				t.Errorf("found %+v", n)
+			}
 		}
 
 		report, err := v.Check(t.Context(), azblob.CheckOptions{})
@@ -235,7 +260,7 @@ func TestStrangeRecords(t *testing.T) {
 			}
 			reported[p.Blob] = true
 		}
-		if len(reported) != len(want) || report.Blobs != 9 || report.Days != 0 {
+		if len(reported) != len(want) || report.Blobs != 12 || report.Days != 0 {
 			t.Errorf("Check reports %+v, want %v", report, want)
 		}
 		for _, m := range r.Members {
