@@ -20,7 +20,7 @@ type fleetFacts struct {
 
 // explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
 func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck bool, why string) {
-	late := f.since(p.Progress) > f.older
+	late := f.since(p.Progress) > f.older && !p.Unread
 	switch {
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
@@ -34,9 +34,57 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 		late = f.since(p.StopRequested) > f.older
 		return Stopping, late, f.whyStopping(p, *owner, late) + owner.reports()
 	}
-	waits := p.Read && len(p.Running) == 0 && p.delay > 0 && f.since(p.Progress) <= f.older+p.delay
+	waits := f.delayed(p)
 	return Working, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
 }
+
+// delayed reports whether nothing runs because the plan's author wants it so.
+func (f fleetFacts) delayed(p OpenPlan) bool {
+	return p.Read && len(p.Running) == 0 && p.delay > 0 && f.since(p.Progress) <= f.older+p.delay
+}
+
+// abandoned reports whether the plan has been without a live owner for so long that nobody can have worked on it
+// recently.
+func (f fleetFacts) abandoned(p OpenPlan) bool {
+	return !p.orphaned.IsZero() && f.since(p.orphaned) > f.older
+}
+
+// undecided reports whether a Running plan must be read to find out whether it is stuck.
+func (f fleetFacts) undecided(p OpenPlan) bool {
+	switch {
+	case f.since(p.Progress) <= f.older || f.delayed(p):
+		return false
+	case p.OwnerState == OwnerAlive || p.OwnerState == OwnerNone && p.Epoch == 0:
+		return !asked(p)
+	}
+	return f.alive > 0 && !f.abandoned(p)
+}
+
+// reason says in a few words what explain says.
+func (f fleetFacts) reason(p OpenPlan) Reason {
+	switch {
+	case p.Condition == Unreadable:
+		return ReasonUnreadable
+	case p.Condition == Unknown:
+		return ReasonUnknown
+	case p.Condition == Waiting && f.alive > 0:
+		return ReasonNotPickedUp
+	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
+		return ReasonNoNode
+	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
+		return ReasonOwnerSilent
+	case p.Condition == Orphaned:
+		return ReasonOwnerGone
+	case p.Unread:
+		return ReasonUnknown
+	case !p.Stuck:
+		return ""
+	}
+	return map[Condition]Reason{Working: ReasonNoProgress, Stopping: ReasonStopIgnored, Unclaimed: ReasonUnclaimed}[p.Condition]
+}
+
+// unread is said of a plan that may be stuck.
+const unread = " It was not read, so its progress is not known."
 
 func asked(p OpenPlan) bool { return !p.StopRequested.IsZero() }
 
@@ -69,6 +117,8 @@ func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	switch {
 	case asked(p):
 		return why + f.stops(p, " It was asked to stop %s ago, but such an engine does not see stop requests. Stop it in that engine.")
+	case p.Unread:
+		return why + unread
 	case late:
 		return why + fmt.Sprintf(" Nothing has been stored for %s.%s If the engine has died, start it again.", f.ago(p.Progress), f.runs(p))
 	}
@@ -93,6 +143,9 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 	default:
 		why += fmt.Sprintf(". %s, and it is usually taken within %s.", f.nodes(), short(f.within))
 	}
+	if p.Unread {
+		why += unread
+	}
 	return why + f.stops(p, " It was asked to stop %s ago, and stops as soon as a node takes it.")
 }
 
@@ -109,6 +162,8 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) 
 	switch {
 	case waits:
 		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay of %s.", f.ago(p.Progress), short(p.delay))
+	case p.Unread:
+		return why + "." + unread
 	case !late:
 		return why + "." + f.runs(p) + f.ahead(p)
 	}

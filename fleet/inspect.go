@@ -37,6 +37,16 @@ type InspectOptions struct {
 	ReadAll bool
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID
+	// MaxPlans bounds the open plans that are looked at. The newest are, and [Inspection.More] tells of the others.
+	// Default: 0, which means no bound.
+	MaxPlans int
+	// MaxReads bounds the plans that are read. If it is positive, Inspect reads only plans of which the listing, the
+	// roster and Before don't tell whether they are stuck, and begins with those that were not read for longest. If
+	// it is negative, Inspect reads none. Default: 0, which means no bound.
+	MaxReads int
+	// Before is an earlier inspection of the vault, with the same Older. An inspection with MaxReads builds on what
+	// Before has read, so that a few reads each time cover many plans. Default: none.
+	Before *Inspection
 	// Progress is called after each plan that was read. It may be nil.
 	Progress func(storage.Progress)
 }
@@ -50,6 +60,10 @@ type Inspection struct {
 	Members []MemberState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
 	Plans []OpenPlan
+	// More reports whether there are more open plans than MaxPlans. They are older than those in Plans.
+	More bool
+	// Unread is the number of plans that are [OpenPlan.Unread].
+	Unread int
 }
 
 // Alive returns the number of members that are alive.
@@ -113,13 +127,34 @@ const (
 	Unknown Condition = "unknown"
 )
 
+// Reason says in a few words, which do not change, why a plan is stuck or does not go on.
+type Reason string
+
+// The reasons. A plan that is not stuck has the first four, the last, or none.
+const (
+	ReasonNoNode      Reason = "no node alive" // and the plan needs one
+	ReasonOwnerGone   Reason = "owner gone"
+	ReasonOwnerSilent Reason = "owner silent"
+	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
+	ReasonNoProgress  Reason = "no progress"
+	ReasonStopIgnored Reason = "stop ignored"
+	ReasonUnclaimed   Reason = "unclaimed"
+	ReasonUnreadable  Reason = "unreadable"
+	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
+)
+
 // OpenPlan is a plan that is not final.
 type OpenPlan struct {
 	// ListResult has the plan's ID alone if the plan can't be read.
 	storage.ListResult
 	OwnerState OwnerState
-	// Read reports whether the plan was read. Running, Done and Actions are known only then.
+	// Read reports whether the plan was read, by this inspection or by an earlier one. Running, Done and Actions are
+	// known only then, and are those of ReadAt.
 	Read bool
+	// ReadAt is the time of the last inspection that tried to read the plan, by the store's clock.
+	ReadAt time.Time
+	// Unread reports whether the plan may be stuck, and was left unread because of MaxReads. It does not count as stuck.
+	Unread bool
 	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
 	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
 	Progress time.Time
@@ -132,13 +167,17 @@ type OpenPlan struct {
 	Condition     Condition
 	// Stuck reports whether somebody should look at the plan.
 	Stuck bool
+	// Reason says in a few words why the plan is stuck or does not go on. It is empty if the plan works.
+	Reason Reason
 	// Why says in a sentence or two why the plan is stuck or is not, what this was concluded from, and what to do.
 	// It may contain names that authors and engines chose.
 	Why string
 	// Err is the error of a plan that can't be read.
 	Err error
 
-	delay time.Duration // the longest delay of what is Running
+	earlier  bool          // whether Err is that of an earlier inspection
+	delay    time.Duration // the longest delay of what is Running
+	orphaned time.Time     // since when inspections have seen it without a live owner; zero if it has one
 }
 
 // RunningAction is an action that is Running.
@@ -170,7 +209,8 @@ func (p OpenPlan) Doing() string {
 // engines.
 //
 // Inspect costs a Roster, a Search for open plans, and a Read of each Running plan that was created longer than
-// Older ago, or of all with ReadAll. The cost follows the number of open plans, and not that of final ones.
+// Older ago, or of all with ReadAll. The cost follows the number of open plans, and not that of final ones. MaxPlans
+// and MaxReads bound it.
 //
 // A plan that can't be read has an Err, and the others follow. If the roster or the search fails, or ctx ends,
 // Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;
@@ -179,16 +219,24 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 	if o.Older < 0 {
 		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
 	}
+	if o.MaxPlans < 0 {
+		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxPlans", "%d is negative", o.MaxPlans)}
+	}
 	o.Older = cmp.Or(o.Older, DefaultOlder)
 	roster, err := store.Roster(ctx)
 	if err != nil {
 		return Inspection{}, err
 	}
-	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), stops: map[uuid.UUID]time.Time{}}
+	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]time.Time{}}
+	for n := range i.Members {
+		i.members[i.Members[n].ID] = &i.Members[n]
+	}
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s.Requested
 	}
+	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), within: i.takenWithin()}
 	err = i.search(ctx)
+	i.recall()
 	if err == nil {
 		err = i.read(ctx)
 	}
@@ -199,9 +247,11 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 // inspector makes an inspection.
 type inspector struct {
 	Inspection
-	store InspectStore
-	o     InspectOptions
-	stops map[uuid.UUID]time.Time
+	store   InspectStore
+	o       InspectOptions
+	facts   fleetFacts
+	members map[uuid.UUID]*MemberState
+	stops   map[uuid.UUID]time.Time
 }
 
 // inspectRoster returns an inspection of the members alone.
@@ -222,11 +272,19 @@ func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
 
 // search finds the open plans.
 func (i *inspector) search(ctx context.Context) error {
-	found, err := i.store.Search(ctx, storage.Filters{ByIDs: i.o.Plans, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	filters := storage.Filters{ByIDs: i.o.Plans, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}
+	if i.o.MaxPlans > 0 {
+		filters.Limit = i.o.MaxPlans + 1
+	}
+	found, err := i.store.Search(ctx, filters)
 	if err != nil {
 		return err
 	}
 	for f := range found {
+		if i.o.MaxPlans > 0 && len(i.Plans) == i.o.MaxPlans {
+			i.More = true
+			return nil
+		}
 		id := planOf(f.Err)
 		switch {
 		case f.Err == nil:
@@ -240,24 +298,67 @@ func (i *inspector) search(ctx context.Context) error {
 	return nil
 }
 
-// maxReads bounds the plans that an inspection reads at once.
-const maxReads = 8
+// recall builds on an earlier inspection, and notes what the roster says of the plans.
+func (i *inspector) recall() {
+	before := map[uuid.UUID]OpenPlan{}
+	if i.o.Before != nil && i.o.MaxReads != 0 {
+		for _, b := range i.o.Before.Plans {
+			before[b.ID] = b
+		}
+	}
+	for n := range i.Plans {
+		p := &i.Plans[n]
+		b, known := before[p.ID]
+		known = known && p.Err == nil && b.Owner == p.Owner && b.Epoch == p.Epoch
+		if known {
+			p.build(b)
+		}
+		owner := i.place(p)
+		switch {
+		case p.OwnerState == OwnerNone && p.Epoch == 0 || p.OwnerState == OwnerAlive:
+		case known && !b.orphaned.IsZero():
+			p.orphaned = b.orphaned
+		case p.OwnerState == OwnerSilent:
+			p.orphaned = owner.Renewed.Add(ttlOf(owner.Member))
+		default:
+			p.orphaned = i.Now
+		}
+	}
+}
+
+// build takes over what an earlier inspection has read of the plan.
+func (p *OpenPlan) build(b OpenPlan) {
+	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.delay = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.delay
+	p.Progress = latest(firstProgress(p.ListResult), b.Progress)
+	if unreadable(b.Err) {
+		p.Err, p.earlier = b.Err, true
+	}
+}
+
+// place notes what the roster says of a plan, and returns the record of its owner.
+func (i *inspector) place(p *OpenPlan) (owner *MemberState) {
+	if p.Progress.IsZero() {
+		p.Progress = firstProgress(p.ListResult)
+	}
+	owner = i.members[p.Owner]
+	p.StopRequested, p.OwnerState = i.stops[p.ID], ownerState(p.ListResult, owner)
+	return owner
+}
+
+// readAtOnce bounds the plans that an inspection reads at once.
+const readAtOnce = 8
 
 // read reads the plans whose progress must be known, and drops those that have ended meanwhile.
 func (i *inspector) read(ctx context.Context) error {
-	var chosen []*OpenPlan
-	for n := range i.Plans {
-		if p := &i.Plans[n]; p.Err == nil && p.State.Status == workflow.Running && (i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older) {
-			chosen = append(chosen, p)
-		}
-	}
+	chosen := i.chosen()
 	var mu sync.Mutex
 	progress := storage.Progress{Total: int64(len(chosen))}
-	err := atMost(maxReads, chosen, func(p *OpenPlan) error {
+	err := atMost(readAtOnce, chosen, func(p *OpenPlan) error {
 		plan, err := i.store.Read(ctx, p.ID)
 		if ctx.Err() != nil {
 			return cmp.Or(err, context.Cause(ctx))
 		}
+		p.ReadAt = i.Now
 		if p.Err = err; err == nil {
 			p.note(plan)
 		}
@@ -279,25 +380,48 @@ func (i *inspector) read(ctx context.Context) error {
 	return err
 }
 
-// conclude says how the plans are doing, and puts them in order.
-func (i *inspector) conclude() {
-	members := map[uuid.UUID]*MemberState{}
-	for n := range i.Members {
-		members[i.Members[n].ID] = &i.Members[n]
-	}
-	f := fleetFacts{now: i.Now, older: i.o.Older, alive: i.Alive(), within: i.takenWithin()}
+// chosen returns the plans to read, and notes those that MaxReads leaves unread.
+func (i *inspector) chosen() (chosen []*OpenPlan) {
 	for n := range i.Plans {
 		p := &i.Plans[n]
-		if p.Progress.IsZero() {
-			p.Progress = firstProgress(p.ListResult)
+		switch {
+		case p.Err != nil && !p.earlier || p.State.Status != workflow.Running:
+		case i.o.MaxReads == 0 && (i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older), i.o.MaxReads != 0 && i.facts.undecided(*p):
+			chosen = append(chosen, p)
 		}
-		p.StopRequested = i.stops[p.ID]
-		owner := members[p.Owner]
+	}
+	if i.o.MaxReads == 0 || len(chosen) <= i.o.MaxReads {
+		return chosen
+	}
+	slices.SortStableFunc(chosen, func(a, b *OpenPlan) int { return a.known().Compare(b.known()) })
+	most := max(0, i.o.MaxReads)
+	for _, p := range chosen[most:] {
+		p.Unread = !p.Read && p.Err == nil
+	}
+	return chosen[:most]
+}
+
+// known returns when somebody last tried to read the plan, or when it was created.
+func (p OpenPlan) known() time.Time {
+	return latest(workflow.Time(p.ID), p.ReadAt)
+}
+
+// conclude says how the plans are doing, and puts them in order.
+func (i *inspector) conclude() {
+	for n := range i.Plans {
+		p := &i.Plans[n]
+		owner := i.place(p)
 		if owner != nil {
 			owner.Plans++
 		}
-		p.OwnerState = ownerState(p.ListResult, owner)
-		p.Condition, p.Stuck, p.Why = f.explain(*p, owner)
+		if p.Unread {
+			i.Unread++
+		}
+		p.Condition, p.Stuck, p.Why = i.facts.explain(*p, owner)
+		p.Reason = i.facts.reason(*p)
+		if p.Stuck && p.Read && p.ReadAt.Before(i.Now) {
+			p.Why += fmt.Sprintf(" It was last read %s ago.", i.facts.ago(p.ReadAt))
+		}
 	}
 	slices.SortFunc(i.Plans, stuckFirst)
 }

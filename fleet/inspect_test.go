@@ -227,6 +227,96 @@ func TestInspectErrors(t *testing.T) {
 	})
 }
 
+// TestInspectBounded: a bounded look reads only what nothing else decides, longest unread first, and builds on the
+// look before it. It does not call stuck what it leaves unread.
+func TestInspectBounded(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		names, ids := map[uuid.UUID]string{}, map[string]uuid.UUID{}
+		for _, name := range []string{"hangs", "ends", "lingers", "works", "damaged", "stops", "waits"} {
+			time.Sleep(time.Second)
+			plan := create(t, p, 1)
+			names[plan.ID], ids[name] = name, plan.ID
+			if name != "waits" {
+				must(t, n.Claim(t.Context(), plan))
+			}
+		}
+		must(t, fleet.Stop(t.Context(), p, ids["stops"]))
+		time.Sleep(20 * time.Minute)
+		works := actions(read(t, p, ids["works"]))[0]
+		works.State.Start = time.Now().UTC()
+		must(t, moves(t.Context(), p, works, workflow.Running))
+
+		looker, before := open(store), (*fleet.Inspection)(nil)
+		look := func(o fleet.InspectOptions, wantRead, wantStuck string, unread int) fleet.Inspection {
+			t.Helper()
+			time.Sleep(time.Minute)
+			var mu sync.Mutex
+			var asked []string
+			looker.OnOp("Read", func(_ context.Context, c processtest.Call, do func() error) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if asked = append(asked, names[c.Plan]); c.Plan == ids["damaged"] {
+					return storage.ErrCorrupt
+				}
+				return do()
+			})
+			o.Before = before
+			i := inspect(t, looker, o)
+			slices.Sort(asked)
+			var stuck []string
+			for _, p := range i.Plans {
+				if p.Stuck {
+					stuck = append(stuck, names[p.ID]+": "+string(p.Reason))
+				}
+			}
+			slices.Sort(stuck)
+			if got := strings.Join(asked, ", "); got != wantRead {
+				t.Errorf("it read %s, want %s", got, wantRead)
+			}
+			if got := strings.Join(stuck, ", "); got != wantStuck {
+				t.Errorf("stuck are %s, want %s", got, wantStuck)
+			}
+			if i.Unread != unread {
+				t.Errorf("%d plans are unread, want %d", i.Unread, unread)
+			}
+			before = &i
+			return i
+		}
+		two := fleet.InspectOptions{MaxReads: 2}
+		const known = "stops: stop ignored, waits: not picked up"
+		look(fleet.InspectOptions{MaxReads: -1}, "", known, 5)
+		look(two, "ends, hangs", "ends: no progress, hangs: no progress, "+known, 3)
+		i := look(two, "lingers, works", "ends: no progress, hangs: no progress, lingers: no progress, "+known, 1)
+		for _, p := range i.Plans {
+			if name := names[p.ID]; (name == "hangs") != strings.HasSuffix(p.Why, "It was last read 1m ago.") && name != "ends" ||
+				p.Unread != (name == "damaged") || p.Unread != strings.Contains(p.Why, "not read") || (p.Reason == "") != (name == "works") {
+				t.Errorf("%s: %+v", name, p)
+			}
+		}
+		must(t, finish(t.Context(), p, read(t, p, ids["ends"])))
+		look(two, "damaged, hangs", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		i = look(two, "damaged, lingers", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		g := i.Gauges()
+		if g.Open != 6 || g.Waiting != 1 || g.Stuck[fleet.ReasonNoProgress] != 2 || g.Alive != 1 || g.Dead != 0 || g.Members[0].Plans != 5 || g.OldestWait.Truncate(time.Minute) != 25*time.Minute {
+			t.Errorf("the gauges are %+v", g)
+		}
+
+		leave(t, n)
+		look(two, "", "damaged: unreadable, hangs: no node alive, lingers: no node alive, stops: no node alive, waits: no node alive, works: no node alive", 0)
+		start(t, store, fleet.Options{}) // it runs no loop over Plans
+		look(two, "hangs, stops", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up", 0)
+		time.Sleep(15 * time.Minute)
+		i = look(two, "", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up, works: owner gone", 0)
+		if i = look(fleet.InspectOptions{MaxReads: -1, MaxPlans: 2}, "", "stops: owner gone, waits: not picked up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
+			t.Errorf("%d plans, more: %t", len(i.Plans), i.More)
+		}
+		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxPlans: -1}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a negative number of plans returned %v", err)
+		}
+	})
+}
+
 // TestCostOfInspect counts the requests: they follow the open plans, and not the final ones.
 func TestCostOfInspect(t *testing.T) {
 	efforttest.NotShort(t, "TestInspect inspects under the race detector")
