@@ -1,8 +1,13 @@
 package fleet
 
 import (
+	"bytes"
+	"context"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -22,6 +27,8 @@ type Gauges struct {
 	Alive, Dead int
 	// Members are the members, with the number of plans that each owns.
 	Members []MemberState
+	// Copies are the copies of the vault whose progress is known.
+	Copies []CopyState
 }
 
 // Gauges counts what the inspection has found.
@@ -29,6 +36,11 @@ func (i Inspection) Gauges() Gauges {
 	g := Gauges{
 		Open: len(i.Plans), More: i.More, Stuck: map[Reason]int{}, Unread: i.Unread,
 		Alive: i.Alive(), Dead: len(i.Members) - i.Alive(), Members: i.Members,
+	}
+	for _, c := range i.Copies {
+		if !c.CaughtUp.IsZero() {
+			g.Copies = append(g.Copies, c)
+		}
 	}
 	for _, p := range i.Plans {
 		if p.Stuck {
@@ -40,4 +52,106 @@ func (i Inspection) Gauges() Gauges {
 		}
 	}
 	return g
+}
+
+const (
+	// gaugedPlans and gaugedReads bound a look for gauges: 1,800 plans are read in an hour at most.
+	gaugedPlans = 2000
+	gaugedReads = 30
+	// gaugedFor is how long such a look may take.
+	gaugedFor = time.Minute
+)
+
+// gauger looks at the open plans for [Observer.Gauges]. Its loop alone uses it.
+type gauger struct {
+	n        *Node
+	wake     chan struct{} // has an element when the node has become the one that looks
+	reported time.Time     // the last look that was reported; zero if the observer knows of none
+	before   *Inspection
+}
+
+// gauges reports whether the node has gauges at all.
+func (o Options) gauges() bool { return o.Gauges > 0 && o.Observer.Gauges != nil }
+
+// run looks at the open plans until the node is no longer a member.
+func (g *gauger) run() {
+	g.n.every(g.n.o.Interval, g.wake, func(ctx context.Context) (time.Duration, error) {
+		g.look(ctx)
+		return g.n.o.Gauges, nil
+	})
+	g.stop(g.n.ctx)
+}
+
+// look looks at the open plans if no other member does, and reports what it finds.
+func (g *gauger) look(ctx context.Context) {
+	if !g.n.looksAfterGauges() {
+		g.stop(ctx)
+		return
+	}
+	began := time.Now()
+	i, err := g.inspect(ctx)
+	switch {
+	case ctx.Err() != nil: // the node is no longer a member
+	case err != nil:
+		g.n.retries("look at the open plans", err)
+		if time.Since(g.reported) > 2*g.n.o.Gauges {
+			g.stop(ctx)
+		}
+	case gaugerOf(i.Members) != g.n.id:
+		g.stop(ctx)
+	default:
+		g.reported = time.Now()
+		notify(ctx, g.n.o.Observer.Gauges, GaugesEvent{Node: g.n.id, Gauges: i.Gauges(), Duration: time.Since(began)})
+	}
+}
+
+// inspect inspects the vault at a bounded cost. It is no error if there is no time to read all plans.
+func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(g.n.o.Gauges, gaugedFor))
+	defer cancel()
+	i, err := begin(ctx, g.n.store, InspectOptions{MaxPlans: gaugedPlans, MaxReads: gaugedReads, Before: g.before})
+	if err != nil {
+		return Inspection{}, err
+	}
+	_ = i.read(ctx)
+	i.conclude()
+	g.before = &i.Inspection
+	return i.Inspection, nil
+}
+
+// stop says once that what was reported is not known any more.
+func (g *gauger) stop(ctx context.Context) {
+	if !g.reported.IsZero() {
+		g.reported, g.before = time.Time{}, nil
+		notify(ctx, g.n.o.Observer.Gauges, GaugesEvent{Node: g.n.id, Stopped: true})
+	}
+}
+
+// gaugerOf returns the member that looks at the open plans for the fleet: of those that are alive and not about to
+// leave, the one that joined first. It is uuid.Nil if there is none.
+func gaugerOf(members []MemberState) (first uuid.UUID) {
+	for _, m := range members {
+		if m.Alive && m.Phase != storage.Leaving && (first == uuid.Nil || bytes.Compare(m.ID[:], first[:]) < 0) {
+			first = m.ID
+		}
+	}
+	return first
+}
+
+// looksAfterGauges reports whether the node was the one to look at the open plans when it looked at the members.
+func (n *Node) looksAfterGauges() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.gauger == n.id
+}
+
+// electLocked notes which member looks at the open plans. The node begins at once if it has become the one.
+func (n *Node) electLocked(r storage.Roster) {
+	was := n.gauger
+	if n.gauger = gaugerOf(inspectRoster(r).Members); n.gauger == n.id && was != n.id && was != uuid.Nil {
+		select {
+		case n.gauges.wake <- struct{}{}:
+		default:
+		}
+	}
 }

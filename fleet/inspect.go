@@ -58,6 +58,8 @@ type Inspection struct {
 	Now time.Time
 	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which is that in which they joined.
 	Members []MemberState
+	// Copies are the copies of the vault whose progress its notes tell.
+	Copies []CopyState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
 	Plans []OpenPlan
 	// More reports whether there are more open plans than MaxPlans. They are older than those in Plans.
@@ -153,7 +155,8 @@ type OpenPlan struct {
 	Read bool
 	// ReadAt is the time of the last inspection that tried to read the plan, by the store's clock.
 	ReadAt time.Time
-	// Unread reports whether the plan may be stuck, and was left unread because of MaxReads. It does not count as stuck.
+	// Unread reports whether the plan may be stuck, and was left unread because of MaxReads, or because an
+	// inspection with MaxReads ended early. It does not count as stuck.
 	Unread bool
 	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
 	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
@@ -208,7 +211,7 @@ func (p OpenPlan) Doing() string {
 // Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
 // engines.
 //
-// Inspect costs a Roster, a Search for open plans, and a Read of each Running plan that was created longer than
+// Inspect costs a Roster, a read for each copy of the vault, a Search for open plans, and a Read of each Running plan that was created longer than
 // Older ago, or of all with ReadAll. The cost follows the number of open plans, and not that of final ones. MaxPlans
 // and MaxReads bound it.
 //
@@ -216,16 +219,29 @@ func (p OpenPlan) Doing() string {
 // Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;
 // otherwise those of Roster and Search.
 func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspection, error) {
+	i, err := begin(ctx, store, o)
+	if i == nil {
+		return Inspection{}, err
+	}
+	if err == nil {
+		err = i.read(ctx)
+	}
+	i.conclude()
+	return i.Inspection, err
+}
+
+// begin begins an inspection: it reads no plan yet. The inspector is nil if the error left nothing to inspect.
+func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspector, error) {
 	if o.Older < 0 {
-		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
+		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
 	}
 	if o.MaxPlans < 0 {
-		return Inspection{}, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxPlans", "%d is negative", o.MaxPlans)}
+		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxPlans", "%d is negative", o.MaxPlans)}
 	}
 	o.Older = cmp.Or(o.Older, DefaultOlder)
 	roster, err := store.Roster(ctx)
 	if err != nil {
-		return Inspection{}, err
+		return nil, err
 	}
 	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]time.Time{}}
 	for n := range i.Members {
@@ -235,13 +251,10 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 		i.stops[s.Plan] = s.Requested
 	}
 	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), within: i.takenWithin()}
+	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()
-	if err == nil {
-		err = i.read(ctx)
-	}
-	i.conclude()
-	return i.Inspection, err
+	return i, err
 }
 
 // inspector makes an inspection.
@@ -354,11 +367,11 @@ func (i *inspector) read(ctx context.Context) error {
 	var mu sync.Mutex
 	progress := storage.Progress{Total: int64(len(chosen))}
 	err := atMost(readAtOnce, chosen, func(p *OpenPlan) error {
+		p.ReadAt = i.Now
 		plan, err := i.store.Read(ctx, p.ID)
 		if ctx.Err() != nil {
 			return cmp.Or(err, context.Cause(ctx))
 		}
-		p.ReadAt = i.Now
 		if p.Err = err; err == nil {
 			p.note(plan)
 		}
@@ -370,8 +383,12 @@ func (i *inspector) read(ctx context.Context) error {
 		return nil
 	})
 	for _, p := range chosen {
-		if err != nil && !p.Read && p.Err == nil {
-			p.Err = err // ctx has ended
+		switch {
+		case err == nil || p.Read || p.Err != nil: // else ctx has ended
+		case i.o.MaxReads > 0:
+			p.Unread = true
+		default:
+			p.Err = err
 		}
 	}
 	i.Plans = slices.DeleteFunc(i.Plans, func(p OpenPlan) bool {

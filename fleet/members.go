@@ -105,6 +105,7 @@ func (n *Node) note(r storage.Roster) {
 	for _, m := range r.Members {
 		n.noteMember(m, left)
 	}
+	n.electLocked(r)
 	for id := range members {
 		_, there := n.members[id]
 		if _, marked := n.left[id]; !there && !marked {

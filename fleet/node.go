@@ -28,6 +28,7 @@ type Node struct {
 	loops   sync.WaitGroup
 	judge   judge // used by look alone
 	joined  time.Time
+	gauges  gauger
 
 	mu         sync.Mutex
 	record     record
@@ -39,6 +40,7 @@ type Node struct {
 	absent     map[uuid.UUID]struct{} // owners that were found to be no members
 	departures int                    // how many members have gone so far
 	letGo      map[release]struct{}   // what the other members of the last look have let go; it does not change
+	gauger     uuid.UUID              // the member that looked after the gauges at the last look
 	stops      map[uuid.UUID]struct{} // the plans that were asked to stop, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
@@ -69,6 +71,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}
+	n.gauges = gauger{n: n, wake: make(chan struct{}, 1)}
 	n.judge = judge{self: n.id, ttl: o.TTL}
 	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
 	n.record = record{self: self, beat: n.joined, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
@@ -88,6 +91,9 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	}
 	next := n.see(ctx, r)
 	n.loops.Go(func() { n.every(next, nil, n.look) })
+	if o.gauges() {
+		n.loops.Go(n.gauges.run)
+	}
 	return n, nil
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,6 +29,9 @@ type Observer struct {
 	Takeover func(ctx context.Context, e TakeoverEvent)
 	// Fenced is called once, when the node learns that it is no longer a member.
 	Fenced func(ctx context.Context, e FencedEvent)
+	// Gauges is called each [Options.Gauges] in the one node of the fleet that looks at the open plans. If it is nil,
+	// the node does not look.
+	Gauges func(ctx context.Context, e GaugesEvent)
 }
 
 // HeartbeatEvent is a try to renew the record of a node.
@@ -75,6 +79,18 @@ type TakeoverEvent struct {
 // FencedEvent is a node that is no longer a member.
 type FencedEvent struct{ Node uuid.UUID }
 
+// GaugesEvent is what a node has found that looks at the open plans for its fleet.
+type GaugesEvent struct {
+	Node uuid.UUID
+	// Gauges are the figures. They are zero if Stopped.
+	Gauges Gauges
+	// Stopped reports that the figures that the node reported before are not known to it any more: another node
+	// looks, or the looks fail, or the node is no longer a member. Drop the figures.
+	Stopped bool
+	// Duration is how long the look took.
+	Duration time.Duration
+}
+
 // notify calls a function of an observer unless it is nil.
 func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
 	if f != nil {
@@ -82,7 +98,7 @@ func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
 	}
 }
 
-// LogObserver returns an observer that writes to a logger, with the contexts of the events: successful
+// LogObserver returns an observer that writes to a logger, with the contexts of the events: gauges and successful
 // heartbeats at level debug, claims at info, a node that is fenced at error, and everything else at warn.
 func LogObserver(l *slog.Logger) Observer {
 	log := func(ctx context.Context, level slog.Level, msg string, node uuid.UUID, attrs ...slog.Attr) {
@@ -110,6 +126,12 @@ func LogObserver(l *slog.Logger) Observer {
 				slog.Int("rounds", e.Rounds), slog.Duration("duration", e.Duration))
 		},
 		Fenced: func(ctx context.Context, e FencedEvent) { log(ctx, slog.LevelError, "fenced", e.Node) },
+		Gauges: func(ctx context.Context, e GaugesEvent) {
+			g := e.Gauges
+			log(ctx, slog.LevelDebug, "gauges", e.Node, slog.Bool("stopped", e.Stopped), slog.Int("open", g.Open), slog.Int("waiting", g.Waiting),
+				slog.Any("stuck", g.Stuck), slog.Int("unread", g.Unread), slog.Duration("oldest_wait", g.OldestWait),
+				slog.Int("alive", g.Alive), slog.Int("dead", g.Dead), slog.Duration("duration", e.Duration))
+		},
 	}
 }
 
@@ -122,7 +144,16 @@ func Tee(observers ...Observer) Observer {
 		Claim:     tee(observers, func(o Observer) func(context.Context, ClaimEvent) { return o.Claim }),
 		Takeover:  tee(observers, func(o Observer) func(context.Context, TakeoverEvent) { return o.Takeover }),
 		Fenced:    tee(observers, func(o Observer) func(context.Context, FencedEvent) { return o.Fenced }),
+		Gauges:    teeGauges(observers),
 	}
+}
+
+// teeGauges is nil unless an observer wants gauges, which cost requests.
+func teeGauges(observers []Observer) func(context.Context, GaugesEvent) {
+	if !slices.ContainsFunc(observers, func(o Observer) bool { return o.Gauges != nil }) {
+		return nil
+	}
+	return tee(observers, func(o Observer) func(context.Context, GaugesEvent) { return o.Gauges })
 }
 
 func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {

@@ -86,7 +86,7 @@ func TestObserver(t *testing.T) {
 		if beats := seen["a Heartbeat"]; !slices.ContainsFunc(beats, frozen) || beats[0].(fleet.HeartbeatEvent).Err != nil {
 			t.Errorf("a's heartbeats: %+v", beats)
 		}
-		for _, name := range []string{"a Claim", "a Heartbeat", "a Fenced", "a Failure", "b Heartbeat", "b Takeover", "b Removal", "b Failure"} {
+		for _, name := range []string{"a Claim", "a Heartbeat", "a Fenced", "a Failure", "b Heartbeat", "b Takeover", "b Removal", "b Failure", "a Gauges", "b Gauges"} {
 			delete(seen, name)
 		}
 		if len(seen) > 0 {
@@ -134,7 +134,7 @@ func TestTee(t *testing.T) {
 		if strings.Count(line, "\n") != 1 || !strings.Contains(line, "msg="+strings.ToLower(field.Name)+" node="+node.String()) {
 			t.Errorf("%s: logged is %q", field.Name, line)
 		}
-		level := map[string]string{"Claim": "INFO", "Fenced": "ERROR"}
+		level := map[string]string{"Claim": "INFO", "Fenced": "ERROR", "Gauges": "DEBUG"}
 		if want := level[field.Name]; want == "" && !strings.Contains(line, "level=WARN") || !strings.Contains(line, "level="+want) {
 			t.Errorf("%s: logged is %q", field.Name, line)
 		}

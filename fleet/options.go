@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -39,6 +40,10 @@ type Options struct {
 	// intervals to take the plans of these IDs before this node takes them: whatever made a former node hang may
 	// happen to its process again. Default: none.
 	Former []uuid.UUID
+	// Gauges is the time between two looks at the open plans for [Observer.Gauges]. One node of the fleet looks: of
+	// those that are alive and not leaving, the one that joined first. So give all nodes of a fleet the same Gauges,
+	// and an Observer that has them. A look takes no longer than Gauges or a minute. Default: 1m; negative: no looks.
+	Gauges time.Duration
 	// Observer sees what the node does. Default: none.
 	Observer Observer
 }
@@ -51,12 +56,16 @@ func (o Options) complete() (Options, error) {
 	if o.TTL == 0 {
 		o.TTL = max(defaultTTL, beats*o.Interval)
 	}
+	o.Gauges = cmp.Or(o.Gauges, time.Minute)
 	var errs []error
 	if o.Interval < resolution {
 		errs = append(errs, driver.Invalid("Options.Interval", "%v is less than %v, the resolution of a store's clock", o.Interval, resolution))
 	}
 	if o.TTL/beats < o.Interval { // the product may overflow
 		errs = append(errs, driver.Invalid("Options.TTL", "%v is less than %d times the Interval of %v", o.TTL, beats, o.Interval))
+	}
+	if o.Gauges > 0 && o.Gauges < resolution {
+		errs = append(errs, driver.Invalid("Options.Gauges", "%v is less than %v, the resolution of a store's clock", o.Gauges, resolution))
 	}
 	if o.Capacity < 0 {
 		errs = append(errs, driver.Invalid("Options.Capacity", "%d is negative", o.Capacity))
