@@ -374,6 +374,9 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		}
 		p, err := c.format.cataloguePlan(b.keys.plan, *b.entry)
 		switch {
+		case errors.Is(err, storage.ErrForeign):
+			c.skip(d, "another program wrote plan %s, which a catalogue would hide", b.keys.plan)
+			return nil, 0, nil
 		case err != nil:
 			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
 			return nil, 0, nil

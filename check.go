@@ -36,6 +36,9 @@ type CheckReport struct {
 	// InProgress is the number of plans with unfinished work that is recent, so that its writer may still be
 	// running.
 	InProgress int
+	// Foreign is the number of plans, and of remains of plans, that another program wrote. They are no problems, and
+	// Plans does not count them.
+	Foreign int
 	// Problems are the broken invariants. A sound store has none.
 	Problems []Problem
 }
@@ -69,6 +72,8 @@ const (
 	LeftMarker ProblemKind = "left marker"
 	// Stray: a blob that no vault writes there. The vault leaves it alone.
 	Stray ProblemKind = "stray"
+	// Foreign: a blob of a plan that another program wrote, among blobs of a vault. The vault leaves it alone.
+	Foreign ProblemKind = "written by another program"
 )
 
 // repairs say what repairs the problems of each kind.
@@ -82,6 +87,7 @@ var repairs = map[ProblemKind]string{
 	Unmarked:       "a thorough Recovery restores the marker",
 	LeftMarker:     "Recovery removes it",
 	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
+	Foreign:        "no vault changes it: find out which program writes here, and give each a prefix of its own",
 }
 
 // Problem is one broken invariant.
@@ -249,6 +255,7 @@ func (c checking) checkCatalogue(ctx context.Context, d day) error {
 type verdict struct {
 	problems   []Problem
 	inProgress bool
+	foreign    bool // another program wrote the plan
 	bytes      int64
 }
 
@@ -286,7 +293,10 @@ func (c checking) checkDay(ctx context.Context, d day) error {
 			c.report.Blobs += len(plans[i].all())
 			c.report.Bytes += found.bytes
 			c.report.Problems = append(c.report.Problems, found.problems...)
-			if plans[i].committed() {
+			switch {
+			case found.foreign:
+				c.report.Foreign++
+			case plans[i].committed():
 				c.report.Plans++
 			}
 			if found.inProgress {
@@ -364,6 +374,9 @@ type planCheck struct {
 // checkPlan compares the blobs of a plan with the invariants. The error says why it could not.
 func (c checking) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 	x := planCheck{store: c.store, planBlobs: b}
+	if done := x.foreignBlobs(ctx); done {
+		return x.verdict, x.cause
+	}
 	var err error
 	if x.grace, err = c.graceOf(b.marker, b.deleteMarker); err != nil {
 		x.bad(Unreadable, b.keys.marker(), "%v", err)
@@ -385,6 +398,47 @@ func (c checking) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		x.subObjects(ctx, object)
 	}
 	return x.verdict, x.cause
+}
+
+// foreignBlobs looks for blobs that another program wrote, and reports whether that is all there is to say about the plan.
+// If a vault has written the entry or the object, the other one is a problem.
+func (x *planCheck) foreignBlobs(ctx context.Context) (done bool) {
+	others := 0
+	for _, item := range []*blob.Item{x.entry, x.object} {
+		if item != nil && isForeign(item.Metadata) {
+			others++
+		}
+	}
+	switch {
+	case x.entry == nil && x.object == nil:
+		return x.foreignRemains(ctx)
+	case others == 0:
+		return false
+	case others == 2 || !x.committed():
+		x.foreign = true
+		return true
+	case isForeign(x.entry.Metadata):
+		x.bad(Foreign, x.keys.entry(), "a vault wrote the object")
+	default:
+		x.bad(Foreign, x.keys.object(), "a vault wrote the entry")
+	}
+	return true
+}
+
+// foreignRemains is foreignBlobs for sub-objects without entry and object. The metadata of another program's may be empty,
+// so it reads one that no vault may have written.
+func (x *planCheck) foreignRemains(ctx context.Context) (done bool) {
+	i := slices.IndexFunc(x.parts, func(item blob.Item) bool { return !hasMarks(item.Metadata) })
+	if i < 0 {
+		return false
+	}
+	ref := x.keys.at(x.parts[i].Name)
+	if body, ok := x.get(ctx, ref); ok {
+		if x.foreign = isForeignDocument(body); !x.foreign {
+			x.bad(Stray, ref, "a sub-object of no plan, without the metadata that a vault writes")
+		}
+	}
+	return true
 }
 
 // changeMarkers reports the markers of changes that did not finish, and takes them from the plan's blobs.
@@ -412,22 +466,34 @@ func (x *planCheck) unlessRecent(items []*blob.Item, kind ProblemKind, ref blob.
 // read reads and decodes a blob. It returns false if the blob is unreadable, which it reports, or if the
 // check can't go on.
 func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []byte) error) bool {
-	if x.cause != nil {
+	body, ok := x.get(ctx, ref)
+	if !ok {
 		return false
+	}
+	err := decode(body)
+	switch {
+	case errors.Is(err, storage.ErrForeign):
+		x.bad(Foreign, ref, "it is no document of a vault")
+	case err != nil:
+		x.bad(Unreadable, ref, "%v", err)
+	}
+	return err == nil
+}
+
+// get reads a blob. It returns false if the blob can't be read, which it reports, or if the check can't go on.
+func (x *planCheck) get(ctx context.Context, ref blob.Ref) (body []byte, ok bool) {
+	if x.cause != nil {
+		return nil, false
 	}
 	body, _, err := x.client.Get(ctx, ref)
 	x.bytes += int64(len(body))
 	switch {
-	case err == nil:
-		err = decode(body)
 	case blob.Is(err, blob.Ended, blob.Unreachable, blob.Refused):
 		x.cause = blobError("read", ref, err)
-		return false
-	}
-	if err != nil {
+	case err != nil:
 		x.bad(Unreadable, ref, "%v", err)
 	}
-	return err == nil
+	return body, err == nil
 }
 
 // incomplete checks a plan that lacks the entry or the object, by the table that Recovery decides by.
@@ -502,7 +568,11 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		x.bad(Orphan, x.keys.at(name), "the object does not have it")
+		if hasMarks(left[name].Metadata) {
+			x.bad(Orphan, x.keys.at(name), "the object does not have it")
+		} else {
+			x.bad(Stray, x.keys.at(name), "the object does not have it, nor has it the metadata that a vault writes")
+		}
 	}
 }
 

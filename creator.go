@@ -100,7 +100,7 @@ func (s planStore) clearRemains(ctx context.Context) error {
 // none, and returns how long to wait. A late copy of a request can leave such sub-objects after its Create
 // has undone itself; no marker leads to them.
 func (s planStore) clearParts(ctx context.Context, d diagnosis) (wait time.Duration, err error) {
-	items, err := s.listParts(ctx, kinds[:])
+	items, err := s.listMarked(ctx)
 	if err != nil || len(items) == 0 {
 		return 0, err
 	}

@@ -27,7 +27,7 @@ import (
 //
 // Errors: [storage.ErrNotFound]; [storage.ErrHeld] in a day that is held (see [Vault.Hold]), with a second error if the
 // delete marker could not be taken back, which Recovery then removes; [storage.ErrSchema] for a plan that newer code
-// wrote, which is left untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
+// wrote, and [storage.ErrForeign] for one of another program, which are left untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
 // lost so recently that this can't be judged yet; [storage.ErrUnavailable] if the service contradicts itself
 // or was too slow; [storage.ErrUnknown] if the outcome is unknown. After each of the last three, make the
 // same call again.
@@ -173,6 +173,9 @@ func (d deletion) deletionTargets(ctx context.Context) (found deletionTargets, e
 	default:
 		return found, err
 	}
+	if err := d.refuseForeign(ctx); err != nil {
+		return found, err
+	}
 	found.listed = true
 	items, err := d.listParts(ctx, kinds[:])
 	for _, item := range items {
@@ -182,6 +185,19 @@ func (d deletion) deletionTargets(ctx context.Context) (found deletionTargets, e
 		err = unfinished(err)
 	}
 	return found, err
+}
+
+// refuseForeign returns ErrForeign if another program wrote the entry. The object does not tell: it is damaged or gone.
+func (d deletion) refuseForeign(ctx context.Context) error {
+	ref := d.keys.entry()
+	p, err := d.client.Head(ctx, ref)
+	switch {
+	case err == nil && isForeign(p.Metadata):
+		return vaultError("look for entry", ref, "%w", storage.ErrForeign)
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return nil
+	}
+	return blobError("look for entry", ref, err)
 }
 
 // confirmDeleted returns nil if an earlier Delete has removed the object, or if the object was lost. It

@@ -2,6 +2,8 @@ package azblob
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
@@ -16,7 +18,8 @@ import (
 type blobStatus int
 
 const (
-	absent blobStatus = iota
+	absent  blobStatus = iota
+	foreign            // another program wrote it
 	unreadable
 	notStarted
 	running
@@ -30,6 +33,8 @@ func blobStatusOf(item *blob.Item) blobStatus {
 	}
 	s, err := parseState(item.Metadata)
 	switch {
+	case errors.Is(err, storage.ErrForeign):
+		return foreign
 	case err != nil:
 		return unreadable
 	case s.Status.Final():
@@ -56,6 +61,8 @@ type signs struct {
 	thorough bool
 	// parts says that there are sub-objects, or that nobody looked for them.
 	parts bool
+	// unmarkedParts says that no vault may have written some of the sub-objects that were looked for.
+	unmarkedParts bool
 	// restored says that Restore wrote the entry, and nobody has updated it since.
 	restored bool
 }
@@ -67,6 +74,8 @@ const (
 	// finalPlan and openPlan: nothing is wrong.
 	finalPlan finding = iota
 	openPlan
+	// foreignPlan: another program wrote it, so it is left alone.
+	foreignPlan
 	// tooRecent: another process may be at work on the plan.
 	tooRecent
 	// remains: a Create or Delete did not finish. They are to be removed.
@@ -97,6 +106,9 @@ const (
 // NotStarted and there is neither object nor delete marker, or if there is an object without an entry, no
 // crash is the cause. A Restore writes its entry like Create, but with any status; it writes a marker first.
 func diagnose(s signs) finding {
+	if s.entry == foreign || s.object == foreign {
+		return foreignPlan
+	}
 	if s.entry == absent || s.object == absent {
 		return diagnoseIncomplete(s)
 	}
@@ -142,6 +154,8 @@ func diagnoseIncomplete(s signs) finding {
 		return unreadableState
 	case (s.entry == running || s.entry == final) && !s.deleteMarker && !(s.restored && s.marker):
 		return lostObject
+	case s.unmarkedParts:
+		return foreignPlan
 	}
 	return remains
 }
@@ -154,15 +168,16 @@ type diagnosis struct {
 }
 
 // examine looks at the entry and the object of a candidate and diagnoses it. It looks twice if one of them is
-// absent, unless the plan is recent and will be left alone anyway. It doesn't look at an open plan that a
-// listing has shown whole: a listing may show that nothing is wrong, but leads to no repair.
+// absent, unless the plan is recent and will be left alone anyway. It doesn't look at a plan of another program, nor at
+// an open plan that a listing has shown whole: a listing may show that nothing is to be done, but leads to no repair.
 func (s planStore) examine(ctx context.Context, b planBlobs, thorough bool) (diagnosis, error) {
 	d := diagnosis{planBlobs: b}
 	var err error
 	if d.grace, err = s.graceOf(b.marker, b.deleteMarker); err != nil {
 		return d, blobError("read metadata of marker", b.keys.marker(), err)
 	}
-	if d.finding = diagnose(d.signs(false)); !thorough && (d.finding == openPlan || d.finding == unverified) {
+	switch d.finding = diagnose(d.signs(false)); {
+	case d.finding == foreignPlan, !thorough && (d.finding == openPlan || d.finding == unverified):
 		return d, nil
 	}
 	now, err := s.headPlan(ctx, "look for plan")
@@ -174,7 +189,7 @@ func (s planStore) examine(ctx context.Context, b planBlobs, thorough bool) (dia
 		d.seen = item.Seen
 	}
 	d.finding = diagnose(d.signs(thorough))
-	if d.committed() || d.finding == tooRecent {
+	if d.committed() || d.finding == tooRecent || d.finding == foreignPlan {
 		return d, nil
 	}
 	err = s.confirm(ctx, &d)
@@ -224,6 +239,7 @@ func (d diagnosis) signs(thorough bool) signs {
 		marker: d.marker != nil, deleteMarker: d.deleteMarker != nil, marked: d.marked,
 		recentDelete: recent(d.deleteMarker, d.seen, d.grace), thorough: thorough,
 		parts: len(d.parts) > 0 || !d.partsListed, restored: restored(d.entry),
+		unmarkedParts: slices.ContainsFunc(d.parts, func(item blob.Item) bool { return !hasMarks(item.Metadata) }),
 	}
 	for _, item := range d.all() {
 		s.recent = s.recent || recent(item, d.seen, d.grace)
@@ -257,6 +273,8 @@ func (d diagnosis) String() string {
 		return "an entry without object that no create or delete left: the object was lost from outside"
 	case lostEntry, restorableEntry:
 		return "an object without entry: the entry was lost from outside, or the object came late"
+	case foreignPlan:
+		return "a plan that another program wrote"
 	case unreadableState:
 		return "metadata that can't be read"
 	case leftDelete:
@@ -284,6 +302,8 @@ func (d diagnosis) err() error {
 			remedy = "a thorough Recovery restores it"
 		}
 		return vaultError("look for entry", d.keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
+	case foreignPlan:
+		return vaultError("look for plan", d.keys.entry(), "%w", storage.ErrForeign)
 	case unreadableState:
 		ref, item := d.keys.entry(), d.entry
 		if blobStatusOf(item) != unreadable {

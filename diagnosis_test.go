@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	sights = []blobStatus{absent, unreadable, notStarted, running, final}
+	sights = []blobStatus{absent, foreign, unreadable, notStarted, running, final}
 	yes    = []bool{true}
 	no     = []bool{false}
 )
@@ -22,7 +22,7 @@ var (
 // verdictRow is a row of the decision table. Nil matches everything.
 type verdictRow struct {
 	entry, object                                                                     []blobStatus
-	marker, deleteMarker, marked, young, youngDelete, thorough, parts, both, restored []bool // both: entry and object are there
+	marker, deleteMarker, marked, young, youngDelete, thorough, parts, unmarkedParts, both, restored []bool // both: entry and object are there
 	want                                                                              finding
 }
 
@@ -39,6 +39,7 @@ func (r verdictRow) matches(s signs) bool {
 		{r.youngDelete, s.recentDelete},
 		{r.thorough, s.thorough},
 		{r.parts, s.parts},
+		{r.unmarkedParts, s.unmarkedParts},
 		{r.both, s.entry != absent && s.object != absent},
 		{r.restored, s.restored},
 	} {
@@ -51,12 +52,14 @@ func (r verdictRow) matches(s signs) bool {
 
 // table is the table of docs/protocol.md. The first row that matches applies.
 var table = []verdictRow{
+	{entry: []blobStatus{foreign}, want: foreignPlan},
+	{object: []blobStatus{foreign}, want: foreignPlan},
 	{both: no, young: yes, want: tooRecent},
-	{entry: []blobStatus{absent, notStarted}, object: []blobStatus{absent}, want: remains},
-	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, deleteMarker: yes, want: remains},
-	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, marker: yes, restored: yes, want: remains},
-	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, want: lostObject},
 	{entry: []blobStatus{unreadable}, object: []blobStatus{absent}, want: unreadableState},
+	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, deleteMarker: no, marker: no, want: lostObject},
+	{entry: []blobStatus{running, final}, object: []blobStatus{absent}, deleteMarker: no, restored: no, want: lostObject},
+	{object: []blobStatus{absent}, unmarkedParts: yes, want: foreignPlan},
+	{object: []blobStatus{absent}, want: remains},
 	{entry: []blobStatus{absent}, object: []blobStatus{final}, thorough: yes, deleteMarker: no, want: restorableEntry},
 	{entry: []blobStatus{absent}, object: []blobStatus{notStarted, running}, thorough: yes, deleteMarker: no, marker: yes, want: restorableEntry},
 	{entry: []blobStatus{absent}, object: []blobStatus{notStarted, running}, thorough: yes, deleteMarker: no, marked: no, parts: yes, want: restorableEntry},
@@ -81,9 +84,9 @@ var table = []verdictRow{
 func everySign(yield func(signs) bool) {
 	for _, entry := range sights {
 		for _, object := range sights {
-			for bits := range 1 << 8 {
+			for bits := range 1 << 9 {
 				bit := func(n int) bool { return bits>>n&1 == 1 }
-				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7)}) {
+				if !yield(signs{entry, object, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7), bit(8)}) {
 					return
 				}
 			}
@@ -107,9 +110,9 @@ func TestDiagnose(t *testing.T) {
 		whole := s.entry != absent && s.object != absent
 		crashed := s.entry == absent || s.entry == notStarted || s.deleteMarker || s.restored && s.marker
 		switch {
-		case got == remains && (s.object != absent || s.recent || !crashed || s.entry == unreadable):
+		case got == remains && (s.object != absent || s.recent || !crashed || s.entry == unreadable || s.entry == foreign || s.unmarkedParts):
 			t.Errorf("%+v is removed", s)
-		case !whole && s.recent && got != tooRecent:
+		case !whole && s.recent && got != tooRecent && got != foreignPlan:
 			t.Errorf("%+v is not left alone: %d", s, got)
 		case !s.thorough && slices.Contains([]finding{restorableEntry, lostMarker}, got):
 			t.Errorf("%+v is restored though nobody asked for it", s)
@@ -117,7 +120,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%+v is whole, and taken for half", s)
 		}
 	}
-	if n != 5*5*256 {
+	if n != 6*6*512 {
 		t.Errorf("%d combinations", n)
 	}
 	quiet := []finding{finalPlan, openPlan, tooRecent, unverified} // which lead to no action and no report
@@ -187,7 +190,7 @@ func TestFindParts(t *testing.T) {
 	}
 	seen := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	item := func(name, etag string, isRecent bool) blob.Item {
-		i := blob.Item{Name: name, Properties: blob.Properties{ETag: etag, LastModified: seen}}
+		i := blob.Item{Name: name, Properties: blob.Properties{ETag: etag, LastModified: seen, Metadata: map[string]string{metaSchema: "1"}}}
 		if !isRecent {
 			i.LastModified = seen.Add(-time.Hour)
 		}

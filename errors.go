@@ -101,6 +101,7 @@ const (
 	OutcomeUnknown     Outcome = "unknown"
 	OutcomeCorrupt     Outcome = "corrupt"
 	OutcomeSchema      Outcome = "schema"
+	OutcomeForeign     Outcome = "foreign"
 	OutcomeDenied      Outcome = "denied"
 	OutcomeUnavailable Outcome = "unavailable"
 	OutcomeClosed      Outcome = "closed"
@@ -121,6 +122,7 @@ var outcomes = []struct {
 }{
 	{storage.ErrUnknown, OutcomeUnknown},
 	{storage.ErrCorrupt, OutcomeCorrupt},
+	{storage.ErrForeign, OutcomeForeign},
 	{storage.ErrSchema, OutcomeSchema},
 	{storage.ErrDenied, OutcomeDenied},
 	{storage.ErrUnavailable, OutcomeUnavailable},

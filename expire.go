@@ -45,7 +45,7 @@ type ExpiredDay struct {
 	Day    time.Time
 	Result ExpireResult
 	// Open is the number of plans that are open, or that somebody is changing, and Plans has the first ten of
-	// them. Both are set for [DayOpen] only.
+	// them. Both are set for [DayOpen] only, but Plans names a plan of another program for [DayForeign].
 	Open  int
 	Plans []uuid.UUID
 	// Err says why the day could not be dropped. It is set for [DayFailed] only.
@@ -62,6 +62,7 @@ const (
 	DayHeld     ExpireResult = "held"     // skipped: the day is held
 	DayBusy     ExpireResult = "busy"     // skipped: another Expire is at work on it, or died less than a minute ago
 	DayUnmarked ExpireResult = "unmarked" // skipped: this code did not make the container, so open plans may have no markers
+	DayForeign  ExpireResult = "foreign"  // skipped: another program has written plans in it
 	DayFailed   ExpireResult = "failed"
 )
 
@@ -76,10 +77,11 @@ func (r ExpireReport) Dropped() (n int) {
 }
 
 // Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
-// are not held ([Vault.Hold]). A day takes six requests, whatever it holds, and the list of the days one. It
-// drops the oldest days first, eight at a time. It drops a day only if two listings show nothing open, and says that a
-// day is gone only if two responses agree. It looks at nothing but the markers of a day, so it drops final
-// plans whether they are sound or damaged, and with them everything else that is stored in the container.
+// are not held ([Vault.Hold]). A day takes six requests and two listings of its plans, 2,500 to a request; the list of
+// the days takes one. It drops the oldest days first, eight at a time. It drops a day only if two listings show nothing
+// open and no plan of another program, and says that a day is gone only if two responses agree. It looks at nothing else,
+// so it drops final plans whether they are sound or damaged, and with them everything else that is stored in the
+// container.
 //
 // Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run
 // again. While it is at work on a day, a Create of a plan of that day returns [storage.ErrConflict]. If it dies,
@@ -177,6 +179,9 @@ func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 	if err == nil && result == DayDropped && (x.o.DryRun || e.empty) {
 		result, err = e.content(ctx)
 	}
+	if err == nil && result == DayDropped && !e.empty {
+		result, err = e.neighbours(ctx)
+	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
 		result, err = e.drop(ctx)
 	}
@@ -257,6 +262,27 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 	}
 	if x.result.Open > 0 {
 		return DayOpen, nil
+	}
+	return DayDropped, nil
+}
+
+// neighbours says what would become of a day by whose plans are stored in it. The day is dropped only if two listings
+// show none of another program. It comes before the lease, which would be over before a large day is listed.
+func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
+	ref := blob.Ref{Container: x.day.container, Name: plansDir}
+	for _, size := range pageSizes() {
+		for item, err := range x.listPages(ctx, "look for plans of other programs", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return x.gone(ctx)
+			}
+			if err != nil {
+				return "", err
+			}
+			if name, ok := parseName(item.Name); ok && isForeign(item.Metadata) {
+				x.result.Plans = []uuid.UUID{name.plan}
+				return DayForeign, nil
+			}
+		}
 	}
 	return DayDropped, nil
 }

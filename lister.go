@@ -3,6 +3,7 @@ package azblob
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -57,7 +58,9 @@ func (v *Vault) stream(ctx context.Context, name string, f storage.Filters, refu
 func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, yield func(storage.Stream[storage.ListResult]) bool) (first error) {
 	failed := func(plan uuid.UUID, err error) bool {
 		err = opError(name, plan, err)
-		first = cmp.Or(first, err)
+		if !errors.Is(err, storage.ErrForeign) { // nothing failed
+			first = cmp.Or(first, err)
+		}
 		return yield(storage.Stream[storage.ListResult]{Err: err})
 	}
 	end, err := v.begin()
@@ -369,11 +372,11 @@ func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(ca
 }
 
 // Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and
-// none for names that are too long for metadata unless it has to look for a name. If the filters select by ID
-// and time of creation alone, the service sends names only. Memory does not grow with the vault.
+// none for names that are too long for metadata unless it has to look for a name. Memory does not grow with the vault.
 //
 // Changes made while it runs may or may not count. A plan whose metadata can't be read does not count; the error
-// then names the first one. With any other error the count is 0.
+// then names the first one. If there are only plans of another program besides those that count, the error is a
+// [*storage.ForeignError]. With any other error the count is 0.
 func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
 	err = v.call(ctx, "Count", uuid.Nil, func(ctx context.Context) error {
 		err := driver.CheckCount(filters)
@@ -388,6 +391,8 @@ func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, er
 // count counts the plans that the filters choose. The error is that of the first plan that can't be read, or the
 // error that ended the listing.
 func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread error) {
+	var others storage.ForeignError
+	var firstOther uuid.UUID
 	for p, err := range findAnywhere(ctx, v.store, v.second, f, false) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must not pass for a count
@@ -395,11 +400,19 @@ func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread e
 		if err != nil {
 			return 0, err
 		}
-		if p.err == nil {
+		switch {
+		case p.err == nil:
 			n += max(1, p.weight)
-		} else {
+		case errors.Is(p.err, storage.ErrForeign):
+			if others.Plans++; others.Plans == 1 {
+				firstOther = p.keys.plan
+			}
+		default:
 			unread = cmp.Or(unread, opError("Count", p.keys.plan, p.err))
 		}
+	}
+	if unread == nil && others.Plans > 0 {
+		unread = opError("Count", firstOther, &others)
 	}
 	return n, unread
 }

@@ -121,17 +121,17 @@ func (s *store) relistPlan(ctx context.Context, was planBlobs) (planBlobs, error
 
 // listParts lists the sub-objects of a plan that are of the given kinds, all kinds at once.
 func (s planStore) listParts(ctx context.Context, kinds []kind) ([]blob.Item, error) {
-	return s.listPartsBy(ctx, kinds, pageSizes()[0])
+	return s.listPartsBy(ctx, kinds, blob.ListOptions{MaxResults: pageSizes()[0]})
 }
 
-// listPartsBy is listParts with pages of a size.
-func (s planStore) listPartsBy(ctx context.Context, kinds []kind, size int) ([]blob.Item, error) {
+// listPartsBy is listParts with other options.
+func (s planStore) listPartsBy(ctx context.Context, kinds []kind, o blob.ListOptions) ([]blob.Item, error) {
 	found := make([][]blob.Item, len(kinds))
 	err := s.parallel(len(kinds), func(i int) error {
 		ref := s.keys.at(s.keys.partsPrefix(kinds[i]))
 		return s.unlessDropped(ctx, ref, func() error {
 			found[i] = nil
-			for item, err := range s.listPages(ctx, "list sub-objects", ref, blob.ListOptions{MaxResults: size}) {
+			for item, err := range s.listPages(ctx, "list sub-objects", ref, o) {
 				if err != nil {
 					return err
 				}
@@ -157,6 +157,9 @@ func (s planStore) readEntry(ctx context.Context) (*workflow.Plan, error) {
 		return nil, blobError("read entry", ref, err)
 	}
 	entry, err := s.format.decodeEntry(body, s.keys.plan)
+	if isForeign(p.Metadata) {
+		err = storage.ErrForeign
+	}
 	if err != nil {
 		return nil, blobError("read entry", ref, err)
 	}
@@ -172,6 +175,9 @@ func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Propert
 		return nil, p, blobError("read object", ref, err)
 	}
 	object, err := s.format.decodeObject(body, s.keys.plan)
+	if isForeign(p.Metadata) {
+		err = storage.ErrForeign
+	}
 	if err != nil {
 		return nil, p, blobError("read object", ref, err)
 	}
@@ -296,7 +302,7 @@ func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
 // confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before
 // the removal may have missed some. It fails if removed says that a listed sub-object should be gone.
 func (s planStore) confirmParts(ctx context.Context, removed func(blob.Item) (bool, error)) error {
-	items, err := s.listPartsBy(ctx, kinds[:], pageSizes()[1])
+	items, err := s.listPartsBy(ctx, kinds[:], blob.ListOptions{MaxResults: pageSizes()[1]})
 	if err != nil {
 		return err
 	}

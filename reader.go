@@ -14,7 +14,7 @@ import (
 )
 
 // Exists reports whether there is a plan of this ID, with one request. It sends none for an ID that is not a
-// UUIDv7, because no plan has such an ID.
+// UUIDv7, because no plan has such an ID. A plan of another program is [storage.ErrForeign].
 func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error) {
 	err = v.call(ctx, "Exists", id, func(ctx context.Context) error {
 		if driver.CheckID(id) != nil {
@@ -22,8 +22,12 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 		}
 		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) error {
 			ref := from.prefix.plan(id).object() // its presence commits the plan
-			_, err := from.client.Head(ctx, ref)
+			p, err := from.client.Head(ctx, ref)
 			found = err == nil
+			if isForeign(p.Metadata) {
+				found = false
+				return vaultError("look for object", ref, "%w", storage.ErrForeign)
+			}
 			if blob.Is(err, blob.Absent, blob.AbsentContainer) && !from.lagging {
 				return nil
 			}
@@ -42,7 +46,7 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // call.
 //
 // Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that was written by newer code or for a
-// plugin that the registry lacks; [storage.ErrCorrupt], with the blob, if a blob is damaged or missing.
+// plugin that the registry lacks; [storage.ErrForeign] for one that another program wrote; [storage.ErrCorrupt], with the blob, if a blob is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = v.call(ctx, "Read", id, func(ctx context.Context) error {
 		if err := driver.CheckID(id); err != nil {

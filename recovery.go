@@ -53,6 +53,8 @@ type RepairReport struct {
 	// were written less than the grace period and the margin ago, or changed during the run. A later Repair
 	// finishes them.
 	Recent int
+	// Foreign is the number of plans, and of remains of plans, that another program wrote, as far as they were come across. They are left alone.
+	Foreign int
 	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
 	// that needed several repairs is listed once for each.
 	Plans []RepairedPlan
@@ -319,6 +321,8 @@ func (r *recovery) step(ctx context.Context, b *planBlobs) (again bool, err erro
 		r.count(&r.report.Open)
 	case tooRecent:
 		r.count(&r.report.Recent)
+	case foreignPlan:
+		r.count(&r.report.Foreign)
 	case lostObject, lostEntry, unreadableState:
 		return false, r.fail(ctx, b.keys, d.String(), d.err())
 	case setBack:
@@ -496,6 +500,9 @@ func (r *recovery) repair(ctx context.Context, keys keys, found string, do func(
 		switch did, err := do(); {
 		case overtaken(err):
 			r.count(&r.report.Recent)
+			return false, nil
+		case errors.Is(err, storage.ErrForeign):
+			r.count(&r.report.Foreign)
 			return false, nil
 		case err != nil:
 			p.Err = err

@@ -221,7 +221,7 @@ func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough 
 	f.stale = f.stale && thorough && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
 	if thorough {
 		f.extra = slices.DeleteFunc(slices.Clone(listed), func(item blob.Item) bool {
-			return named[item.Name] || recent(&item, d.seen, d.grace)
+			return named[item.Name] || recent(&item, d.seen, d.grace) || !hasMarks(item.Metadata)
 		})
 	}
 	return f
@@ -276,7 +276,7 @@ func (s planStore) restoreParts(ctx context.Context, d diagnosis, lost []workflo
 // that it leaves alone what another process has begun with the same ID. It lists the sub-objects again before
 // it removes the entry and the markers that lead to them.
 func (s planStore) removeRemains(ctx context.Context, d diagnosis) error {
-	items, err := s.listParts(ctx, kinds[:])
+	items, err := s.listMarked(ctx)
 	if err != nil {
 		return err
 	}
@@ -304,6 +304,18 @@ func (s planStore) removeRemains(ctx context.Context, d diagnosis) error {
 		return err
 	}
 	return nil
+}
+
+// listMarked lists the sub-objects of a plan that are to be removed. The error is ErrForeign if no vault may have written
+// one of them.
+func (s planStore) listMarked(ctx context.Context) ([]blob.Item, error) {
+	items, err := s.listPartsBy(ctx, kinds[:], blob.ListOptions{MaxResults: pageSizes()[0], Metadata: true})
+	for _, item := range items {
+		if !hasMarks(item.Metadata) {
+			return nil, vaultError("remove sub-objects", s.keys.at(item.Name), "%w, or its metadata was lost", storage.ErrForeign)
+		}
+	}
+	return items, err
 }
 
 // older reports whether a sub-object existed when the plan was found. A newer one is ErrConflict: another

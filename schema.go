@@ -136,6 +136,9 @@ func (f format) decodeDocument(body []byte, docType string, read func(data []byt
 		Data   json.RawMessage
 	}
 	if err := json.Unmarshal(body, &d); err != nil {
+		if isForeignDocument(body) {
+			return storage.ErrForeign
+		}
 		var v struct{ Schema int } // the one field whose form is the same in every schema
 		if json.Unmarshal(body, &v) == nil && v.Schema > f.schema() {
 			return f.checkSchema(v.Schema)
@@ -546,6 +549,9 @@ func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string)
 	bad := func(name string, err error) error {
 		return fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, name, m[name], err)
 	}
+	if isForeign(m) {
+		return r, nil, storage.ErrForeign
+	}
 	version, err := strconv.Atoi(m[metaSchema])
 	if err != nil {
 		return r, nil, bad(metaSchema, err)
@@ -579,6 +585,9 @@ func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string)
 
 // parseState parses the state in the metadata of an object's blob.
 func parseState(m map[string]string) (workflow.State, error) {
+	if isForeign(m) {
+		return workflow.State{}, storage.ErrForeign
+	}
 	s, err := stateOf(m[metaState])
 	if err != nil {
 		return s, fmt.Errorf("%w: metadata %s is %q: %w", storage.ErrCorrupt, metaState, m[metaState], err)
@@ -592,6 +601,34 @@ func stateOf(text string) (s workflow.State, err error) {
 		err = errors.New("it has no status")
 	}
 	return s, err
+}
+
+// Another program may keep plans in containers and blobs of the same names. A vault recognizes them by two kinds of
+// evidence: the form is that program's, and there is none of the marks that each blob of a vault has. What a vault
+// wrote, and something else damaged, keeps at least one of them or has lost that form as well.
+
+// isForeign reports by the metadata of an entry or an object whether another program wrote it: the status in its state is
+// a number.
+func isForeign(m map[string]string) bool {
+	if hasMarks(m) {
+		return false
+	}
+	var s struct{ Status json.RawMessage }
+	return json.Unmarshal([]byte(m[metaState]), &s) == nil && isNumber(s.Status)
+}
+
+// isForeignDocument reports whether another program wrote a document: it has no schema, and its type is a number.
+func isForeignDocument(body []byte) bool {
+	var d struct{ Schema, Type json.RawMessage }
+	return json.Unmarshal(body, &d) == nil && d.Schema == nil && isNumber(d.Type)
+}
+
+// hasMarks reports by its metadata whether a vault may have written an entry, an object or a sub-object.
+func hasMarks(m map[string]string) bool { return m[metaSchema] != "" || m[blob.WriteID] != "" }
+
+// isNumber reports whether a value of valid JSON is a number.
+func isNumber(value json.RawMessage) bool {
+	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }
 
 const (

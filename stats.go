@@ -3,6 +3,7 @@ package azblob
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -35,12 +36,14 @@ type DayStats struct {
 	Plans map[workflow.Status]int64
 	// Unreadable is the number of plans whose metadata can't be read, so that their status is unknown.
 	Unreadable int64
+	// Foreign is the number of plans that another program wrote.
+	Foreign int64
 	// Blobs and Bytes are the number and the total size of all blobs in the day's container, with strays and markers,
 	// but without earlier versions and deleted blobs. They are zero unless [StatsOptions.Bytes] is set.
 	Blobs, Bytes int64
 }
 
-// Total returns the number of plans, whatever their status.
+// Total returns the number of plans, whatever their status, without those of another program.
 func (d DayStats) Total() (n int64) {
 	for _, of := range d.Plans {
 		n += of
@@ -146,10 +149,13 @@ func (s *store) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, e
 
 // add counts the plans that a candidate stands for.
 func (d *DayStats) add(p candidate) {
-	if p.err != nil {
-		d.Unreadable++
-	} else {
+	switch {
+	case p.err == nil:
 		d.Plans[p.result.State.Status] += max(1, p.weight)
+	case errors.Is(p.err, storage.ErrForeign):
+		d.Foreign++
+	default:
+		d.Unreadable++
 	}
 }
 

@@ -51,7 +51,7 @@ var boundaries = metric.WithExplicitBucketBoundaries(
 // failure returns the error.type of an operation, or "" if it did not fail.
 func failure(outcome azblob.Outcome, err error) string {
 	switch outcome {
-	case azblob.OutcomeOK, azblob.OutcomeNotFound, azblob.OutcomeExists, azblob.OutcomeConflict, azblob.OutcomeHeld, azblob.OutcomeClosed:
+	case azblob.OutcomeOK, azblob.OutcomeNotFound, azblob.OutcomeExists, azblob.OutcomeConflict, azblob.OutcomeHeld, azblob.OutcomeClosed, azblob.OutcomeForeign:
 		return ""
 	case azblob.OutcomeCanceled:
 		if errors.Is(err, context.DeadlineExceeded) {

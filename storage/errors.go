@@ -28,6 +28,9 @@ var (
 	// ErrSchema means that this program does not understand what is stored: a newer version of the code wrote
 	// it, or the registry lacks its plugin. The vault did not touch it. Update the program.
 	ErrSchema = errors.New("not understood")
+	// ErrForeign means that another program wrote what is stored, in the same place and by the same names. A vault
+	// neither changes nor removes it. ErrForeign is ErrSchema, too.
+	ErrForeign = fmt.Errorf("%w: written by another program", ErrSchema)
 	// ErrCorrupt means that what is stored is damaged, or can't be read although the caller may read it, such as
 	// an archived blob.
 	ErrCorrupt = errors.New("corrupt")
@@ -43,6 +46,20 @@ var (
 	// ErrClosed means that the vault was closed.
 	ErrClosed = errors.New("closed")
 )
+
+// ForeignError is the error of a Count that left plans of another program out. It is [ErrForeign].
+type ForeignError struct {
+	// Plans is how many were left out.
+	Plans int64
+}
+
+// Error returns the error as one line.
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("%v: %d of the plans, which don't count", ErrForeign, e.Plans)
+}
+
+// Unwrap returns ErrForeign.
+func (e *ForeignError) Unwrap() error { return ErrForeign }
 
 // Error is the error of every method of a vault. It says what the vault was doing, with which plan and blob,
 // and why it failed.

@@ -44,6 +44,9 @@ type PurgeReport struct {
 	// first.
 	Held     int64
 	HeldDays []time.Time
+	// Foreign is the number of plans that are kept because another program wrote them, whether they are what is selected or
+	// not.
+	Foreign int64
 	// Failed is the number of plans that could not be read or removed. The error says why, of the first ten.
 	Failed int64
 	// More is set if the listing did not come to its end, because the budget was used up, the context ended, or
@@ -197,6 +200,8 @@ func (p *purge) settle(id uuid.UUID, err error) {
 			r.Deleted++
 		case errors.Is(err, ErrNotFound):
 			r.Gone++
+		case errors.Is(err, ErrForeign):
+			r.Foreign++
 		case errors.Is(err, ErrHeld):
 			r.Held++
 			if day := dayOf(id); !slices.Contains(r.HeldDays, day) {
@@ -223,6 +228,6 @@ func (p *purge) note(change func(*PurgeReport)) {
 	defer p.mu.Unlock()
 	change(&p.report)
 	if p.opts.Progress != nil {
-		p.opts.Progress(Progress{Done: p.report.Deleted + p.report.Gone + p.report.Held + p.report.Failed})
+		p.opts.Progress(Progress{Done: p.report.Deleted + p.report.Gone + p.report.Held + p.report.Foreign + p.report.Failed})
 	}
 }

@@ -80,7 +80,8 @@ type Reader interface {
 	Search(ctx context.Context, filters Filters) (iter.Seq[Stream[ListResult]], error)
 	// Count returns how many plans match: as many as Search yields, without the cost of their results. The zero
 	// value counts all plans. Limit and BeforeID are ErrInvalid. If a plan can't be read, the error names the
-	// first such plan, and the count has the others; any other error comes with a count of 0.
+	// first such plan, and the count has the others; if only plans of another program can't, it is a
+	// [*ForeignError]. Any other error comes with a count of 0.
 	Count(ctx context.Context, filters Filters) (int64, error)
 }
 

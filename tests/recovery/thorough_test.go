@@ -94,7 +94,7 @@ func TestThoroughRecovery(t *testing.T) {
 		}, "removed what was left", true, true, gone},
 		"object and marker": {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Marker(), d.Name("object")) }, "removed what was left", true, true, gone},
 		"nothing, and a sub-object too many": {atOne, func(d vaulttest.Damaged) {
-			d.Put(d.Container, "blocks/"+d.Plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), nil)
+			d.Put(d.Container, "blocks/"+d.Plan.ID.String()+"/"+workflow.NewV7().String()+".json", []byte("{}"), map[string]string{"schema": "1"})
 		}, "removed them", true, true, shownAs(workflow.Running)},
 	} {
 		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {

@@ -56,7 +56,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	type breaks = func(s *emulator.Server)
 	loses := func(name string) breaks { return func(s *emulator.Server) { s.Remove(container, name) } }
 	gets := func(name string) breaks {
-		return func(s *emulator.Server) { s.Put(container, name, []byte("{}"), nil) }
+		return func(s *emulator.Server) { s.Put(container, name, []byte("{}"), map[string]string{"schema": "1"}) }
 	}
 	body := func(name, before, after string) breaks {
 		return func(s *emulator.Server) {
