@@ -21,9 +21,9 @@ var (
 
 // verdictRow is a row of the decision table. Nil matches everything.
 type verdictRow struct {
-	entry, object                                                                     []blobStatus
+	entry, object                                                                                    []blobStatus
 	marker, deleteMarker, marked, young, youngDelete, thorough, parts, unmarkedParts, both, restored []bool // both: entry and object are there
-	want                                                                              finding
+	want                                                                                             finding
 }
 
 func (r verdictRow) matches(s signs) bool {

@@ -77,11 +77,12 @@ func (r ExpireReport) Dropped() (n int) {
 }
 
 // Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
-// are not held ([Vault.Hold]). A day takes six requests and two listings of its plans, 2,500 to a request; the list of
-// the days takes one. It drops the oldest days first, eight at a time. It drops a day only if two listings show nothing
-// open and no plan of another program, and says that a day is gone only if two responses agree. It looks at nothing else,
-// so it drops final plans whether they are sound or damaged, and with them everything else that is stored in the
-// container.
+// are not held ([Vault.Hold]). A day that has had a catalogue takes six requests, whatever it holds, and any other one
+// two listings of its plans more, 2,500 to a request; the list of the days takes one. It drops the oldest days first,
+// eight at a time. It drops a day only if two listings show nothing open, and either a builder of its catalogue or two
+// listings have seen no plan of another program. It says that a day is gone only if two responses agree. It looks at
+// nothing else, so it drops final plans whether they are sound or damaged, and with them everything else that is stored
+// in the container.
 //
 // Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run
 // again. While it is at work on a day, a Create of a plan of that day returns [storage.ErrConflict]. If it dies,
@@ -179,7 +180,7 @@ func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 	if err == nil && result == DayDropped && (x.o.DryRun || e.empty) {
 		result, err = e.content(ctx)
 	}
-	if err == nil && result == DayDropped && !e.empty {
+	if err == nil && result == DayDropped && !e.empty && !d.hinted {
 		result, err = e.neighbours(ctx)
 	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
@@ -267,7 +268,7 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 }
 
 // neighbours says what would become of a day by whose plans are stored in it. The day is dropped only if two listings
-// show none of another program. It comes before the lease, which would be over before a large day is listed.
+// show none of another program; the builder of a catalogue has seen as much. It comes before the lease, which would be over before a large day is listed.
 func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
 	ref := blob.Ref{Container: x.day.container, Name: plansDir}
 	for _, size := range pageSizes() {
