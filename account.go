@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -228,12 +230,14 @@ type PingReport struct {
 	Writable bool
 	// Deletable says that the login may delete. It is false unless [PingDeletes] asked.
 	Deletable bool
+	// Vault says that a container of the vault's prefix exists. It is false unless [PingVault] asked.
+	Vault bool
 }
 
 // PingOption is a setting of a [Vault.Ping].
 type PingOption func(*pingOptions)
 
-type pingOptions struct{ writes, deletes bool }
+type pingOptions struct{ writes, deletes, vault bool }
 
 // PingWrites makes [Vault.Ping] find out whether the login may write, with one more request. Default: it
 // finds out whether the login may read.
@@ -243,14 +247,18 @@ func PingWrites() PingOption { return func(o *pingOptions) { o.writes = true } }
 // finds out whether the login may read.
 func PingDeletes() PingOption { return func(o *pingOptions) { o.deletes = true } }
 
+// PingVault makes [Vault.Ping] find out whether any container of the vault exists. That takes one more request if the
+// container of today does not exist, and the vault has not seen another one. Default: it does not find out.
+func PingVault() PingOption { return func(o *pingOptions) { o.vault = true } }
+
 // pingLimit bounds a Ping.
 const pingLimit = 10 * time.Second
 
 // pingName is the name of the blob that a Ping asks for. There is no such blob.
 const pingName = "ping"
 
-// Ping finds out whether the vault can work, with one request, and one more for each of [PingWrites] and
-// [PingDeletes]. It does not try again, and returns within 10 seconds, or when ctx ends. It suits readiness
+// Ping finds out whether the vault can work, with one request, and at most one more for each of [PingWrites],
+// [PingDeletes] and [PingVault]. It does not try again, and returns within 10 seconds, or when ctx ends. It suits readiness
 // checks, and the first minutes on a new account.
 //
 // It reads a blob named ping in the container of today, which need not exist. PingWrites also sends a write
@@ -286,9 +294,83 @@ func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport
 		if o.deletes && err == nil {
 			report.Deletable, err = mayChange(ctx, "ping with a delete", ref, v.client.TryDelete)
 		}
+		if o.vault && err == nil {
+			report.Vault, err = v.exists(ctx, report.Exists)
+		}
 		return err
 	})
 	return report, err
+}
+
+// exists reports whether any container of the vault exists, if one is not known to.
+func (s *store) exists(ctx context.Context, known bool) (bool, error) {
+	for range s.containers.known.Range {
+		return true, nil
+	}
+	if known {
+		return true, nil
+	}
+	start := blob.Ref{Container: s.prefix.containerPrefix() + "*"}
+	for page, err := range s.client.ListContainers(ctx, s.prefix.containerPrefix()) {
+		if err != nil {
+			return false, blobError("list containers", start, err)
+		}
+		for _, c := range page {
+			if p, _, ok := parseContainer(c.Name); ok && p == s.prefix {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// PrefixReport is a vault of an account, as [Vault.Prefixes] finds it.
+type PrefixReport struct {
+	// Prefix is what the names of the vault's containers begin with.
+	Prefix string
+	// Days is how many days have a container. It is 0 for a fleet that has no plan yet.
+	Days int
+	// First and Last are the oldest and the newest of these days (UTC). They are zero if Days is 0.
+	First, Last time.Time
+}
+
+// Prefixes lists the vaults of the account, this one and all others, in the order of their prefixes. It sends a
+// request for each 5,000 containers, and looks at their names alone: a container of another program counts if it has
+// the name that a vault would give it.
+//
+// Errors: [storage.ErrDenied] if the login may not list all containers.
+func (v *Vault) Prefixes(ctx context.Context) (list []PrefixReport, err error) {
+	err = v.call(ctx, "Prefixes", uuid.Nil, func(ctx context.Context) error {
+		found := map[prefix]PrefixReport{}
+		for page, err := range v.client.ListContainers(ctx, "") {
+			if err != nil {
+				return blobError("list containers", blob.Ref{Container: "*"}, err)
+			}
+			for _, c := range page {
+				if p, day, ok := parseContainer(c.Name); ok {
+					found[p] = found[p].with(p, day)
+				}
+			}
+		}
+		for _, p := range slices.Sorted(maps.Keys(found)) {
+			list = append(list, found[p])
+		}
+		return nil
+	})
+	return list, err
+}
+
+// with adds a container of a prefix. Those of one prefix come in the order of their days.
+func (r PrefixReport) with(p prefix, day time.Time) PrefixReport {
+	r.Prefix = string(p)
+	if day.IsZero() {
+		return r
+	}
+	if r.Days == 0 {
+		r.First = day
+	}
+	r.Days, r.Last = r.Days+1, day
+	return r
 }
 
 // mayChange reports whether the login may send a change, which can't take effect.

@@ -363,6 +363,21 @@ func ExampleVault_Account() {
 	// versioning: not found: the newest day has no blob to look at
 }
 
+// An operator who has mistyped a prefix looks for those that the account has.
+func ExampleVault_Prefixes() {
+	ctx, vault := example()
+	defer vault.Close(ctx)
+	check(vault.Create(ctx, hello("world")))
+
+	found, err := vault.Prefixes(ctx)
+	check(err)
+	for _, p := range found {
+		fmt.Printf("%s: %d day\n", p.Prefix, p.Days)
+	}
+	// Output:
+	// my-cluster: 1 day
+}
+
 // A plan that ran is restored into another prefix, with its IDs and states. Restore refuses an ID that is taken.
 func ExampleVault_Restore() {
 	ctx, vault := example()

@@ -57,6 +57,21 @@ func (p prefix) parseDay(container string) (time.Time, bool) {
 	return day, err == nil && p.day(day) == container
 }
 
+// parseContainer returns the prefix that owns a container, and its day, which is zero for the control container. It
+// returns false for a container that no vault makes.
+func parseContainer(name string) (p prefix, day time.Time, ok bool) {
+	const date = len("-2006-01-02")
+	if text, isControl := strings.CutSuffix(name, controlTail); isControl {
+		return prefix(text), time.Time{}, prefix(text).check() == ""
+	}
+	if len(name) <= date {
+		return "", time.Time{}, false
+	}
+	p = prefix(name[:len(name)-date])
+	day, ok = p.parseDay(name)
+	return p, day, ok && p.check() == ""
+}
+
 // catalogueOf names the catalogue of a day, given the day's container.
 func catalogueOf(container string) blob.Ref {
 	return blob.Ref{Container: container, Name: catalogueName}
@@ -68,7 +83,7 @@ func droppingOf(container string) blob.Ref {
 }
 
 // control returns the name of the container of what concerns all days: members, stop requests and notes.
-func (p prefix) control() string { return p.containerPrefix() + "control" }
+func (p prefix) control() string { return string(p) + controlTail }
 
 // member names the record of a member.
 func (p prefix) member(id uuid.UUID) blob.Ref {
@@ -119,6 +134,7 @@ type keys struct {
 }
 
 const (
+	controlTail   = "-control"
 	catalogueName = "catalogue"
 
 	openDir      = "open/"

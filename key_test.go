@@ -139,9 +139,16 @@ func FuzzParseDay(f *testing.F) {
 	f.Add("prod-2", "prod-2026-01-02")
 	f.Add("", "-0000-01-01")
 	f.Fuzz(func(t *testing.T, p, container string) {
+		owner, of, owned := parseContainer(container)
+		if owned && container != owner.control() && (container != owner.day(of) || owner.check() != "") {
+			t.Errorf("%q was parsed to that of prefix %q for %v", container, owner, of)
+		}
 		day, ok := prefix(p).parseDay(container)
 		if !ok {
 			return
+		}
+		if prefix(p).check() == "" && (owner != prefix(p) || !of.Equal(day)) {
+			t.Errorf("%q is of prefix %q, and was parsed to that of %q for %v", container, p, owner, of)
 		}
 		if got := prefix(p).day(day); got != container {
 			t.Errorf("%q was parsed to the day of %q", container, got)

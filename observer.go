@@ -25,6 +25,9 @@ type Observer struct {
 	// End is called once, when the method has returned; it may be nil. For List and Search, an operation is a
 	// range over the sequence, and ends with it, or a call that is refused.
 	OperationStart func(ctx context.Context, op Operation) (_ context.Context, end func(OperationEnd))
+	// RequestStart is called before each HTTP request is sent. The event has no Duration, Status, RequestID, Err or
+	// received bytes yet; that of Request has the same Start.
+	RequestStart func(ctx context.Context, e RequestEvent)
 	// Request is called after each HTTP request, when its answer has been read.
 	Request func(ctx context.Context, e RequestEvent)
 	// Retry is called when a try of a request has failed, before the wait for the next one.
@@ -238,17 +241,16 @@ func notify[E any](ctx context.Context, f func(context.Context, E), event E) {
 
 // empty reports whether the observer has no function.
 func (o Observer) empty() bool {
-	return o.OperationStart == nil && o.Request == nil && o.Retry == nil && o.Conflict == nil && o.Repair == nil && o.Damage == nil
+	return o.OperationStart == nil && o.RequestStart == nil && o.Request == nil && o.Retry == nil && o.Conflict == nil && o.Repair == nil && o.Damage == nil
 }
 
-// requests and retries adapt the observer to the blob client. They return nil if the observer has no such
-// function.
-func (o Observer) requests() func(context.Context, blob.RequestEvent) {
-	if o.Request == nil {
+// requests and retries adapt functions of the observer to the blob client. They return nil if there is no such function.
+func requests(f func(context.Context, RequestEvent)) func(context.Context, blob.RequestEvent) {
+	if f == nil {
 		return nil
 	}
 	return func(ctx context.Context, e blob.RequestEvent) {
-		o.Request(ctx, RequestEvent{
+		f(ctx, RequestEvent{
 			Operation: operationOf(ctx), Name: e.Op, Container: e.Ref.Container, Blob: e.Ref.Name, Method: e.Method, Class: Class(e.Class), Try: e.Try,
 			Start: e.Start, Duration: e.Duration, Status: e.Status, RequestID: e.RequestID, BytesSent: e.Sent, BytesReceived: e.Received, Err: e.Err,
 		})
@@ -345,11 +347,12 @@ func levelOf(o Outcome) slog.Level {
 // that the one before it returned, and the ends are called in the reverse order.
 func Tee(observers ...Observer) Observer {
 	t := Observer{
-		Request:  tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.Request }),
-		Retry:    tee(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
-		Conflict: tee(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
-		Repair:   tee(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
-		Damage:   tee(observers, func(o Observer) func(context.Context, DamageEvent) { return o.Damage }),
+		RequestStart: tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.RequestStart }),
+		Request:      tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.Request }),
+		Retry:        tee(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
+		Conflict:     tee(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
+		Repair:       tee(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
+		Damage:       tee(observers, func(o Observer) func(context.Context, DamageEvent) { return o.Damage }),
 	}
 	observers = slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return o.OperationStart == nil })
 	if len(observers) > 0 {

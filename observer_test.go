@@ -31,6 +31,7 @@ type notes struct {
 	mu       sync.Mutex
 	started  []Operation
 	ends     []OperationEnd
+	begun    []time.Time // the starts of requests
 	requests []RequestEvent
 	damages  []DamageEvent
 	foreign  []any // events whose context is not that of an operation
@@ -57,7 +58,8 @@ func (n *notes) observer() Observer {
 			note(n, &n.started)(ctx, op)
 			return ctx, func(e OperationEnd) { note(n, &n.ends)(ctx, e) }
 		},
-		Request: note(n, &n.requests), Damage: note(n, &n.damages),
+		RequestStart: func(ctx context.Context, e RequestEvent) { note(n, &n.begun)(ctx, e.Start) },
+		Request:      note(n, &n.requests), Damage: note(n, &n.damages),
 		Retry: note(n, new([]RetryEvent)), Conflict: note(n, new([]ConflictEvent)), Repair: note(n, new([]RepairEvent)),
 	}
 }
@@ -153,6 +155,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Release(ctx, oldDay()) }},
 		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Account(ctx)) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
+		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
@@ -316,6 +319,13 @@ func TestLogObserver(t *testing.T) {
 		if len(n.requests) != len(s.Requests()) || len(n.foreign) > 0 {
 			t.Errorf("%d requests were observed, %d were sent; foreign: %+v", len(n.requests), len(s.Requests()), n.foreign)
 		}
+		var ended []time.Time
+		for _, r := range n.requests {
+			ended = append(ended, r.Start)
+		}
+		if slices.SortFunc(ended, time.Time.Compare); !slices.EqualFunc(n.begun, ended, time.Time.Equal) {
+			t.Errorf("requests began at %v and ended of %v", n.begun, ended)
+		}
 		ids = []uuid.UUID{plan.ID, lost.ID, listed.ID}
 	})
 	text := log.String()
@@ -371,7 +381,8 @@ func TestTee(t *testing.T) {
 				event("(" + outer)
 				return context.WithValue(ctx, noteKey{}, name), func(OperationEnd) { event(")") }
 			},
-			Request: func(_ context.Context, e RequestEvent) { event(e.Name) }, Retry: func(_ context.Context, e RetryEvent) { event(e.Name) },
+			RequestStart: func(_ context.Context, e RequestEvent) { event(e.Name) },
+			Request:      func(_ context.Context, e RequestEvent) { event(e.Name) }, Retry: func(_ context.Context, e RetryEvent) { event(e.Name) },
 			Conflict: func(_ context.Context, e ConflictEvent) { event(e.Blob) }, Repair: func(_ context.Context, e RepairEvent) { event(e.Did) },
 			Damage: func(_ context.Context, e DamageEvent) { event(e.Blob) },
 		}
@@ -379,13 +390,14 @@ func TestTee(t *testing.T) {
 	silent := Observer{OperationStart: func(context.Context, Operation) (context.Context, func(OperationEnd)) { return nil, nil }}
 	o := Tee(Observer{}, silent, nested("a"), silent, nested("b"))
 	ctx, end := o.OperationStart(t.Context(), Operation{Name: "Read"})
+	o.RequestStart(ctx, RequestEvent{Name: "start"})
 	o.Request(ctx, RequestEvent{Name: "put"})
 	o.Retry(ctx, RetryEvent{Name: "get"})
 	o.Conflict(ctx, ConflictEvent{Blob: "x"})
 	o.Repair(ctx, RepairEvent{RepairedPlan: RepairedPlan{Did: "y"}})
 	o.Damage(ctx, DamageEvent{Blob: "z"})
 	end(OperationEnd{Requests: 1})
-	if got, want := strings.Join(order, " "), "a( b(a aput bput aget bget ax bx ay by az bz b) a)"; got != want {
+	if got, want := strings.Join(order, " "), "a( b(a astart bstart aput bput aget bget ax bx ay by az bz b) a)"; got != want {
 		t.Errorf("the order was %s, want %s", got, want)
 	}
 	if !Tee().empty() || !Tee(Observer{}, Observer{}).empty() {

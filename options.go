@@ -131,7 +131,8 @@ func (o options) client() blob.Options {
 		Retry:          blob.Retry(o.retry),
 		Transport:      o.transport,
 		ServiceVersion: o.serviceVersion,
-		OnRequest:      o.observer.requests(),
+		OnStart:        requests(o.observer.RequestStart),
+		OnRequest:      requests(o.observer.Request),
 		OnRetry:        o.observer.retries(),
 	}
 }

@@ -23,6 +23,7 @@ import (
 // and says nothing about what is stored.
 type wire struct {
 	next      policy.Transporter
+	onStart   func(context.Context, RequestEvent) // may be nil
 	onRequest func(context.Context, RequestEvent) // may be nil
 }
 

@@ -69,8 +69,9 @@ type Options struct {
 	Retry          Retry
 	Transport      policy.Transporter
 	ServiceVersion string // x-ms-version to send instead of [Version]
-	// OnRequest is called after each HTTP request, and OnRetry before each wait for another attempt, in the
-	// goroutine of the request. The context has the values of the caller's.
+	// OnStart is called before each HTTP request, OnRequest after it, and OnRetry before each wait for another
+	// attempt, in the goroutine of the request. The context has the values of the caller's.
+	OnStart   func(context.Context, RequestEvent)
 	OnRequest func(context.Context, RequestEvent)
 	OnRetry   func(context.Context, RetryEvent)
 }
@@ -171,7 +172,7 @@ func (c *Client) options(o Options) *service.ClientOptions {
 	// not know 100 Continue, to save less than the headers take.
 	opts.ExpectContinueBehavior.Mode = service.ExpectContinueModeOff
 	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
-	opts.Transport = wire{c.transport(o.Transport), o.OnRequest}
+	opts.Transport = wire{c.transport(o.Transport), o.OnStart, o.OnRequest}
 	return &opts
 }
 

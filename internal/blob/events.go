@@ -133,17 +133,21 @@ type exchange struct {
 func (w wire) begin(req *http.Request) *exchange {
 	ctx := req.Context()
 	meter, _ := ctx.Value(meterKey{}).(*Meter)
-	if meter == nil && w.onRequest == nil {
+	if meter == nil && w.onStart == nil && w.onRequest == nil {
 		return nil
 	}
 	call, _ := ctx.Value(callKey{}).(call)
-	return &exchange{
+	x := &exchange{
 		ctx: ctx, report: w.onRequest, meter: meter, chain: meter.begin(),
 		event: RequestEvent{
 			Op: call.op, Ref: call.ref, Method: req.Method, Class: ClassOf(req), Try: call.try,
 			Start: time.Now(), Sent: max(req.ContentLength, 0),
 		},
 	}
+	if w.onStart != nil {
+		w.onStart(ctx, x.event)
+	}
+	return x
 }
 
 // answered notes the header of the answer, and makes the exchange count the bytes of the body.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -137,6 +138,72 @@ func TestPingOnSockets(t *testing.T) {
 			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
 		}
 		vaulttest.Must(t, v.Close(t.Context()))
+	}
+}
+
+// TestPingVault finds out whether a vault has a container, at the cost of a request only if the vault has seen none. The
+// containers of other vaults, whose names begin in the same way, don't count.
+func TestPingVault(t *testing.T) {
+	before := time.Now().AddDate(0, 0, -2).UTC().Format("-2006-01-02")
+	for name, test := range map[string]struct {
+		containers []string
+		look       bool // at the plans, before the ping
+		exists     bool
+		requests   int
+	}{
+		"nothing":             {nil, false, false, 2},
+		"others":              {[]string{"test-2" + before, "test-control-a", "testing" + before, "test-x"}, true, false, 2},
+		"a day":               {[]string{"test" + before}, false, true, 2},
+		"a day that is known": {[]string{"test" + before}, true, true, 1},
+		"a fleet":             {[]string{"test-control"}, false, true, 2},
+		"today":               {[]string{time.Now().UTC().Format("test-2006-01-02")}, false, true, 1},
+	} {
+		server := emulator.New()
+		for _, c := range test.containers {
+			server.PutContainer(c, nil)
+		}
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+		vaulttest.Must(t, err)
+		if test.look {
+			_, err := storage.Collect(v.List(t.Context(), 1))
+			vaulttest.Must(t, err)
+		}
+		server.ResetRequests()
+		report, err := v.Ping(t.Context(), azblob.PingVault())
+		if n := len(server.Requests()); err != nil || report.Vault != test.exists || n != test.requests {
+			t.Errorf("%s: %+v, %v, with %d requests", name, report, err, n)
+		}
+	}
+	server := emulator.New()
+	server.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
+	if report, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingVault()); !errors.Is(err, storage.ErrDenied) || report.Server == "" {
+		t.Errorf("without the right to list: %+v, %v", report, err)
+	}
+}
+
+// TestPrefixes lists the vaults of an account, among containers of others.
+func TestPrefixes(t *testing.T) {
+	server := emulator.New(emulator.WithPageLimit(3))
+	for _, c := range []string{
+		"b-2026-03-01", "b-2025-12-31", "b-control", "a-2026-02-29", "a-2026-02-28", "a-b-2026-02-28", "new-control",
+		"pictures", "b-2026-3-1", "2026-02-28", "control",
+	} {
+		server.PutContainer(c, nil)
+	}
+	day := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	want := []azblob.PrefixReport{
+		{Prefix: "a", Days: 1, First: day(2026, 2, 28), Last: day(2026, 2, 28)},
+		{Prefix: "a-b", Days: 1, First: day(2026, 2, 28), Last: day(2026, 2, 28)},
+		{Prefix: "b", Days: 2, First: day(2025, 12, 31), Last: day(2026, 3, 1)},
+		{Prefix: "new"},
+	}
+	got, err := vaulttest.OnEmulator(t, server).Prefixes(t.Context())
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	server.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
+	if got, err := vaulttest.OnEmulator(t, server).Prefixes(t.Context()); !errors.Is(err, storage.ErrDenied) {
+		t.Errorf("without the right to list: %+v, %v", got, err)
 	}
 }
 
