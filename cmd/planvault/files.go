@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeFile writes a file whole or not at all: what write writes goes to a temporary file beside it, which then takes
+// writeFile writes a file that the user alone may read, whole or not at all: what write writes goes to a temporary file beside it, which then takes
 // its place. Of what is not a regular file, such as a pipe, nothing is replaced: it is written to. "-" is stdout.
 func (a *app) writeFile(path string, write func(io.Writer) error) error {
 	if path == "-" {
@@ -24,7 +24,7 @@ func (a *app) writeFile(path string, write func(io.Writer) error) error {
 		}
 		return errors.Join(buffered(f, write), f.Close())
 	}
-	return replaceFile(path, 0o666, write)
+	return replaceFile(path, 0o600, write)
 }
 
 // replaceFile writes a file whole or not at all, in place of what was there.

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestWriteFile checks that a file is replaced whole or not at all, and that nothing is left behind.
+// TestWriteFile checks that a file is replaced whole or not at all, that nothing is left behind, and that the user alone
+// may read it.
 func TestWriteFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.html")
 	broken := errors.New("broken")
@@ -27,6 +28,9 @@ func TestWriteFile(t *testing.T) {
 		if text, err := os.ReadFile(path); err != nil || string(text) != test.want {
 			t.Errorf("%s: the file has %q, %v", test.text, text, err)
 		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
 		t.Errorf("files %v, %v", files, err)
