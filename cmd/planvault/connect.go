@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -28,11 +29,26 @@ type connection struct {
 // addFlags adds the flags of a connection. All of them begin with kind.
 func (c *connection) addFlags(flags *pflag.FlagSet, kind string) {
 	c.kind = kind
-	flags.StringVar(&c.Endpoint, kind+"endpoint", "", "`URL` of the account: https://account.blob.core.windows.net")
-	flags.StringVar(&c.ConnectionString, kind+"connection-string", "", "connection string of the account (`TEXT`), or UseDevelopmentStorage=true for an emulator here")
-	flags.StringVar(&c.Prefix, kind+"prefix", "", "`NAME` of the vault, with which its containers begin")
-	flags.StringVar(&c.ServiceVersion, kind+"service-version", "", "`DATE` of the service's API, for a service that refuses the default with 400")
-	flags.StringVar(&c.profile, kind+"profile", "", "`NAME` of a profile that has what the flags leave out (planvault help connect)")
+	flags.Var((*given)(&c.Endpoint), kind+"endpoint", "`URL` of the account: https://account.blob.core.windows.net")
+	flags.Var((*given)(&c.ConnectionString), kind+"connection-string", "connection string of the account (`TEXT`), or UseDevelopmentStorage=true for an emulator here")
+	flags.Var((*given)(&c.Prefix), kind+"prefix", "`NAME` of the vault, with which its containers begin")
+	flags.Var((*given)(&c.ServiceVersion), kind+"service-version", "`DATE` of the service's API, for a service that refuses the default with 400")
+	flags.Var((*given)(&c.profile), kind+"profile", "`NAME` of a profile that has what the flags leave out (planvault help connect)")
+}
+
+// given is the value of a flag that must not be empty: an empty one would stand for that of the environment, which may be
+// another vault.
+type given string
+
+func (g *given) String() string { return string(*g) }
+func (g *given) Type() string   { return "string" }
+
+func (g *given) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty; without the flag, the profile or the environment has the value")
+	}
+	*g = given(text)
+	return nil
 }
 
 // resolve returns the connection that flags, profile and environment name. Flags come before the profile that
@@ -102,19 +118,35 @@ func (c connection) fill(from connection) connection {
 	return c
 }
 
-// open opens a vault without plugins: requests and responses stay as they are stored.
+// open opens a vault that should have containers.
 func (a *app) open(ctx context.Context, c connection, options ...azblob.Option) (*azblob.Vault, error) {
+	s := new(site)
+	v, err := a.openNew(ctx, c, append(options, azblob.WithObserver(azblob.Tee(a.observer(), s.observer())))...)
+	if err != nil {
+		return nil, err
+	}
+	c, _ = a.resolve(c) // it was resolved before
+	s.vault, s.prefix, s.place = v, c.Prefix, c.String()
+	a.sites = append(a.sites, s)
+	return v, nil
+}
+
+// openNew opens a vault that may have no containers, without plugins: requests and responses stay as they are stored.
+func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Option) (*azblob.Vault, error) {
 	c, err := a.resolve(c)
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.meter.observer())}, a.options, options))
+	v, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
 	if err != nil {
 		return nil, err
 	}
 	a.vaults, a.places = append(a.vaults, v), append(a.places, c.String())
 	return v, nil
 }
+
+// observer returns the observer of all vaults of the run.
+func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
 
 func (c connection) dial(ctx context.Context, options []azblob.Option) (*azblob.Vault, error) {
 	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)

@@ -15,11 +15,8 @@ import (
 
 // meter counts what vaults send and receive.
 type meter struct {
-	mu    sync.Mutex
-	sums  traffic
-	waits bool // retries was called, and nothing was answered since
-	// retries is called once in an outage, when a request has been tried for some seconds. It may be nil.
-	retries func(err error)
+	mu   sync.Mutex
+	sums traffic
 }
 
 // traffic is what was sent and received up to some time.
@@ -31,9 +28,6 @@ type traffic struct {
 	askedToSlow   int   // answers with which the service asked for fewer requests
 	unanswered    error // why the latest request had no answer; nil if it had one
 }
-
-// patientTries is how many tries of a request take some seconds.
-const patientTries = 5
 
 // observer returns the observer with which the meter counts.
 func (m *meter) observer() azblob.Observer {
@@ -56,17 +50,6 @@ func (m *meter) observer() azblob.Observer {
 			}
 			if !errors.Is(e.Err, context.Canceled) {
 				m.sums.unanswered = e.Err
-			}
-			if e.Err == nil && e.Status < 500 {
-				m.waits = false
-			}
-		},
-		Retry: func(_ context.Context, e azblob.RetryEvent) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if e.Try >= patientTries && !m.waits && m.retries != nil {
-				m.waits = true
-				m.retries(e.Err)
 			}
 		},
 	}

@@ -27,6 +27,7 @@ type doctor struct {
 	ramp      bool
 	table     *table[finding]
 	bad       bool // a problem was found
+	lists     bool // the login may list
 }
 
 // finding is what one check found.
@@ -64,7 +65,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&x.readOnly, "read-only", false, "the login needs no rights to write and delete")
 	c.Flags().IntVar(&x.probes, "probes", 50, "send this `NUMBER` of cheap requests to see how busy the service is")
-	c.Flags().StringVar(&x.secondary, "secondary", "", "endpoint `URL` of the account's readable secondary, if it is not that of the account with -secondary")
+	c.Flags().Var((*given)(&x.secondary), "secondary", "endpoint `URL` of the account's readable secondary, if it is not that of the account with -secondary")
 	c.Flags().BoolVar(&x.firstHour, "first-hour", false, "try what only a real account can settle, in containers of its own")
 	c.Flags().BoolVar(&x.ramp, "ramp", false, "with --first-hour, write until the service refuses a write")
 	return c
@@ -89,7 +90,7 @@ func (x *doctor) run(ctx context.Context) error {
 	x.table = newTable(x.a, func(f finding) []string {
 		return []string{f.Result, f.Check, printable(f.Finding, 0)}
 	}, "RESULT", "CHECK", "FINDING")
-	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.busy, x.account}
+	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.vault, x.busy, x.account}
 	p := x.a.progress("doctor", "step", int64(len(steps))).then(untouched)
 	for i, step := range steps {
 		if !step(ctx) || ctx.Err() != nil {
@@ -98,12 +99,13 @@ func (x *doctor) run(ctx context.Context) error {
 		p.at(int64(i + 1))
 	}
 	p.end()
+	x.a.sites = nil // what is to say about the vault was said
 	if err := x.table.end(); err != nil {
 		return err
 	}
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("the doctor did not finish: %w", ctx.Err())
+		return fmt.Errorf("the doctor did not finish: %w", context.Cause(ctx))
 	case x.bad:
 		return errFound
 	}
@@ -181,8 +183,24 @@ func (x *doctor) rights(ctx context.Context) (goOn bool) {
 		if errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema) { // of the plan, which check reports
 			return nil
 		}
+		x.lists = err == nil
 		return err
 	})
+	return ctx.Err() == nil
+}
+
+// vault checks whether the prefix has containers.
+func (x *doctor) vault(ctx context.Context) (goOn bool) {
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	for _, s := range x.a.sites {
+		if !x.lists || x.a.allowEmpty {
+			continue
+		}
+		if err := s.missing(limited); err != nil {
+			x.say("vault", resultProblem, storage.Detail(err), "")
+		}
+	}
 	return ctx.Err() == nil
 }
 

@@ -134,7 +134,8 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 						t.Errorf("nothing says %q", want)
 					}
 				}
-				if r.code != test.code || r.stderr != "" || time.Since(began) > time.Minute {
+				said := strings.HasPrefix(r.stderr, "planvault: waiting for the service: ") // that nobody answers
+				if r.code != test.code || r.stderr != "" && !said || time.Since(began) > time.Minute {
 					t.Errorf("exit code %d after %v, stderr %q\n%s", r.code, time.Since(began), r.stderr, r.stdout)
 				} else if t.Failed() {
 					t.Log(r.stdout)

@@ -69,6 +69,7 @@ func (s *stage) orphaned(t *testing.T, name string) *workflow.Plan {
 // TestFleetRemarks: at a terminal, commands say on stderr what a pipe does not need.
 func TestFleetRemarks(t *testing.T) {
 	s := newStage(t)
+	s.server.PutContainer(prefix+"-control", nil)
 	for command, want := range map[string]string{"stuck": "Nothing is stuck: 0 open plans, 0 nodes are alive.\n", "nodes": "0 nodes are alive, 0 open plans.\n"} {
 		if r := s.runAs(t.Context(), func(p *process) { p.stderrIsTerm = true }, command); r != (result{stderr: want}) {
 			t.Errorf("%s: %+v", command, r)

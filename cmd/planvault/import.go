@@ -82,7 +82,7 @@ func (a *app) importFile(ctx context.Context, path string, o importFlags) error 
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("import: read %s again: %w", path, err)
 	}
-	v, err := a.open(ctx, a.connection)
+	v, err := a.openNew(ctx, a.connection)
 	if err != nil {
 		return err
 	}

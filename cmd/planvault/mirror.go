@@ -121,7 +121,7 @@ func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.V
 	if from, err = a.open(ctx, source); err != nil {
 		return nil, nil, err
 	}
-	if into, err = a.open(ctx, copied); err != nil {
+	if into, err = a.openNew(ctx, copied); err != nil {
 		return nil, nil, err
 	}
 	a.progress("compare", "plan", 0).then(untouched)

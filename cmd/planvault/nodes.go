@@ -24,7 +24,9 @@ func (a *app) nodesCommand() *cobra.Command {
 			if err := printTable(a, nodeRows(i), nodeRow.cells, "NODE", "NAME", "STATE", ">HEARTBEAT", ">TTL", "STARTED", ">PLANS"); err != nil {
 				return err
 			}
-			a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
+			if a.found() {
+				a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
+			}
 			return nil
 		})
 }

@@ -29,7 +29,7 @@ func TestProfilesAreSecret(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for args, code := range map[string]int{"list": exitDone, "profile list": exitUsage, "profile set a": exitUsage, "list --profile a": exitUsage} {
+		for args, code := range map[string]int{"list --allow-empty": exitDone, "profile list": exitUsage, "profile set a": exitUsage, "list --profile a": exitUsage} {
 			if r := s.run(t.Context(), strings.Fields(args)...); r.code != code {
 				t.Errorf("%q: %s: %+v", damage, args, r)
 			}
@@ -47,7 +47,7 @@ func TestProfilesWithoutHome(t *testing.T) {
 		t.Setenv(home, "")
 	}
 	delete(s.env, "PLANVAULT_PROFILES")
-	for args, code := range map[string]int{"list": exitDone, "profile list": exitDone, "profile set a": exitFailed, "list --profile a": exitUsage} {
+	for args, code := range map[string]int{"list --allow-empty": exitDone, "profile list": exitDone, "profile set a": exitFailed, "list --profile a": exitUsage} {
 		if r := s.run(t.Context(), strings.Fields(args)...); r.code != code {
 			t.Errorf("%s: %+v", args, r)
 		}

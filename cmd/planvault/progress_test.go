@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -81,18 +84,104 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestOutageOnTerminal says once that nobody answers, long before the vault gives up. In a pipe it says nothing.
-func TestOutageOnTerminal(t *testing.T) {
-	for _, terminal := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStage(t)
-			s.network = transport(func(*http.Request) (*http.Response, error) { return nil, errors.New("the cable is cut") })
-			ctx, interrupt := context.WithTimeout(t.Context(), time.Minute)
-			defer interrupt()
-			r := s.runAs(ctx, func(p *process) { p.stderrIsTerm = terminal }, "list")
-			if n := strings.Count(r.stderr, "is asked again for up to 15 minutes: blob.emulator.invalid: the cable is cut\n"); n > 1 || (n == 1) != terminal {
-				t.Errorf("%q", r.stderr)
-			}
-		})
+// clocked is stderr with the time of each write.
+type clocked struct {
+	began time.Time
+	said  []string
+}
+
+func (c *clocked) Write(b []byte) (int, error) {
+	c.said = append(c.said, fmt.Sprint(time.Since(c.began).Round(time.Second), " ", string(b)))
+	return len(b), nil
+}
+
+// TestOutage says within three seconds that nobody answers, in a pipe as on a terminal, once in an outage. Looks end after
+// a minute, with the cause, and other commands go on until the vault gives up.
+func TestOutage(t *testing.T) {
+	silent := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
+	stalls := func(r *http.Request) (*http.Response, error) { // an answer begins, and nothing follows
+		body, _ := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = body.Close() })
+		return &http.Response{StatusCode: 200, Header: http.Header{"X-Ms-Request-Id": {"1"}, "X-Ms-Version": {"1"}, "Content-Type": {"application/xml"}}, Body: body, Request: r}, nil
+	}
+	down := func(*http.Request) (*http.Response, error) { return nil, errors.New("the cable is cut") }
+	for _, test := range []struct {
+		args    string
+		network transport
+		code    int
+		first   string
+		ended   time.Duration
+		last    string
+	}{
+		{"list", down, exitFailed, "3s planvault: waiting for the service, up to 1m00s in all (--timeout): blob.emulator.invalid: the cable is cut\n", time.Minute, "list did not end within 1m00s (--timeout); last try: blob.emulator.invalid: the cable is cut\n"},
+		{"count --timeout 10s", silent, exitFailed, "3s planvault: waiting for the service, up to 10s in all (--timeout): no answer for 3s\n", 10 * time.Second, "count did not end within 10s (--timeout)"},
+		{"stuck --timeout 10s", stalls, exitFailed, "3s planvault: waiting for the service, up to 10s in all (--timeout): no answer for 3s\n", 10 * time.Second, "stuck did not end within 10s (--timeout)"},
+		{"check", down, exitFailed, "3s planvault: waiting for the service: blob.emulator.invalid: the cable is cut\n", 15 * time.Minute, "unavailable: blob.emulator.invalid: the cable is cut\n"},
+		{"list --all", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "context deadline exceeded\n"},
+		{"list --timeout 0", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "context deadline exceeded\n"},
+		{"list --timeout -1s", silent, exitUsage, "", 0, "must not be negative\n"},
+	} {
+		for _, terminal := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				s.network = test.network
+				stderr := &clocked{began: time.Now()}
+				r := s.runAs(t.Context(), func(p *process) { p.stderr, p.stderrIsTerm = stderr, terminal }, strings.Fields(test.args)...)
+				said := slices.DeleteFunc(stderr.said, func(line string) bool { return !strings.Contains(line, "planvault:") })
+				ended := time.Since(stderr.began)
+				if r.code != test.code || (ended-test.ended).Abs() > time.Minute || test.ended <= time.Minute && ended != test.ended {
+					t.Errorf("%s: exit code %d after %v", test.args, r.code, ended)
+				}
+				if n := len(said); test.first != "" && (n != 2 || said[0] != test.first) || n == 0 || !strings.Contains(said[n-1], test.last) {
+					t.Errorf("%s: %q", test.args, said)
+				}
+			})
+		}
+	}
+}
+
+// TestOutageAmongAnswers says that a request hangs while others are answered, once, and each of two outages.
+func TestOutageAmongAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var said []string
+		o := outage{say: func(why error) { said = append(said, fmt.Sprint(time.Since(began), " ", why)) }}
+		observer, hung := o.observer(), time.Now()
+		observer.RequestStart(t.Context(), azblob.RequestEvent{Start: hung})
+		try := func(status int) {
+			e := azblob.RequestEvent{Start: time.Now()}
+			observer.RequestStart(t.Context(), e)
+			time.Sleep(time.Second)
+			e.Status = status
+			observer.Request(t.Context(), e)
+			if status >= 500 {
+				observer.Retry(t.Context(), azblob.RetryEvent{Err: errors.New("busy")})
+			}
+		}
+		for range 9 {
+			try(200)
+		}
+		observer.Request(t.Context(), azblob.RequestEvent{Start: hung, Status: 404})
+		for range 2 {
+			try(503)
+			try(200) // in time
+		}
+		for range 9 {
+			try(503)
+		}
+		try(200)
+		time.Sleep(time.Hour)
+		for range 9 {
+			try(503)
+		}
+		o.end()
+		observer.RequestStart(t.Context(), azblob.RequestEvent{Start: time.Now()})
+		time.Sleep(time.Hour)
+		if want := []string{"2.5s no answer for 3s", "15.5s busy", "1h0m25.5s busy"}; !slices.Equal(said, want) {
+			t.Errorf("%q", said)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,10 +44,14 @@ type app struct {
 	connection connection
 	output     outputForm
 	yes, cost  bool
+	allowEmpty bool
+	timeout    time.Duration
 
 	meter   meter
+	outage  outage
 	vaults  []*azblob.Vault
 	places  []string // where the vaults are
+	sites   []*site  // the vaults that should have containers
 	screen  screen
 	reached atomic.Pointer[progress] // how far the command has come
 	grace   atomic.Int64             // how long the command may take to return when it is interrupted, if not interruptGrace
@@ -93,6 +98,7 @@ var errMore = &exitError{code: exitMore}
 func run(ctx context.Context, p process, args []string) int {
 	a := newApp(p)
 	err := a.execute(ctx, args)
+	a.outage.end()
 	a.screen.erase()
 	if a.cost && a.running.Load() {
 		fmt.Fprintln(a.stderr, a.meter.traffic())
@@ -105,17 +111,34 @@ func run(ctx context.Context, p process, args []string) int {
 // newApp returns a run of the tool that has not begun.
 func newApp(p process) *app {
 	a := &app{process: p, output: outputTable, meter: meter{sums: traffic{requests: price.Tally{}}}}
+	a.stderr = &oneWriter{w: p.stderr}
 	if p.stderrIsTerm {
-		a.screen.w = p.stderr
-		a.stderr = a.screen.above(p.stderr)
+		a.screen.w = a.stderr
+		a.stderr = a.screen.above(a.stderr)
 		if p.stdoutIsTerm {
 			a.stdout = a.screen.above(p.stdout)
 		}
-		a.meter.retries = func(err error) {
-			a.complain(fmt.Errorf("the service is in trouble, and is asked again for up to 15 minutes: %w", withoutURL(err)))
+	}
+	a.outage.say = func(why error) {
+		limit := ""
+		if a.timeout > 0 {
+			limit = ", up to " + span(a.timeout) + " in all (--timeout)"
 		}
+		a.complain(fmt.Errorf("waiting for the service%s: %w", limit, why))
 	}
 	return a
+}
+
+// oneWriter lets one goroutine write at a time: the service may be in trouble while a command writes.
+type oneWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *oneWriter) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(b)
 }
 
 // interruptGrace is how long an interrupted command may take to return.
@@ -232,6 +255,8 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")
 	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
+	flags.BoolVar(&a.allowEmpty, "allow-empty", false, "a vault may have no container, because it is new")
+	flags.DurationVar(&a.timeout, "timeout", 0, "end after this `TIME`, such as 30s; 0 is no limit (default 1m for looks, 0 for other commands)")
 	root.Long, root.Example = helpOf("planvault")
 	for _, g := range a.commands() {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
@@ -263,7 +288,7 @@ func (a *app) commands() []group {
 	return []group{
 		{"Look at plans", []*cobra.Command{
 			a.countCommand(), a.getCommand(), a.listCommand(), a.nodesCommand(), a.reportCommand(), a.searchCommand(),
-			a.showCommand(), a.stuckCommand(), a.webCommand(),
+			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.recoverCommand(), a.statsCommand()}},
@@ -284,8 +309,14 @@ func (a *app) prepare(c *cobra.Command) {
 	c.Long, c.Example = helpOf(c.CommandPath())
 	if act := c.RunE; act != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
+			if a.timeout < 0 {
+				return usageError("--timeout must not be negative")
+			}
 			a.running.Store(true)
-			return act(c, args)
+			ctx, cancel := a.limited(c)
+			defer cancel()
+			c.SetContext(ctx)
+			return a.expectVaults(ctx, act(c, args))
 		}
 	} else {
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -298,6 +329,26 @@ func (a *app) prepare(c *cobra.Command) {
 	for _, below := range c.Commands() {
 		a.prepare(below)
 	}
+}
+
+// lookLimit is how long a look may take without --timeout.
+const lookLimit = time.Minute
+
+// limited returns the context of a command, which ends after --timeout. Without it, looks that ask for little end after
+// lookLimit. What follows a plan, or reads or changes much, goes on.
+func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
+	set := func(flag string) bool { return c.Flags().Changed(flag) }
+	switch c.Name() {
+	case "count", "get", "holds", "list", "nodes", "report", "search", "show", "stats", "stuck", "vaults":
+		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") {
+			a.timeout = lookLimit
+		}
+	}
+	if a.timeout == 0 {
+		return context.WithCancel(c.Context())
+	}
+	cause := fmt.Errorf("%s did not end within %s (--timeout)", c.Name(), span(a.timeout))
+	return context.WithTimeoutCause(c.Context(), a.timeout, cause)
 }
 
 // refuseUnknownTopics makes help about a command that does not exist an error. Cobra says it on stdout.

@@ -54,7 +54,9 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 	case stuck > 0:
 		return errFound
 	}
-	a.remark("Nothing is stuck: %s, %s.", plural(len(i.Plans), "open plan"), alive(i))
+	if a.found() {
+		a.remark("Nothing is stuck: %s, %s.", plural(len(i.Plans), "open plan"), alive(i))
+	}
 	return nil
 }
 

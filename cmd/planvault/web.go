@@ -51,7 +51,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.open(ctx, a.connection)
+	v, err := a.openNew(ctx, a.connection)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 		return fmt.Errorf("serve on %s: %w: choose another address with --listen", f.listen, err)
 	}
 	local := l.Addr().(*net.TCPAddr).IP.IsLoopback()
-	o := web.Options{Vault: where.Prefix, Hosts: f.hosts, Interval: time.Duration(f.interval), Older: time.Duration(f.older)}
+	o := web.Options{Vault: where.Prefix, Hosts: f.hosts, Interval: time.Duration(f.interval), Older: time.Duration(f.older), AllowEmpty: a.allowEmpty}
 	if local {
 		o.Hosts = append(o.Hosts, web.LoopbackHosts()...)
 	}

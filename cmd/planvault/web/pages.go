@@ -212,8 +212,14 @@ type ping struct {
 	Err error
 }
 
+// errNoVault is why a vault is not in good health whose store answers.
+var errNoVault = errors.New("no container of this prefix exists: the prefix is wrong, or the vault is new (--allow-empty)")
+
 func (s *Server) ping(ctx context.Context, _ struct{}) (ping, error) {
-	report, err := s.store.Ping(ctx)
+	report, err := s.store.Ping(ctx, azblob.PingVault())
+	if err == nil && !report.Vault && !s.o.AllowEmpty {
+		err = errNoVault
+	}
 	return ping{report, time.Now(), err}, nil
 }
 

@@ -282,6 +282,25 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// TestHealthOfNothing looks at a prefix without containers, which is healthy only if it may be new.
+func TestHealthOfNothing(t *testing.T) {
+	server, _, _ := account(t)
+	v, err := azblob.NewFromConnectionString(t.Context(), "tset", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for allow, code := range map[bool]int{false: http.StatusServiceUnavailable, true: http.StatusOK} {
+		s := web.New(v, web.Options{AllowEmpty: allow})
+		const why = "no container of this prefix exists"
+		if w := get(t, s, "/healthz"); w.Code != code || strings.Contains(w.Body.String(), why) == allow {
+			t.Errorf("%t: %d %s", allow, w.Code, w.Body)
+		}
+		if w := get(t, s, "/health"); strings.Contains(w.Body.String(), why) == allow {
+			t.Errorf("%t: the health page: %s", allow, w.Body)
+		}
+	}
+}
+
 // account returns a server for a vault on an emulator, with three open plans and 60 final ones.
 func account(t *testing.T) (*emulator.Server, *azblob.Vault, *web.Server) {
 	t.Helper()

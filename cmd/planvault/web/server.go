@@ -35,6 +35,8 @@ type Options struct {
 	// Interval is the time between two looks at the open plans and the members, and between two reads of a plan, for
 	// all viewers together. Nothing is asked while nobody watches. Default: 15s.
 	Interval time.Duration
+	// AllowEmpty lets a vault without containers be in good health, because it is new. Default: false.
+	AllowEmpty bool
 	// Older is how long a plan may go without progress before it is stuck. Default: that of
 	// [fleet.InspectOptions].
 	Older time.Duration

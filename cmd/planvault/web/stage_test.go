@@ -78,7 +78,7 @@ func (s *store) hang(begun chan struct{}) {
 
 func (s *store) Ping(context.Context, ...azblob.PingOption) (azblob.PingReport, error) {
 	_, err := s.note("Ping")
-	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0"}, err
+	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0", Vault: true}, err
 }
 
 var errOutage = &storage.Error{Op: "Roster", Err: fmt.Errorf("%w: connection refused", storage.ErrUnavailable)}
