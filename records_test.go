@@ -24,8 +24,9 @@ func goldenRecords() map[string]record {
 			ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
-		"stop": stopRecord(examplePlan),
-		"note": noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
+		"stop":  stopRecord(examplePlan),
+		"note":  noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
+		"again": memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
 	}
 }
 
@@ -54,7 +55,7 @@ func TestGoldenRecords(t *testing.T) {
 	text, err := json.MarshalIndent(all, "", "  ")
 	golden(t, "recordmetadata", append(text, '\n'), err)
 
-	for _, name := range []string{"member", "draining"} {
+	for _, name := range []string{"member", "draining", "again"} {
 		got := storage.Member{ID: examplePart}
 		format(nil).readMemberMetadata(&got, all[name])
 		if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()[name]) {
@@ -116,17 +117,17 @@ func FuzzDecodeRecord(f *testing.F) {
 
 func FuzzMemberMetadata(f *testing.F) {
 	m := format(nil).recordMetadata(goldenRecords()["draining"], "w")
-	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL], m[metaPhase], m[metaLetGo], m[metaTrouble])
-	f.Add("2", "=?", "", "1s", "left", "", "")
-	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s", "Left", strings.Repeat(examplePlan.String()+",", 200), "=?")
-	f.Fuzz(func(t *testing.T, version, name, started, ttl, phase, letGo, trouble string) {
+	f.Add(m[metaSchema], m[metaName], m[metaStarted], m[metaTTL], examplePlan.String(), m[metaPhase], m[metaLetGo], m[metaTrouble])
+	f.Add("2", "=?", "", "1s", examplePlan.String(), "left", "", "")
+	f.Add("1", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "-1s", "me", "Left", strings.Repeat(examplePlan.String()+",", 200), "=?")
+	f.Fuzz(func(t *testing.T, version, name, started, ttl, former, phase, letGo, trouble string) {
 		m := map[string]string{
-			metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl, metaPhase: phase, metaLetGo: letGo, metaTrouble: trouble,
+			metaSchema: version, metaName: name, metaStarted: started, metaTTL: ttl, metaFormer: former, metaPhase: phase, metaLetGo: letGo, metaTrouble: trouble,
 		}
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
 		var got storage.Member
 		format(nil).readMemberMetadata(&got, m)
-		newer := version != "1" && (got.Name != "" || !got.Started.IsZero() || got.LetGo != nil || got.Trouble != "")
+		newer := version != "1" && (got.Name != "" || !got.Started.IsZero() || got.Former != uuid.Nil || got.LetGo != nil || got.Trouble != "")
 		if got.TTL < 0 || len(got.LetGo) > storage.MaxLetGo || !driver.IsPhase(got.Phase) || newer {
 			t.Errorf("%q is read as %+v", m, got)
 		}

@@ -200,6 +200,7 @@ type memberData struct {
 	Started time.Time `json:"started"`
 	TTL     string    `json:"ttl,omitempty"` // such as 30s
 
+	Former  uuid.UUID     `json:"former,omitzero"`
 	Phase   storage.Phase `json:"phase,omitempty"`
 	LetGo   []uuid.UUID   `json:"letgo,omitempty"`
 	Trouble string        `json:"trouble,omitempty"`
@@ -222,13 +223,16 @@ func (d noteData) encode() []byte {
 
 func memberRecord(m storage.Member) record {
 	metadata := map[string]string{metaStarted: m.Started.UTC().Format(time.RFC3339Nano)}
-	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble}
+	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Former: m.Former, Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble}
 	for name, text := range map[string]string{
 		metaName: encodeText(m.Name), metaPhase: string(m.Phase), metaLetGo: idsText(m.LetGo), metaTrouble: encodeText(m.Trouble),
 	} {
 		if text != "" {
 			metadata[name] = text
 		}
+	}
+	if m.Former != uuid.Nil {
+		metadata[metaFormer] = m.Former.String()
 	}
 	if m.TTL > 0 {
 		data.TTL = m.TTL.String()
@@ -285,7 +289,7 @@ func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 		d.LetGo = nil
 	}
 	return memberRecord(storage.Member{
-		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble,
+		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Former: d.Former, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble,
 	}), err
 }
 
@@ -325,7 +329,8 @@ const (
 	metaEpoch      = "epoch"
 	metaStarted    = "started" // like metaTTL, of a member
 	metaTTL        = "ttl"     // its form is the same in every schema, like that of metaPhase
-	metaPhase      = "phase"   // like metaLetGo and metaTrouble, of a member
+	metaPhase      = "phase"   // like metaFormer, metaLetGo and metaTrouble, of a member
+	metaFormer     = "former"
 	metaLetGo      = "letgo"
 	metaTrouble    = "trouble"
 	metaLayout     = "planvaultlayout"
@@ -347,6 +352,9 @@ func (f format) readMemberMetadata(m *storage.Member, metadata map[string]string
 	}
 	m.Started, _ = time.Parse(time.RFC3339Nano, metadata[metaStarted])
 	m.Name, _ = decodeText(metadata[metaName])
+	if id, ok := parseID(metadata[metaFormer]); ok {
+		m.Former = id
+	}
 	m.LetGo = parseIDs(metadata[metaLetGo])
 	m.Trouble, _ = decodeText(metadata[metaTrouble])
 }

@@ -269,7 +269,11 @@ func TestFormer(t *testing.T) {
 					must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{})))
 				}
 				<-n.Context().Done()
-				again := plans(t.Context(), t, join(t, p, fleet.Options{Former: []uuid.UUID{workflow.NewV7(), n.ID()}}))
+				joined := join(t, p, fleet.Options{Former: []uuid.UUID{workflow.NewV7(), n.ID()}})
+				if former := roster(t, store)[joined.ID()].Former; former != n.ID() {
+					t.Errorf("the record names %s as its former ID, not %s", former, n.ID())
+				}
+				again := plans(t.Context(), t, joined)
 				if others == 0 {
 					found = again
 				}

@@ -74,6 +74,9 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	n.gauges = gauger{n: n, wake: make(chan struct{}, 1)}
 	n.judge = judge{self: n.id, ttl: o.TTL}
 	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
+	if was := len(o.Former); was > 0 {
+		self.Former = o.Former[was-1]
+	}
 	n.record = record{self: self, beat: n.joined, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	err = settle(ctx, func() (err error) {
 		n.record.self.Version, err = store.AddMember(ctx, self)

@@ -48,6 +48,8 @@ type Member struct {
 	Version string
 	// Phase says whether the member takes plans. Newer programs may store phases that are not among the constants.
 	Phase Phase
+	// Former is the ID that the member's process had before it joined again; uuid.Nil if it has not. It is for people.
+	Former uuid.UUID
 	// LetGo are plans that name the member as their owner and that it does not work on any more. Any other member
 	// may take them. There are at most [MaxLetGo].
 	LetGo []uuid.UUID

@@ -46,7 +46,7 @@ func (s *stage) members(v storage.Vault) storage.Members {
 // joined adds a member.
 func (s *stage) joined(v storage.Vault, name string) storage.Member {
 	s.Helper()
-	m := storage.Member{ID: workflow.NewV7(), Name: name, Started: moment, TTL: 90*time.Second + 1}
+	m := storage.Member{ID: workflow.NewV7(), Name: name, Started: moment, TTL: 90*time.Second + 1, Former: workflow.NewV7()}
 	s.must(s.add(v, &m))
 	return m
 }
