@@ -32,6 +32,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 		}
 		time.Sleep(2 * time.Second) // node b falls silent
 	},
+	"alone":        sceneAlone,
 	"hanging":      sceneHanging,
 	"dead":         sceneDead,
 	"nobody":       sceneNobody,
@@ -149,8 +150,8 @@ func submit(t *testing.T, e *engine.Engine, plans ...*workflow.Plan) {
 	}
 }
 
-// sceneHanging: an action hangs on host-3, and a plan on host-7 takes longer than anybody wants to wait.
-func sceneHanging(t *testing.T, s *stage) {
+// sceneAlone: an action hangs on host-3, the only node.
+func sceneAlone(t *testing.T, s *stage) {
 	s.production(t)
 	e, _ := s.engine(t, "host-3", 1, func(ctx context.Context, s task) error {
 		if s.Target == "us-east, install" {
@@ -161,7 +162,12 @@ func sceneHanging(t *testing.T, s *stage) {
 	})
 	submit(t, e, release("release checkout 2.1.0", 9*time.Second, "eu-west", "us-east"))
 	time.Sleep(50 * time.Minute)
-	e, _ = s.engine(t, "host-7", 4, takesItsTime)
+}
+
+// sceneHanging: an action hangs on host-3, and a plan on host-7 takes longer than anybody wants to wait.
+func sceneHanging(t *testing.T, s *stage) {
+	sceneAlone(t, s)
+	e, _ := s.engine(t, "host-7", 4, takesItsTime)
 	submit(t, e, release("load test", 5*time.Minute, "eu-west"))
 	time.Sleep(2 * time.Minute)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -47,6 +48,8 @@ type takenOver struct {
 	Fenced    bool       `json:"fenced"`
 	Evicted   bool       `json:"evicted"`
 	Owner     *uuid.UUID `json:"owner,omitempty"` // a node that has taken it
+	OwnerName string     `json:"ownerName,omitempty"`
+	Returned  bool       `json:"returned,omitempty"` // the node is the evicted process, which joined again
 	Epoch     int64      `json:"epoch"`
 	Status    string     `json:"status"`
 	LiveNodes int        `json:"liveNodes"`
@@ -63,31 +66,81 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 		return err
 	}
 	evicted := false
-	if before.Owner != uuid.Nil && before.Owner == t.evict {
+	switch t.evict {
+	case uuid.Nil:
+	case before.Owner:
 		if evicted, err = a.evict(ctx, v, t.evict, reached); err != nil {
 			return err
 		}
+	default:
+		owner, err := a.nodeNamed(ctx, v, before.Owner)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("plan %s is %s, and its owner is %s, not node %s: nothing was changed; --evict wants the owner, if it is alive",
+			id, before.State.Status, owner, t.evict)
 	}
 	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it when its TTL has passed")
 	a.remark("Taking plan %s over. This usually takes less than a minute. An interrupt is safe.", id)
 	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
 	switch {
 	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):
-		return a.notHandedOver(ctx, v, before, t, evicted, err)
+		return a.notHandedOver(ctx, v, before, evicted, err)
 	case err != nil:
 		return err
 	}
 	report := takenOverOf(id, h)
 	report.Evicted = evicted
 	reached.then("the plan is fenced, and a live node takes it").at(1)
-	if t.wait && len(h.Live) > 0 && !h.Status.Final() {
-		taken, err := a.await(ctx, v, id, func(p storage.ListResult) bool { return p.Epoch > h.Epoch || p.State.Status.Final() })
-		if err != nil {
+	if t.wait {
+		if err := a.awaitTaker(ctx, v, h, &report); err != nil {
 			return fmt.Errorf("plan %s is fenced in epoch %d, but not known to be taken: %w", id, h.Epoch, err)
 		}
-		report.take(taken)
 	}
 	return a.printTakenOver(report)
+}
+
+// rejoinTime is how long an evicted process has to join again and take its plan, while no other node is alive.
+const rejoinTime = time.Minute
+
+// awaitTaker waits until a node has taken a plan that was handed over, if any node may.
+func (a *app) awaitTaker(ctx context.Context, v *azblob.Vault, h fleet.Handover, r *takenOver) error {
+	if h.Status.Final() || len(h.Live) == 0 && !r.Evicted {
+		return nil
+	}
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if len(h.Live) == 0 {
+		time.AfterFunc(rejoinTime, cancel)
+	}
+	taken, err := a.await(wait, v, r.ID, func(p storage.ListResult) bool { return p.Epoch > h.Epoch || p.State.Status.Final() })
+	switch {
+	case err == nil:
+		return a.take(ctx, v, r, taken)
+	case wait.Err() != nil && ctx.Err() == nil: // nobody came
+		return nil
+	}
+	return err
+}
+
+// nodeNamed returns what people call the owner of a plan: by its name, if it has a record.
+func (a *app) nodeNamed(ctx context.Context, v *azblob.Vault, id uuid.UUID) (string, error) {
+	if id == uuid.Nil {
+		return "no node", nil
+	}
+	m, err := v.FindMember(ctx, id)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return "", err
+	}
+	return called(id, m.Name), nil
+}
+
+// called is what people call a node.
+func called(id uuid.UUID, name string) string {
+	if name == "" {
+		return "node " + id.String()
+	}
+	return fmt.Sprintf("node %s (%s)", printable(name, 40), id)
 }
 
 // takenOverOf returns the report about a handover.
@@ -99,15 +152,29 @@ func takenOverOf(id uuid.UUID, h fleet.Handover) takenOver {
 	return takenOver{ID: id, From: known(h.From), Fenced: true, Epoch: h.Epoch, Status: h.Status.String(), LiveNodes: len(h.Live), message: message}
 }
 
-// take notes that a node has taken the plan.
-func (r *takenOver) take(p storage.ListResult) {
+// take notes that a node has taken the plan, and which process that is.
+func (a *app) take(ctx context.Context, v *azblob.Vault, r *takenOver, p storage.ListResult) error {
 	r.Owner, r.Epoch, r.Status = known(p.Owner), p.Epoch, p.State.Status.String()
-	r.message = fmt.Sprintf("Node %s has taken plan %s, in epoch %d. The plan is %s.", p.Owner, p.ID, p.Epoch, r.Status)
+	if p.Owner == uuid.Nil {
+		r.message = fmt.Sprintf("Plan %s is %s, in epoch %d.", p.ID, r.Status, p.Epoch)
+		return nil
+	}
+	m, err := v.FindMember(ctx, p.Owner)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) { // it may have left since
+		return err
+	}
+	r.OwnerName = m.Name
+	r.message = fmt.Sprintf("Plan %s was taken by %s, which joined at %s, in epoch %d. It is %s.", p.ID, called(p.Owner, m.Name), stamp(m.Started), p.Epoch, r.Status)
+	if r.From != nil && m.Former == *r.From {
+		r.Returned = true
+		r.message += fmt.Sprintf("\nThat is the process of node %s again: it joined as a new node, and the plan went back to it. If it hangs again, end the process.", m.Former)
+	}
+	return nil
 }
 
 func (a *app) printTakenOver(r takenOver) error {
 	err := a.print(r, func(w io.Writer) { fmt.Fprintln(w, r.message) })
-	if err == nil && r.Fenced && r.LiveNodes == 0 && r.Status == "Running" {
+	if waits := r.Fenced && r.LiveNodes == 0 && r.Owner == nil; err == nil && r.Status == "Running" && (waits || r.Returned) {
 		return errFound
 	}
 	return err
@@ -132,14 +199,14 @@ func whoTakes(live int) string {
 }
 
 // notHandedOver reports that another node has taken the plan or ended it. Otherwise it returns the error.
-func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage.ListResult, t takeover, evicted bool, err error) error {
+func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage.ListResult, evicted bool, err error) error {
 	now, lookErr := lookUp(ctx, v, before.ID)
-	meanwhile := now.Epoch != before.Epoch || now.State.Status.Final()
-	earlier := t.evict != uuid.Nil && now.Owner != uuid.Nil && now.Owner != t.evict // since somebody decided to evict
 	switch {
-	case lookErr == nil && (meanwhile || earlier):
+	case lookErr == nil && (now.Epoch != before.Epoch || now.State.Status.Final()):
 		report := takenOver{ID: before.ID, From: known(before.Owner), Evicted: evicted}
-		report.take(now)
+		if err := a.take(ctx, v, &report, now); err != nil {
+			return err
+		}
 		return a.printTakenOver(report)
 	case before.Owner == uuid.Nil:
 		return fmt.Errorf("%w; if that engine does not run any more, start it again, or give --unclaimed", err)
@@ -157,17 +224,14 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reache
 	if m == nil || !m.Alive {
 		return false, nil
 	}
-	name := node.String()
-	if m.Name != "" {
-		name = printable(m.Name, 40) + " (" + name + ")"
-	}
+	name := called(node, m.Name)
 	for _, p := range i.Plans {
 		if p.Owner == node {
-			fmt.Fprintf(a.stderr, "node %s owns plan %s  %s\n", name, p.ID, printable(p.Name, 60))
+			fmt.Fprintf(a.stderr, "%s owns plan %s  %s\n", name, p.ID, printable(p.Name, 60))
 		}
 	}
 	requests := price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1}
-	if err := a.confirm(ctx, change{doing: "evict node " + name, what: plural(m.Plans, "plan"), requests: requests}); err != nil {
+	if err := a.confirm(ctx, change{doing: "evict " + name, what: plural(m.Plans, "plan"), requests: requests}); err != nil {
 		return false, err
 	}
 	reached.then("the node may be evicted; run it again, which is safe")
