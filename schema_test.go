@@ -626,6 +626,58 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 	}
 }
 
+// TestForms tells what another program wrote from what a vault wrote. Whatever is lost of a vault's blob, even if
+// something of the other form comes in its place, it stays the vault's.
+func TestForms(t *testing.T) {
+	plan, number := goldenPlan(), `{"Status":3,"Start":"2026-01-02T03:04:05Z"}`
+	theirs := map[string]string{metaPlanID: plan.ID.String(), metaPlanType: typeEntry, metaState: number}
+	for state, want := range map[string]bool{
+		number: true, `{"STATUS":0}`: true, `{"status":-1.5e3}`: true, `{"Status":"3"}`: false, `{"Status":null}`: false, `{"Start":1}`: false,
+		`{"Status":3`: false, `{"Status":true}`: false, `3`: false, `[]`: false, ``: false,
+	} {
+		theirs[metaState] = state
+		if isForeign(theirs) != want {
+			t.Errorf("foreign by the state %s: %t", state, !want)
+		}
+	}
+	theirs[metaState] = number
+	_, _, err := format(nil).parseMetadata(theirs, plan.ID, typeEntry)
+	checkError(t, "metadata", err, storage.ErrForeign)
+
+	ours, err := format(nil).planMetadata(plan, typeObject, "w", false)
+	must(t, err)
+	for name := range ours {
+		for _, value := range []string{"", number} {
+			damaged := maps.Clone(ours)
+			if damaged[name] = value; value == "" {
+				delete(damaged, name)
+			}
+			if isForeign(damaged) {
+				t.Errorf("foreign by the loss of %s", name)
+			}
+		}
+	}
+	for body, want := range map[string]bool{
+		`{"type":1}`: true, `{"id":"x","TYPE":-2,"data":{}}`: true, `{"type":1,"schema":null}`: false, `{"type":1,"Schema":1}`: false,
+		`{"type":"entry"}`: false, `{"type":"1"}`: false, `{"type":null}`: false, `{}`: false, `1`: false, `{"type":1`: false, ``: false,
+	} {
+		_, err := format(nil).decodeEntry([]byte(body), plan.ID)
+		if errors.Is(err, storage.ErrForeign) != want || errors.Is(err, storage.ErrCorrupt) == want {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	for _, d := range documents(plan) {
+		body := readGolden(t, d.name)
+		for i := range body {
+			for _, damaged := range [][]byte{body[:i], body[i:], slices.Replace(bytes.Clone(body), i, i+1, '1')} {
+				if isForeignDocument(damaged) {
+					t.Errorf("%s: foreign after damage at byte %d", d.name, i)
+				}
+			}
+		}
+	}
+}
+
 func TestPlanVersions(t *testing.T) {
 	for _, test := range []struct{ version, entry, object string }{{"", "", ""}, {"0x1@Running", "0x1", ""}, {planVersion("0x1", "0x2", goldenPlan()), "0x1", "0x2"}} {
 		if entry, object := splitPlanVersion(test.version); entry != test.entry || object != test.object {
@@ -665,6 +717,7 @@ func FuzzListed(f *testing.F) {
 		}
 		f.Add(m[metaSchema], m[metaPlanID], m[metaGroupID], m[metaName], m[metaDescr], m[metaSubmitTime], m[metaState], m[metaPlanType], m[metaCut], m[metaOwner], m[metaEpoch])
 	}
+	f.Add("", plan.ID.String(), "", "n", "", "", `{"Status":2}`, typeEntry, "", "", "")
 	f.Add("2", "", "", "", "", "", "null", "", "name,descr", "", "1")
 	f.Add("1", plan.ID.String(), plan.GroupID.String(), "=?", "=?utf-8?b?YQ==?=", "2026-01-02T03:04:05+24:00", "{}", typeEntry, ",,", uuid.Nil.String(), "-1")
 	f.Fuzz(func(t *testing.T, schemaText, id, group, name, descr, submitted, state, docType, cutText, owner, epoch string) {
@@ -676,7 +729,7 @@ func FuzzListed(f *testing.F) {
 		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
 		r, _, err := format(nil).parseMetadata(m, plan.ID, typeEntry)
 		if err != nil {
-			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) || errors.Is(err, storage.ErrForeign) && schemaText != "" {
 				t.Errorf("%v", err)
 			}
 			return
@@ -700,6 +753,25 @@ func fuzzDocument(f *testing.F, names ...string) {
 		f.Add(byte(i), bytes.ReplaceAll(body, []byte(`{"id"`), []byte(`null,{"id"`)))
 	}
 	f.Add(byte(0), []byte(`{"schema":1,"type":"entry","data":null}`))
+	f.Add(byte(0), []byte(`{"type":1,"Type":7,"id":"x"}`))
+}
+
+// numbersItsType reports whether a document has a number as its type, and no schema.
+func numbersItsType(body []byte) (number bool) {
+	var members map[string]any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if d.Decode(&members) != nil {
+		return false
+	}
+	for name, value := range members {
+		if strings.EqualFold(name, "schema") {
+			return false
+		}
+		_, is := value.(json.Number)
+		number = number || is && strings.EqualFold(name, "type")
+	}
+	return number
 }
 
 // FuzzDecode decodes the documents of a plan. A document that was read must encode to one that reads the same.
@@ -717,6 +789,9 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				t.Errorf("%v", err)
+			}
+			if errors.Is(err, storage.ErrForeign) && !numbersItsType(body) {
+				t.Errorf("%q is not another program's", body)
 			}
 			return
 		}

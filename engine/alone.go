@@ -135,6 +135,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 				if wanted(f.Result) {
 					open = append(open, f.Result)
 				}
+			case errors.Is(f.Err, storage.ErrForeign): // no engine of this kind runs it
 			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:
 				if e.giveUp(about.Plan) { // one unreadable plan; the others still come
 					e.opts.Observer.Problem(ctx, f.Err)

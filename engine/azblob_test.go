@@ -20,6 +20,8 @@ import (
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
+
+	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 // These are tests of the engine on the vault of this module, as docs/embedding.md tells authors of engines to
@@ -198,6 +200,20 @@ func TestOneEngineBeginsAPlan(t *testing.T) {
 		synctest.Wait()
 		if begun.Load() != 1 {
 			t.Errorf("%d engines began the plan", begun.Load())
+		}
+	})
+}
+
+// TestPlansOfAnotherProgram: an engine runs its plan, and neither runs nor reports those that another program wrote.
+func TestPlansOfAnotherProgram(t *testing.T) {
+	onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
+		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(0)), nil)
+		others := vaulttest.PutForeign(server, vaulttest.DaysAgo(0), 0)
+		vault, plan := s.vault(server), inOrder()
+		must(t, vault.Create(t.Context(), plan))
+		must(t, s.report(t.Context(), vault))
+		if got := s.read(plan.ID).State.Status; got != workflow.Completed || len(others.Changed()) > 0 {
+			t.Errorf("the plan is %s, and %v changed", got, others.Changed())
 		}
 	})
 }

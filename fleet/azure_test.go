@@ -13,6 +13,8 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
+
+	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 // azure opens a vault of its own on an emulator, over a transport of its own.
@@ -127,6 +129,34 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 		}
 		if took := time.Since(began); took < time.Minute {
 			t.Errorf("the takeovers were over after %v, too soon to show anything", took)
+		}
+	})
+}
+
+// TestPlansOfAnotherProgram: a node neither takes nor reports plans that another program wrote, and Inspect counts them. A
+// request to stop one is removed, because nobody ever obeys it.
+func TestPlansOfAnotherProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New()
+		v := vaulttest.OnEmulator(t, server)
+		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(0)), nil) // without the marks of a vault
+		others := vaulttest.PutForeign(server, vaulttest.DaysAgo(0), 1)
+		must(t, fleet.Stop(t.Context(), v, others.Plan))
+		report := func(doing string, err error) { t.Errorf("%s: %v", doing, err) }
+		n := join(t, v, fleet.Options{TakeUnclaimed: true, Observer: fleet.Observer{
+			Failure: func(_ context.Context, e fleet.FailureEvent) { report(e.Doing, e.Err) },
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		for plan, err := range n.Plans(ctx) {
+			t.Errorf("the node got plan %v, %v", plan, err)
+		}
+		i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{})
+		if roster, rosterErr := v.Roster(t.Context()); err != nil || rosterErr != nil || i.Foreign != 1 || len(i.Plans) > 0 || len(roster.Stops) > 0 {
+			t.Errorf("%+v, %+v, %v, %v", i, roster, err, rosterErr)
+		}
+		if changed := others.Changed(); len(changed) > 0 {
+			t.Errorf("%v changed", changed)
 		}
 	})
 }

@@ -285,6 +285,7 @@ func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(st
 	for r := range f.meanwhile(results) {
 		id := planOf(r.Err)
 		switch {
+		case errors.Is(r.Err, storage.ErrForeign): // the plan is of no engine of this fleet
 		case unreadable(r.Err) && id != uuid.Nil:
 			seen[id] = true
 			if !f.report(id, r.Err) {

@@ -66,6 +66,8 @@ type Inspection struct {
 	More bool
 	// Unread is the number of plans that are [OpenPlan.Unread].
 	Unread int
+	// Foreign is the number of plans that another program wrote, open or not, as far as the search came across them.
+	Foreign int
 }
 
 // Alive returns the number of members that are alive.
@@ -302,6 +304,8 @@ func (i *inspector) search(ctx context.Context) error {
 		switch {
 		case f.Err == nil:
 			i.Plans = append(i.Plans, OpenPlan{ListResult: f.Result})
+		case errors.Is(f.Err, storage.ErrForeign):
+			i.Foreign++
 		case id == uuid.Nil:
 			return f.Err
 		default:

@@ -24,7 +24,7 @@ func Stop(ctx context.Context, store storage.Members, plan uuid.UUID) error {
 // comparisons.
 const tidyAfter = time.Minute
 
-// tidy removes requests to stop plans that are final or gone. The first of the members by hash does it for each
+// tidy removes requests to stop plans that are final or gone, or another program's. The first of the members by hash does it for each
 // plan.
 func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
 	due := n.dueStops(r)
@@ -45,6 +45,7 @@ func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
 		switch {
 		case f.Err != nil && plan == uuid.Nil:
 			return f.Err // the search is incomplete
+		case errors.Is(f.Err, storage.ErrForeign): // no node ever stops it
 		case f.Err != nil: // the other plans follow
 			delete(due, plan)
 			errs = append(errs, f.Err)

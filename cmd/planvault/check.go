@@ -33,6 +33,7 @@ type checkReport struct {
 	Blobs      int          `json:"blobs"`
 	Bytes      int64        `json:"bytes"`
 	InProgress int          `json:"inProgress"`
+	Foreign    int          `json:"foreign,omitzero"`
 	Problems   []problemRow `json:"problems"`
 	Complete   bool         `json:"complete"`
 }
@@ -47,7 +48,7 @@ type problemRow struct {
 }
 
 func checkReportOf(r azblob.CheckReport, complete bool) checkReport {
-	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, []problemRow{}, complete}
+	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, r.Foreign, []problemRow{}, complete}
 	for _, p := range r.Problems {
 		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Repair()})
 	}
@@ -66,6 +67,9 @@ func (r checkReport) write(w io.Writer) {
 	fmt.Fprintf(w, "%s in %s, %s, %s, %s", plural(len(r.Problems), "problem"), plural(r.Days, "day"), plural(r.Plans, "plan"), plural(r.Blobs, "blob"), byteSize(r.Bytes))
 	if r.InProgress > 0 {
 		fmt.Fprintf(w, "; %s in progress", plural(r.InProgress, "plan"))
+	}
+	if r.Foreign > 0 {
+		fmt.Fprintf(w, "; %s written by another program, which no vault changes", plural(r.Foreign, "plan"))
 	}
 	if !r.Complete {
 		fmt.Fprint(w, "; the check did not finish")

@@ -43,7 +43,8 @@ func (a *app) countCommand() *cobra.Command {
 // tally is how many plans there are, of a status, group or day, or at all.
 type tally struct {
 	kind
-	Plans int64 `json:"plans"`
+	Plans   int64 `json:"plans"`
+	Foreign int64 `json:"foreign,omitzero"` // written by another program, and not in Plans
 }
 
 // kind is what the plans of a tally have in common.
@@ -75,10 +76,15 @@ func (t tally) text() string { return t.Status + t.Group + t.Day }
 // count prints how many plans filters select.
 func (a *app) count(ctx context.Context, v storage.Reader, f storage.Filters) error {
 	n, unread := v.Count(ctx, f)
+	var foreign int64
+	if left, ok := errors.AsType[*storage.ForeignError](unread); ok {
+		foreign, unread = left.Plans, nil
+	}
+	defer a.noteForeign(foreign)
 	if unread != nil && planOfError(unread) == uuid.Nil {
 		return unread
 	}
-	return errors.Join(a.print(tally{Plans: n}, func(w io.Writer) { fmt.Fprintln(w, count(n)) }), unread)
+	return errors.Join(a.print(tally{Plans: n, Foreign: foreign}, func(w io.Writer) { fmt.Fprintln(w, count(n)) }), unread)
 }
 
 // countBy prints how many plans there are of each status, group or day. It counts all in one listing.
@@ -87,8 +93,11 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 	p := a.progress("count", "plan", 0)
 	defer p.end()
 	var unread error // the first plan that can't be read, as in Count
+	var foreign int64
 	for r := range search(ctx, v, f) {
 		switch {
+		case errors.Is(r.Err, storage.ErrForeign):
+			foreign++
 		case planOfError(r.Err) != uuid.Nil:
 			unread = cmp.Or(unread, r.Err)
 		case r.Err != nil:
@@ -100,8 +109,9 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 	}
 	var tallies []tally
 	for k, n := range plans {
-		tallies = append(tallies, tally{k, n})
+		tallies = append(tallies, tally{kind: k, Plans: n})
 	}
+	defer a.noteForeign(foreign)
 	slices.SortFunc(tallies, tally.compare)
 	cells := func(t tally) []string { return []string{t.text(), count(t.Plans)} }
 	return errors.Join(printTable(a, tallies, cells, strings.ToUpper(by), ">PLANS"), unread)

@@ -178,14 +178,21 @@ func (x *doctor) rights(ctx context.Context) (goOn bool) {
 		check("write", "write blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingWrites()); return err })
 		check("delete", "delete blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingDeletes()); return err })
 	}
+	var newest error // of the first plan that is listed
 	check("list", "list containers and blobs", func(ctx context.Context) error {
-		_, err := storage.Collect(x.v.List(ctx, 1))
-		if errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema) { // of the plan, which check reports
+		for r := range search(ctx, x.v, storage.Filters{Limit: 1}) {
+			newest = r.Err
+			break
+		}
+		if errors.Is(newest, storage.ErrCorrupt) || errors.Is(newest, storage.ErrSchema) { // of the plan, which check reports
 			return nil
 		}
-		x.lists = err == nil
-		return err
+		x.lists = newest == nil
+		return newest
 	})
+	if errors.Is(newest, storage.ErrForeign) {
+		x.say("prefix", resultWarning, fmt.Sprintf("plan %s was written by another program", planOfError(newest)), "no vault changes its plans: give each program a prefix of its own")
+	}
 	return ctx.Err() == nil
 }
 

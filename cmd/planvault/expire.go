@@ -40,6 +40,7 @@ type expiredRow struct {
 	Plans     *int64      `json:"plans,omitempty"`
 	Open      int         `json:"open,omitempty"`
 	OpenPlans []uuid.UUID `json:"openPlans,omitempty"`
+	Foreign   []uuid.UUID `json:"foreignPlans,omitempty"` // one of those that another program wrote
 	DryRun    bool        `json:"dryRun,omitempty"`
 	Error     string      `json:"error,omitempty"`
 }
@@ -125,6 +126,9 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 	var rows []expiredRow
 	for _, d := range r.Days {
 		row := expiredRow{Day: date(d.Day), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
+		if d.Result == azblob.DayForeign {
+			row.OpenPlans, row.Foreign = nil, d.Plans
+		}
 		if n, ok := plans[date(d.Day)]; ok {
 			row.Plans = &n
 		}
@@ -153,6 +157,8 @@ func (r expiredRow) why() string {
 		return "another expire is at work on it, or died less than a minute ago"
 	case azblob.DayUnmarked:
 		return "the vault did not make its container, so open plans may have no markers"
+	case azblob.DayForeign:
+		return "it has plans written by another program, such as " + r.Foreign[0].String()
 	case azblob.DayFailed:
 		return printable(r.Error, 100)
 	}

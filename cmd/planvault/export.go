@@ -34,6 +34,7 @@ type exported struct {
 	Plans      int64  `json:"plans"`
 	Bytes      int64  `json:"bytes"`
 	Unreadable int64  `json:"unreadable"`
+	Foreign    int64  `json:"foreign,omitzero"`
 }
 
 func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, file string) error {
@@ -56,7 +57,8 @@ func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, f
 	case file == "-":
 		return unreadable
 	}
-	e := exported{file, report.Plans, report.Bytes, report.Unreadable}
+	e := exported{file, report.Plans, report.Bytes, report.Unreadable, report.Foreign}
+	a.noteForeign(e.Foreign)
 	return errors.Join(unreadable, a.print(e, func(w io.Writer) {
 		fmt.Fprintf(w, "%s, %s in %s\n", plural(e.Plans, "plan"), byteSize(e.Bytes), e.File)
 		if e.Unreadable > 0 {
@@ -69,7 +71,7 @@ func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, f
 func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f storage.Filters) (bundle.ExportReport, error) {
 	const nothing = "no bundle was written: run the same command again"
 	a.progress("count", "plan", 0).then(nothing)
-	total, err := v.Count(ctx, f) // without it, if the plans can't be counted
+	total, err := countOwn(ctx, v, f) // without it, if the plans can't be counted
 	if ctx.Err() != nil {
 		return bundle.ExportReport{}, err
 	}

@@ -37,9 +37,12 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	p := a.progress("list", "plan", 0)
 	defer p.end()
 	var last uuid.UUID
-	var printed, unread int64
+	var printed, unread, foreign int64
 	for r := range found {
 		switch {
+		case errors.Is(r.Err, storage.ErrForeign):
+			foreign++
+			continue
 		case planOfError(r.Err) != uuid.Nil:
 			a.complain(r.Err)
 			unread++
@@ -56,6 +59,7 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	if err := t.end(); err != nil {
 		return err
 	}
+	a.noteForeign(foreign)
 	if printed == int64(limit) && printed > 0 {
 		a.remark("The next page: --page %s", last)
 	}

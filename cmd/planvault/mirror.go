@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -48,17 +49,22 @@ type mirrored struct {
 	Unchanged     int64   `json:"unchanged"`
 	Extra         int64   `json:"extra"`
 	Failed        int64   `json:"failed"`
+	Foreign       int64   `json:"foreign,omitzero"`
 	BehindSeconds float64 `json:"behindSeconds"`
 	More          bool    `json:"more"`
 }
 
 func mirroredOf(r mirror.Report, p planned) mirrored {
-	return mirrored{p, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Behind.Seconds(), r.More}
+	return mirrored{p, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Foreign, r.Behind.Seconds(), r.More}
 }
 
 // rest says what is the same, or stays.
 func (m mirrored) rest() string {
-	return fmt.Sprintf("%s unchanged, %s only in the copy, %s failed", count(m.Unchanged), count(m.Extra), count(m.Failed))
+	text := fmt.Sprintf("%s unchanged, %s only in the copy, %s failed", count(m.Unchanged), count(m.Extra), count(m.Failed))
+	if m.Foreign > 0 {
+		text += fmt.Sprintf(", %s written by another program", count(m.Foreign))
+	}
+	return text
 }
 
 func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error {
@@ -131,12 +137,21 @@ func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.V
 // sameStore returns an error if the copy is the vault itself under another name: a plan that was written twice does not
 // have the same version twice.
 func sameStore(ctx context.Context, from, to storage.Reader) error {
-	newest, err := storage.Collect(from.List(ctx, 1))
-	if err != nil || len(newest) == 0 {
-		return err
+	var newest storage.ListResult
+	for r := range search(ctx, from, storage.Filters{Limit: 1}) {
+		switch {
+		case errors.Is(r.Err, storage.ErrForeign):
+		case r.Err != nil:
+			return r.Err
+		default:
+			newest = r.Result
+		}
 	}
-	found, err := storage.Collect(to.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{newest[0].ID}}))
-	if err == nil && len(found) > 0 && found[0].State.ETag == newest[0].State.ETag {
+	if newest.ID == uuid.Nil {
+		return nil
+	}
+	found, err := storage.Collect(to.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{newest.ID}}))
+	if err == nil && len(found) > 0 && found[0].State.ETag == newest.State.ETag {
 		err = fmt.Errorf("the copy is the vault itself under another name: plan %s has the same version in both; nothing was changed", found[0].ID)
 	}
 	return err

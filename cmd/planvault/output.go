@@ -94,6 +94,13 @@ func (a *app) remark(format string, args ...any) {
 	}
 }
 
+// noteForeign tells how many plans of another program are not part of the results.
+func (a *app) noteForeign(n int64) {
+	if n > 0 {
+		fmt.Fprintf(a.stderr, "planvault: left out %s written by another program\n", plural(n, "plan"))
+	}
+}
+
 // writeJSON writes a value as one line of JSON.
 func writeJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -125,6 +126,15 @@ func lookUp(ctx context.Context, v storage.Reader, id uuid.UUID) (storage.ListRe
 		return storage.ListResult{}, fmt.Errorf("plan %s: %w", id, storage.ErrNotFound)
 	}
 	return found[0], nil
+}
+
+// countOwn counts the plans that filters select. Those of another program are no failure.
+func countOwn(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
+	n, err := v.Count(ctx, f)
+	if errors.Is(err, storage.ErrForeign) {
+		err = nil
+	}
+	return n, err
 }
 
 // awaitInterval is the time between two looks at a plan that is waited for.

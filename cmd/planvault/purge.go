@@ -54,6 +54,7 @@ type purgeDone struct {
 	Held     int64    `json:"held"`
 	HeldDays []string `json:"heldDays,omitempty"`
 	Failed   int64    `json:"failed"`
+	Foreign  int64    `json:"foreign,omitzero"`
 	More     bool     `json:"more"`
 }
 
@@ -69,6 +70,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	if found.More || found.Failed == 0 && failed != nil { // a plan that can't be read does not keep the others
 		return failed
 	}
+	a.noteForeign(found.Foreign)
 	plan := purgePlanned{Plans: found.Deleted, Held: found.Held, HeldDays: dates(found.HeldDays)}
 	warning := ""
 	if o.IncludeOpen {
@@ -92,7 +94,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 			return run(a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
 		},
 		done: func(r storage.PurgeReport, _ error) (more bool, err error) {
-			done := purgeDone{r.Deleted, r.Gone, r.Held, dates(r.HeldDays), r.Failed, r.More}
+			done := purgeDone{r.Deleted, r.Gone, r.Held, dates(r.HeldDays), r.Failed, r.Foreign, r.More}
 			return r.More, a.print(done, done.text)
 		},
 	})
@@ -110,7 +112,7 @@ func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int64,
 		return 0, nil
 	}
 	f.ByStatus = open
-	return v.Count(ctx, f)
+	return countOwn(ctx, v, f)
 }
 
 func (p purgePlanned) text(w io.Writer) {

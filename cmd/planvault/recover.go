@@ -30,11 +30,12 @@ func (a *app) recoverCommand() *cobra.Command {
 
 // recoverReport is what planvault recover prints.
 type recoverReport struct {
-	DryRun bool           `json:"dryRun"`
-	Days   int            `json:"days"`
-	Open   int            `json:"open"`
-	Recent int            `json:"recent"`
-	Plans  []recoveredRow `json:"plans"`
+	DryRun  bool           `json:"dryRun"`
+	Days    int            `json:"days"`
+	Open    int            `json:"open"`
+	Recent  int            `json:"recent"`
+	Foreign int            `json:"foreign,omitzero"`
+	Plans   []recoveredRow `json:"plans"`
 	// Catalogues are the days whose catalogue was damaged or differed from the day.
 	Catalogues []string `json:"catalogues,omitempty"`
 	Strays     []string `json:"strays,omitempty"`
@@ -49,7 +50,7 @@ type recoveredRow struct {
 }
 
 func recoverReportOf(r azblob.RepairReport, dry bool) recoverReport {
-	report := recoverReport{dry, r.Days, r.Open, r.Recent, []recoveredRow{}, nil, slices.Sorted(slices.Values(r.Strays))}
+	report := recoverReport{dry, r.Days, r.Open, r.Recent, r.Foreign, []recoveredRow{}, nil, slices.Sorted(slices.Values(r.Strays))}
 	for _, day := range r.Catalogues {
 		report.Catalogues = append(report.Catalogues, day.Format(time.DateOnly))
 	}
@@ -94,6 +95,9 @@ func (r recoverReport) write(w io.Writer) {
 	fmt.Fprintf(w, "%s; %s %s, %s that can't be repaired, %s open", plural(r.Days, "day"), plural(done, "plan"), verb, count(failed), plural(r.Open, "plan"))
 	if r.Recent > 0 {
 		fmt.Fprintf(w, "; %s too recent to judge: run it again after the grace period", plural(r.Recent, "plan"))
+	}
+	if r.Foreign > 0 {
+		fmt.Fprintf(w, "; %s written by another program, left alone", plural(r.Foreign, "plan"))
 	}
 	fmt.Fprintln(w)
 }

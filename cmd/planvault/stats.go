@@ -38,6 +38,7 @@ type dayRow struct {
 	Failed     int64    `json:"failed"`
 	Stopped    int64    `json:"stopped"`
 	Unreadable int64    `json:"unreadable,omitempty"`
+	Foreign    int64    `json:"foreign,omitempty"`
 	Held       bool     `json:"held,omitempty"`
 	Blobs      *int64   `json:"blobs,omitempty"`
 	Bytes      *int64   `json:"bytes,omitempty"`
@@ -48,7 +49,7 @@ func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
 	r := dayRow{
 		Day: d.Day.Format(time.DateOnly), Plans: d.Total(), NotStarted: d.Plans[workflow.NotStarted], Running: d.Plans[workflow.Running],
 		Completed: d.Plans[workflow.Completed], Failed: d.Plans[workflow.Failed], Stopped: d.Plans[workflow.Stopped],
-		Unreadable: d.Unreadable, Held: d.Held,
+		Unreadable: d.Unreadable, Foreign: d.Foreign, Held: d.Held,
 	}
 	if bytes {
 		month := float64(d.Bytes) / 1e9 * price.GBMonth
@@ -85,6 +86,9 @@ func (r dayRow) note() string {
 	}
 	if r.Unreadable > 0 {
 		notes = append(notes, fmt.Sprint(r.Unreadable, " unreadable"))
+	}
+	if r.Foreign > 0 {
+		notes = append(notes, count(r.Foreign)+" written by another program")
 	}
 	return strings.Join(notes, "; ")
 }
@@ -133,6 +137,7 @@ func addStats(sum *azblob.DayStats, d azblob.DayStats) {
 		sum.Plans[status] += n
 	}
 	sum.Unreadable += d.Unreadable
+	sum.Foreign += d.Foreign
 	sum.Blobs += d.Blobs
 	sum.Bytes += d.Bytes
 }

@@ -48,6 +48,7 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 	if err := a.printOpen(rows, all); err != nil {
 		return err
 	}
+	a.noteForeign(int64(i.Foreign))
 	switch err := errors.Join(errs...); {
 	case err != nil:
 		return err

@@ -37,6 +37,8 @@ type ExportReport struct {
 	// Unreadable is the number of plans that could not be read, because they are damaged, or because newer
 	// code or an unknown plugin wrote them. They are not in the bundle.
 	Unreadable int64
+	// Foreign is the number of plans that another program wrote. They are not in the bundle, and are no error.
+	Foreign int64
 	// Whole says that the bundle has its end, so it can be imported. It may lack the unreadable plans.
 	Whole bool
 }
@@ -73,6 +75,8 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 	}, func(e exported) error {
 		l.held.Add(-e.length())
 		switch {
+		case errors.Is(e.err, storage.ErrForeign):
+			report.Foreign++
 		case e.err != nil && ofPlan(e.err):
 			report.Unreadable++
 			unreadable.add(e.err)
@@ -88,7 +92,7 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 			report.Plans++
 		}
 		if o.Progress != nil {
-			o.Progress(storage.Progress{Done: report.Plans + report.Unreadable})
+			o.Progress(storage.Progress{Done: report.Plans + report.Unreadable + report.Foreign})
 		}
 		return nil
 	})

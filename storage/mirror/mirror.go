@@ -73,6 +73,8 @@ type Report struct {
 	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
 	// copy has and that stay.
 	Deleted, Extra int64
+	// Foreign is the number of plans in the two vaults that another program wrote. Run leaves them alone.
+	Foreign int64
 	// Failed is the number of plans that could not be brought up to date. The error names them.
 	Failed int64
 	// Behind is how long the copy had been behind when Run began: the age of the oldest change that Run found
@@ -227,6 +229,9 @@ func (r *run) next(next func() (storage.Stream[storage.ListResult], bool), whole
 			return nil, nil
 		case found.Err == nil:
 			return &found.Result, nil
+		case errors.Is(found.Err, storage.ErrForeign):
+			r.count(func(report *Report) { report.Foreign++ })
+			continue
 		}
 		*whole = false
 		if !single(found.Err) {

@@ -58,6 +58,14 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	gets := func(name string) breaks {
 		return func(s *emulator.Server) { s.Put(container, name, []byte("{}"), map[string]string{"schema": "1"}) }
 	}
+	bare := func(name string) breaks {
+		return func(s *emulator.Server) { s.Put(container, name, []byte("{}"), nil) }
+	}
+	theirs := func(name string) breaks {
+		return func(s *emulator.Server) {
+			s.Put(container, name, []byte(`{"type":1}`), map[string]string{"planid": plan.ID.String(), "state": `{"Status":1}`})
+		}
+	}
 	body := func(name, before, after string) breaks {
 		return func(s *emulator.Server) {
 			b, _ := s.Blob(container, name)
@@ -98,6 +106,11 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		"an entry set back":                {setBack("entry"), azblob.Disagreement, deletes},
 		"an entry with other children":     {body(entry, plan.Blocks[0].ID.String(), plan.Blocks[1].ID.String()), azblob.Disagreement, deletes},
 		"a sub-object with other children": {body(sequence, seq.Actions[0].ID.String(), nobody), azblob.Disagreement, deletes},
+		"a foreign object":                 {theirs(object), azblob.Foreign, nil},
+		"a foreign entry":                  {theirs(entry), azblob.Foreign, nil},
+		"a foreign sub-object":             {body(part, `"schema":1,"type":"action"`, `"type":6`), azblob.Foreign, nil},
+		"a bare sub-object":                {bare(nameOf("blocks", workflow.NewV7())), azblob.Stray, nil},
+		"a bare sub-object of no plan":     {bare("blocks/" + nobody + "/" + nobody + ".json"), azblob.Stray, nil},
 		"a blob between":                   {gets("notes.txt"), azblob.Stray, nil},
 		"a blob before all":                {gets("0"), azblob.Stray, nil},
 		"a blob behind all":                {gets("zz/" + plan.ID.String()), azblob.Stray, nil},

@@ -166,8 +166,11 @@ func (s *Server) search(ctx context.Context, form string) (results, error) {
 		return results{}, err
 	}
 	var r results
+	foreign := 0
 	for p := range found {
 		switch {
+		case errors.Is(p.Err, storage.ErrForeign):
+			foreign++
 		case p.Err != nil:
 			r.errs = append(r.errs, p.Err)
 		case len(r.plans) == pageSize:
@@ -175,6 +178,9 @@ func (s *Server) search(ctx context.Context, form string) (results, error) {
 		default:
 			r.plans = append(r.plans, p.Result)
 		}
+	}
+	if foreign > 0 {
+		r.errs = append(r.errs, fmt.Errorf("%d plans written by another program are left out", foreign))
 	}
 	return r, nil
 }
