@@ -100,7 +100,7 @@ func NewFromURL(ctx context.Context, prefix, url string, reg *registry.Register,
 func vaultContainer(name string) func(container string) bool {
 	return func(container string) bool {
 		_, day := prefix(name).parseDay(container)
-		return day || container == prefix(name).control()
+		return day || container == prefix(name).control() || container == prefix(name).log()
 	}
 }
 

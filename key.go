@@ -16,8 +16,8 @@ import (
 
 // The names of containers and blobs. They are built and parsed here and nowhere else.
 
-// prefix is the name of a vault. It owns the containers <prefix>-YYYY-MM-DD and <prefix>-control, and no
-// others. What stands before the date or "control" is the prefix, so a container belongs to one prefix only.
+// prefix is the name of a vault. It owns the containers <prefix>-YYYY-MM-DD, <prefix>-control and <prefix>-log, and no
+// others. What stands before the date, "control" or "log" is the prefix, so a container belongs to one prefix only.
 type prefix string
 
 // maxPrefix leaves room for a hyphen and a date in the 63 characters of a container's name.
@@ -85,6 +85,30 @@ func droppingOf(container string) blob.Ref {
 // control returns the name of the container of what concerns all days: members, stop requests and notes.
 func (p prefix) control() string { return string(p) + controlTail }
 
+// log returns the name of the container of the log.
+func (p prefix) log() string { return p.containerPrefix() + "log" }
+
+// deed names a deed in the log. The first part of its name is what the time of the ID lacks to the last one, so that
+// listings show the newest first.
+func (p prefix) deed(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: p.log(), Name: deedsFrom(workflow.Time(id)) + "-" + id.String() + jsonTail}
+}
+
+// lastMilli is the last time of a UUIDv7, which has 48 bits.
+const lastMilli = 1<<48 - 1
+
+// deedsFrom returns what the names of deeds of a time begin with.
+func deedsFrom(at time.Time) string {
+	return fmt.Sprintf("%s%012x", deedsDir, lastMilli-min(max(at.UnixMilli(), 0), lastMilli))
+}
+
+// parseDeedName parses the name of a deed. It returns false for a name that no vault writes.
+func parseDeedName(name string) (id uuid.UUID, ok bool) {
+	text, _ := strings.CutSuffix(name, jsonTail)
+	id, ok = parseID(text[max(0, len(text)-len(uuid.Nil.String())):])
+	return id, ok && workflow.IsV7(id) && prefix("").deed(id).Name == name
+}
+
 // member names the record of a member.
 func (p prefix) member(id uuid.UUID) blob.Ref {
 	return blob.Ref{Container: p.control(), Name: nodesDir + id.String()}
@@ -150,6 +174,8 @@ const (
 	notesDir   = "notes/"
 	signalsDir = "signals/"
 	stopTail   = "-stop"
+
+	deedsDir = "deeds/"
 )
 
 func (k keys) at(name string) blob.Ref { return blob.Ref{Container: k.container, Name: name} }

@@ -35,6 +35,7 @@ func Example_names() {
 	fmt.Println(keys.of(&workflow.Action{ID: examplePart}))
 	fmt.Println(p.member(examplePart))
 	fmt.Println(p.stop(examplePlan))
+	fmt.Println(p.deed(examplePlan))
 	// Output:
 	// prod-2026-01-02
 	// prod-2026-01-02/open/019b7c5a-1c80-7000-8000-00000000000a
@@ -52,6 +53,7 @@ func Example_names() {
 	// prod-2026-01-02/actions/019b7c5a-1c80-7000-8000-00000000000a/019b7c5a-1c80-7000-8000-00000000000b.json
 	// prod-control/nodes/019b7c5a-1c80-7000-8000-00000000000b
 	// prod-control/signals/019b7c5a-1c80-7000-8000-00000000000a-stop
+	// prod-log/deeds/fe6483a5e37f-019b7c5a-1c80-7000-8000-00000000000a.json
 }
 
 // rebuild returns the name that the builders make from a parsed name.

@@ -9,6 +9,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // The records of a fleet: who works on the vault, and which plans are to be stopped. They are hints. What a
@@ -94,7 +95,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 				case name.role == roleNote:
 					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: item.ETag})
 				case name.role == roleStop:
-					roster.Stops = append(roster.Stops, storage.StopRequest{Plan: name.id, Requested: item.LastModified.UTC(), Version: item.ETag})
+					roster.Stops = append(roster.Stops, v.stopOf(name.id, item.Properties))
 				}
 			}
 		}
@@ -116,6 +117,13 @@ func (s *store) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
 	return m
 }
 
+// stopOf returns the request to stop a plan whose record has these properties.
+func (s *store) stopOf(plan uuid.UUID, p blob.Properties) storage.StopRequest {
+	r := storage.StopRequest{Plan: plan, Requested: p.LastModified.UTC(), Version: p.ETag}
+	s.format.readStopMetadata(&r, p.Metadata)
+	return r
+}
+
 // RemoveMember removes a record that has this version, with one request.
 //
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the record has another version;
@@ -129,18 +137,20 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	})
 }
 
-// RequestStop asks the owner of a plan to stop it, with one request, or with three if the vault's control
-// container does not exist yet. It returns nil if the request is stored, also if an earlier one was. It does
+// RequestStop asks the owner of a plan to stop it, and says who asks and why, with one request, or with three if the vault's control
+// container does not exist yet. It returns nil if the request is stored, also if an earlier one was, which stays. It does
 // not look at the plan.
 //
-// Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrUnknown]: the same call again
+// Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for a deed that is too long;
+// [storage.ErrUnknown]: the same call again
 // settles it.
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error {
 	return v.call(ctx, "RequestStop", plan, func(ctx context.Context) error {
-		if err := driver.CheckID(plan); err != nil {
+		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
-		_, err := v.putRecord(ctx, "write stop request", v.prefix.stop(plan), stopRecord(plan), blob.IfNew)
+		r := storage.StopRequest{Plan: plan, By: by.By, Why: by.Why}
+		_, err := v.putRecord(ctx, "write stop request", v.prefix.stop(plan), stopRecord(r), blob.IfNew)
 		if errors.Is(err, storage.ErrExists) {
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -24,14 +25,15 @@ func goldenRecords() map[string]record {
 			ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
-		"stop":  stopRecord(examplePlan),
-		"note":  noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
-		"again": memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
+		"note":    noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
+		"again":   memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
+		"stop":    stopRecord(storage.StopRequest{Plan: examplePlan}),
+		"stopped": stopRecord(storage.StopRequest{Plan: examplePlan, By: "ops@example.com", Why: "<план>"}),
 	}
 }
 
 func goldenName(name string) recordName {
-	if name == "stop" {
+	if strings.HasPrefix(name, "stop") {
 		return recordName{role: roleStop, id: examplePlan}
 	}
 	if name == "note" {
@@ -62,6 +64,95 @@ func TestGoldenRecords(t *testing.T) {
 			t.Errorf("the metadata of %s is read as %+v", name, got)
 		}
 	}
+	for _, name := range []string{"stop", "stopped"} {
+		got := storage.StopRequest{Plan: examplePlan}
+		format(nil).readStopMetadata(&got, all[name])
+		if again := stopRecord(got); !reflect.DeepEqual(again, goldenRecords()[name]) {
+			t.Errorf("the metadata of %s is read as %+v", name, got)
+		}
+	}
+}
+
+func goldenDeed() storage.Deed {
+	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	return driver.RecordedDeed(storage.Deed{
+		ID: examplePart, What: "purge", Deed: workflow.Deed{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
+		From: day, To: day, Detail: "--status failed", Result: "done",
+	}, day)
+}
+
+func TestGoldenDeed(t *testing.T) {
+	r, err := deedRecord(goldenDeed())
+	must(t, err)
+	body, err := format(nil).encodeRecord(r)
+	golden(t, "deed", body, err)
+	m := format(nil).recordMetadata(r, "write-1")
+	text, err := json.MarshalIndent(m, "", "  ")
+	golden(t, "deedmetadata", append(text, '\n'), err)
+	p := blob.Properties{Metadata: m, LastModified: goldenDeed().Stored}
+	if got, err := format(nil).deedOf(examplePart, p); err != nil || !reflect.DeepEqual(got, goldenDeed()) {
+		t.Errorf("the deed is read as %+v, %v", got, err)
+	}
+	_, err = format(nil).deedOf(examplePlan, p)
+	checkError(t, "another deed", err, storage.ErrCorrupt)
+	m[metaSchema] = "2"
+	_, err = format(nil).deedOf(examplePart, p)
+	checkError(t, "schema 2", err, storage.ErrSchema)
+}
+
+func FuzzDeedMetadata(f *testing.F) {
+	r, err := deedRecord(goldenDeed())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("1", r.metadata[typeDeed])
+	f.Add("1", `{"id":"`+examplePart.String()+`","what":"purge","from":"2026-01-02"}`)
+	f.Add("2", "=?")
+	f.Fuzz(func(t *testing.T, version, text string) {
+		d, err := format(nil).deedOf(examplePart, blob.Properties{Metadata: map[string]string{metaSchema: version, typeDeed: text}})
+		if err != nil {
+			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+				t.Error(err)
+			}
+			return
+		}
+		again, err := deedRecord(d)
+		if err != nil || blob.MaxMetadata < len(again.metadata[typeDeed])+200 {
+			t.Fatalf("%+v takes %d bytes of metadata: %v", d, len(again.metadata[typeDeed]), err)
+		}
+		second, err := format(nil).deedOf(examplePart, blob.Properties{Metadata: format(nil).recordMetadata(again, "w")})
+		if err != nil || !reflect.DeepEqual(second, d) {
+			t.Errorf("%+v is stored and read again as %+v, %v", d, second, err)
+		}
+	})
+}
+
+func FuzzStopMetadata(f *testing.F) {
+	f.Add("1", "ops", "=?utf-8?b?YQ==?=")
+	f.Add("2", "=?", strings.Repeat("x", 2000))
+	f.Fuzz(func(t *testing.T, version, by, why string) {
+		var got storage.StopRequest
+		format(nil).readStopMetadata(&got, map[string]string{metaSchema: version, metaBy: by, metaWhy: why})
+		if err := workflow.CheckDeed(got.Deed()); err != nil || version != "1" && got.By+got.Why != "" {
+			t.Errorf("%q and %q are read as %+v, %v", by, why, got, err)
+		}
+	})
+}
+
+// FuzzParseDeedName parses no name that the builder does not make.
+func FuzzParseDeedName(f *testing.F) {
+	name := prefix("p").deed(examplePart).Name
+	for _, seed := range []string{name, name[:len(name)-5], "deeds/" + examplePart.String() + ".json", "deeds/000000000000-" + examplePart.String() + ".json", "x"} {
+		f.Add(seed)
+		if id, ok := parseDeedName(seed); ok != (seed == name) || ok && id != examplePart {
+			f.Errorf("%s is parsed as %s, %v", seed, id, ok)
+		}
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if id, ok := parseDeedName(name); ok && prefix("p").deed(id).Name != name {
+			t.Errorf("%q is parsed as %s", name, id)
+		}
+	})
 }
 
 func TestRecordsThatCantBeRead(t *testing.T) {

@@ -42,6 +42,7 @@ const (
 	typeMember = "member"
 	typeStop   = "stop"
 	typeNote   = "note"
+	typeDeed   = "deed"
 )
 
 // encodeEntry returns the document with a plan's own fields and the IDs of its children.
@@ -209,6 +210,8 @@ type memberData struct {
 // stopData is the data of a stop request.
 type stopData struct {
 	Plan uuid.UUID `json:"plan"`
+	By   string    `json:"by,omitempty"`
+	Why  string    `json:"why,omitempty"`
 }
 
 // noteData is the data of a note. It keeps the text as it is; json.Marshal would rewrite it.
@@ -241,7 +244,80 @@ func memberRecord(m storage.Member) record {
 	return record{typeMember, data, metadata}
 }
 
-func stopRecord(plan uuid.UUID) record { return record{docType: typeStop, data: stopData{plan}} }
+func stopRecord(r storage.StopRequest) record {
+	return record{typeStop, stopData{r.Plan, r.By, r.Why}, textMetadata(map[string]string{metaBy: r.By, metaWhy: r.Why})}
+}
+
+// deedData is the data of a deed.
+type deedData struct {
+	ID     uuid.UUID   `json:"id"`
+	What   string      `json:"what"`
+	By     string      `json:"by,omitempty"`
+	Why    string      `json:"why,omitempty"`
+	Plans  []uuid.UUID `json:"plans,omitempty"`
+	From   string      `json:"from,omitempty"` // such as 2006-01-02
+	To     string      `json:"to,omitempty"`
+	Detail string      `json:"detail,omitempty"`
+	Result string      `json:"result,omitempty"`
+}
+
+// deedRecord returns the record of a deed. Its metadata has all of it, so that a listing shows it.
+func deedRecord(d storage.Deed) (record, error) {
+	data := deedData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, Detail: d.Detail, Result: d.Result}
+	if !d.From.IsZero() {
+		data.From, data.To = d.From.UTC().Format(time.DateOnly), d.To.UTC().Format(time.DateOnly)
+	}
+	var text strings.Builder
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	err := e.Encode(data)
+	return record{typeDeed, data, textMetadata(map[string]string{typeDeed: strings.TrimSpace(text.String())})}, err
+}
+
+// deedOf returns the deed with an ID whose blob has these properties.
+func (f format) deedOf(id uuid.UUID, p blob.Properties) (d storage.Deed, err error) {
+	bad := func(err error) error { return fmt.Errorf("%w: metadata %s: %w", storage.ErrCorrupt, typeDeed, err) }
+	version, err := strconv.Atoi(p.Metadata[metaSchema])
+	if err != nil {
+		return d, bad(err)
+	}
+	if err := f.checkSchema(version); err != nil {
+		return d, err
+	}
+	var data deedData
+	text, err := decodeText(p.Metadata[typeDeed])
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &data)
+	}
+	if err == nil && data.ID != id {
+		err = fmt.Errorf("it is deed %s", data.ID)
+	}
+	d = storage.Deed{ID: data.ID, What: data.What, Deed: workflow.Deed{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
+	if err == nil && data.From != "" {
+		d.From, err = time.Parse(time.DateOnly, data.From)
+	}
+	if err == nil && data.To != "" {
+		d.To, err = time.Parse(time.DateOnly, data.To)
+	}
+	if err == nil {
+		err = driver.CheckDeed(d)
+	}
+	if err != nil {
+		return storage.Deed{}, bad(err)
+	}
+	return driver.RecordedDeed(d, p.LastModified), nil
+}
+
+// textMetadata returns metadata with the texts that are not empty.
+func textMetadata(texts map[string]string) map[string]string {
+	metadata := map[string]string{}
+	for name, text := range texts {
+		if text != "" {
+			metadata[name] = encodeText(text)
+		}
+	}
+	return metadata
+}
 
 func noteRecord(n storage.Note) record {
 	return record{docType: typeNote, data: noteData{n.Name, bytes.TrimSpace(n.Text)}}
@@ -274,7 +350,7 @@ func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 		if err == nil && d.Plan != name.id {
 			err = fmt.Errorf("%w: it is about plan %s", storage.ErrCorrupt, d.Plan)
 		}
-		return stopRecord(d.Plan), err
+		return stopRecord(storage.StopRequest{Plan: d.Plan, By: d.By, Why: d.Why}), err
 	}
 	var d memberData
 	err := f.decodeDocument(body, typeMember, func(data []byte) error { return json.Unmarshal(data, &d) })
@@ -337,7 +413,9 @@ const (
 	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
 	metaGrace      = "grace"              // of a marker: its writer's grace period
 	metaContainer  = "container"          // of a catalogue: the container of its day
-	metaRestored   = "restored"           // of the entry that Restore wrote, until its next update
+	metaBy         = "by"                 // like metaWhy, of a stop request
+	metaWhy        = "why"
+	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
 )
 
 // readMemberMetadata reads into m what it can of the metadata of a member's record. The TTL and the phase are read in
@@ -357,6 +435,18 @@ func (f format) readMemberMetadata(m *storage.Member, metadata map[string]string
 	}
 	m.LetGo = parseIDs(metadata[metaLetGo])
 	m.Trouble, _ = decodeText(metadata[metaTrouble])
+}
+
+// readStopMetadata reads into r what it can of the metadata of a stop request.
+func (f format) readStopMetadata(r *storage.StopRequest, metadata map[string]string) {
+	if version, err := strconv.Atoi(metadata[metaSchema]); err != nil || f.checkSchema(version) != nil {
+		return
+	}
+	by, byErr := decodeText(metadata[metaBy])
+	why, whyErr := decodeText(metadata[metaWhy])
+	if d := (workflow.Deed{By: by, Why: why}); byErr == nil && whyErr == nil && workflow.CheckDeed(d) == nil {
+		r.By, r.Why = by, why
+	}
 }
 
 // idsText joins IDs with commas.

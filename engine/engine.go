@@ -389,7 +389,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	}
 }
 
-// Stop ends a plan. When it returns nil, the request is stored and survives a crash. The plan becomes
+// Stop ends a plan, which keeps who asked for that, when and why. When it returns nil, the request is stored and survives a crash. The plan becomes
 // Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only deferred actions of the plan are
 // left, or if this engine has not picked the plan up. Storing the request is retried until ctx ends or
 // Options.Patience is over. If that fails, the plan stops all the same, unless this process dies.
@@ -397,18 +397,18 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 // In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
 // the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there
 // is none.
-func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
+func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Deed) error {
 	e.mu.Lock()
 	r := e.runs[id]
 	e.mu.Unlock()
 	err := ErrNotRunning
 	if r != nil {
 		stopping, cancel := context.WithTimeout(ctx, e.opts.Patience)
-		err = r.stop(stopping)
+		err = r.stop(stopping, by)
 		cancel()
 	}
 	if err != nil && e.store != nil && (r == nil || r.owned.Err() != nil) {
-		err = e.stopElsewhere(ctx, id)
+		err = e.stopElsewhere(ctx, id, by)
 	}
 	if err != nil {
 		return fmt.Errorf("stop plan %s: %w", id, err)
@@ -417,7 +417,7 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID) error {
 }
 
 // stopElsewhere asks the owner of a plan to stop it, whoever that is.
-func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID) error {
+func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID, by workflow.Deed) error {
 	found, err := storage.Collect(e.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 	switch {
 	case err != nil:
@@ -427,7 +427,7 @@ func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID) error {
 	case found[0].State.Status.Final():
 		return ErrNotRunning
 	}
-	return fleet.Stop(ctx, e.store, id)
+	return fleet.Stop(ctx, e.store, id, by)
 }
 
 // insist repeats a call while the vault is unavailable or the outcome is unknown.

@@ -168,12 +168,16 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 	for _, c := range []context.Context{work, m.node.Context()} {
 		obey := func() {
 			if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
-				_ = r.stop(r.owned) // unless the plan is ending, or is given up
+				_ = r.stop(r.owned, deedOf(cause)) // unless the plan is ending, or is given up
 			} else {
 				r.giveUp(cause)
 			}
 		}
 		if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
+			if r.own.TryAcquire(1) { // the run may end before the function above stores it
+				r.asked(deedOf(cause))
+				r.own.Release(1)
+			}
 			r.halt() // before anything begins
 		} else if cause != nil {
 			r.giveUp(cause)
@@ -181,6 +185,14 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 		defer context.AfterFunc(c, obey)()
 	}
 	return r.work(ctx)
+}
+
+// deedOf returns who asked for the stop that is the cause.
+func deedOf(cause error) workflow.Deed {
+	if asked, ok := errors.AsType[*fleet.StopError](cause); ok {
+		return asked.Deed
+	}
+	return workflow.Deed{}
 }
 
 // mayGoOn reports whether work that ended with this error goes on if the node takes the plan again.

@@ -284,13 +284,13 @@ func TestStopElsewhere(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
-		must(t, other.Stop(t.Context(), p.ID))
-		if err := other.Stop(t.Context(), workflow.NewV7()); !errors.Is(err, storage.ErrNotFound) {
+		must(t, other.Stop(t.Context(), p.ID, workflow.Deed{}))
+		if err := other.Stop(t.Context(), workflow.NewV7(), workflow.Deed{}); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("no such plan: %v", err)
 		}
 		owner.wait(t, 0)
 		other.wait(t, 0)
-		if err := other.Stop(t.Context(), p.ID); !errors.Is(err, engine.ErrNotRunning) {
+		if err := other.Stop(t.Context(), p.ID, workflow.Deed{}); !errors.Is(err, engine.ErrNotRunning) {
 			t.Errorf("at the end: %v", err)
 		}
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 {
@@ -309,7 +309,7 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 		dying.fails(errKilled)
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Second)
-		must(t, other.Stop(t.Context(), p.ID))
+		must(t, other.Stop(t.Context(), p.ID, workflow.Deed{}))
 		other.wait(t, 0)
 		dying.stop()
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
@@ -337,7 +337,7 @@ func TestStopDuringTake(t *testing.T) {
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		must(t, owner.Stop(ctx, p.ID))
+		must(t, owner.Stop(ctx, p.ID, workflow.Deed{}))
 		time.Sleep(10 * time.Second)
 		close(answers)
 		owner.wait(t, 0)
@@ -408,7 +408,7 @@ func TestFencedWhileStopping(t *testing.T) {
 		s.create(p)
 		e := s.join("a", engine.Options{})
 		time.Sleep(time.Second)
-		must(t, fleet.Stop(t.Context(), s.open(), p.ID))
+		must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Deed{}))
 		time.Sleep(20 * time.Second) // d runs
 		store := s.open()
 		roster, err := store.Roster(t.Context())

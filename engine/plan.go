@@ -115,7 +115,7 @@ func (r *run) shrink(because error) (shrunk bool) {
 
 // stop stores the request to stop the plan, and then halts it. If the request can't be stored until ctx ends, the plan
 // is halted all the same, and the write goes on.
-func (r *run) stop(ctx context.Context) error {
+func (r *run) stop(ctx context.Context, by workflow.Deed) error {
 	r.slot.hurry()
 	if err := r.own.Acquire(ctx, 1); err != nil {
 		r.halt() // the plan itself is being stored
@@ -126,6 +126,7 @@ func (r *run) stop(ctx context.Context) error {
 		return ErrNotRunning
 	}
 	r.plan.Reason = workflow.StopRequested
+	r.asked(by)
 	stored := make(chan error, 1)
 	go func() { // until the outcome is known: only the same write again settles it
 		defer r.own.Release(1)
@@ -138,6 +139,17 @@ func (r *run) stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// asked notes who asked the plan to stop, if that is known. The first one counts. The caller holds own.
+func (r *run) asked(by workflow.Deed) {
+	if r.ending || by.By+by.Why == "" || r.plan.Stopped.By+r.plan.Stopped.Why != "" {
+		return
+	}
+	if by.At.IsZero() {
+		by.At = r.now()
+	}
+	r.plan.Stopped = by
 }
 
 // runBlocks runs the blocks one after the other, until one fails.

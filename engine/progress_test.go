@@ -197,7 +197,7 @@ func TestFullEngine(t *testing.T) {
 			time.Sleep(time.Minute)
 			want := workflow.Completed
 			if test.stop {
-				must(t, full.Stop(t.Context(), p.ID))
+				must(t, full.Stop(t.Context(), p.ID, workflow.Deed{}))
 				want = workflow.Stopped
 			} else {
 				defer s.join("idle", opts).stop()
@@ -238,7 +238,7 @@ func TestStopInAnOutage(t *testing.T) {
 			time.AfterFunc(at+time.Second, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := e.Stop(ctx, p.ID); !errors.Is(err, context.DeadlineExceeded) {
+				if err := e.Stop(ctx, p.ID, workflow.Deed{}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
@@ -258,7 +258,7 @@ func TestDrainInAnOutage(t *testing.T) {
 			dead := s.join("dead", engine.Options{})
 			time.Sleep(5 * time.Second)
 			dead.fails(errKilled)
-			must(t, fleet.Stop(t.Context(), s.open(), p.ID))
+			must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Deed{}))
 			e := s.join("other", engine.Options{Patience: time.Hour})
 			e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
 				switch p, ok := c.Object.(*workflow.Plan); {

@@ -141,7 +141,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(0)), nil) // without the marks of a vault
 		others := vaulttest.PutForeign(server, vaulttest.DaysAgo(0), 1)
-		must(t, fleet.Stop(t.Context(), v, others.Plan))
+		must(t, fleet.Stop(t.Context(), v, others.Plan, workflow.Deed{}))
 		report := func(doing string, err error) { t.Errorf("%s: %v", doing, err) }
 		n := join(t, v, fleet.Options{TakeUnclaimed: true, Observer: fleet.Observer{
 			Failure: func(_ context.Context, e fleet.FailureEvent) { report(e.Doing, e.Err) },

@@ -1,6 +1,10 @@
 package fleet
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/planvault/azblob/workflow"
+)
 
 // The errors of a fleet, for errors.Is. They come together with the errors of package storage.
 var (
@@ -9,7 +13,8 @@ var (
 	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
 	// ErrOwned means that another member works on the plan.
 	ErrOwned = errors.New("another member works on the plan")
-	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop].
+	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop]. It comes in
+	// a [StopError], which says who did.
 	ErrStopRequested = errors.New("the plan was asked to stop")
 	// ErrUnsuited is an error of Store.Read for a plan that the process has no plugins for. A program that wraps its
 	// store returns it. The node leaves the plan to others, and reads it again only when its entry has changed.
@@ -17,3 +22,11 @@ var (
 	// ErrLeft means that the node has left the fleet.
 	ErrLeft = errors.New("the node has left the fleet")
 )
+
+// StopError is [ErrStopRequested] with the deed of whoever called [Stop].
+type StopError struct{ Deed workflow.Deed }
+
+func (e *StopError) Error() string { return ErrStopRequested.Error() }
+
+// Unwrap returns ErrStopRequested.
+func (e *StopError) Unwrap() error { return ErrStopRequested }

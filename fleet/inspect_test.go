@@ -55,8 +55,8 @@ func TestInspect(t *testing.T) {
 		n := join(t, open(store), fleet.Options{Name: "host", TTL: 2 * time.Hour})
 		works, stopping, final := claimed(n), claimed(n), claimed(n)
 		must(t, finish(t.Context(), p, final))
-		must(t, fleet.Stop(t.Context(), p, stopping.ID))
-		must(t, fleet.Stop(t.Context(), p, final.ID))
+		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, final.ID, workflow.Deed{}))
 
 		i := inspect(t, p, fleet.InspectOptions{})
 		if !i.Now.Equal(time.Now()) || i.Alive() != 1 || len(i.Members) != 2 {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // look looks at the members, and returns when to look next.
@@ -100,7 +101,7 @@ func (n *Node) note(r storage.Roster) {
 		n.departures++ // the records of members that left may have been removed between the two looks
 	}
 	members, left := n.members, n.left
-	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}
+	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]workflow.Deed{}
 	n.takers, n.left, n.letGo = map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}, map[release]struct{}{}
 	for _, m := range r.Members {
 		n.noteMember(m, left)
@@ -113,9 +114,9 @@ func (n *Node) note(r storage.Roster) {
 		}
 	}
 	for _, s := range r.Stops {
-		n.stops[s.Plan] = struct{}{}
+		n.stops[s.Plan] = s.Deed()
 		if w := n.work[s.Plan]; w != nil {
-			w.end(ErrStopRequested)
+			w.end(&StopError{s.Deed()})
 		}
 	}
 	n.notifyLocked()

@@ -9,15 +9,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
-// Stop asks the owner of a plan to stop it. The request reaches the owner within its Interval and ends the
+// Stop asks the owner of a plan to stop it, and says who asks and why. The request reaches the owner within its Interval and ends the
 // context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does not wait for the
 // plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or gone.
 //
 // Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
-func Stop(ctx context.Context, store storage.Members, plan uuid.UUID) error {
-	return settle(ctx, func() error { return store.RequestStop(ctx, plan) })
+func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflow.Deed) error {
+	return settle(ctx, func() error { return store.RequestStop(ctx, plan, by) })
 }
 
 // tidyAfter is the age from which a request to stop is compared with its plan, and the time between two such

@@ -66,8 +66,8 @@ func (n *Node) own(plan uuid.UUID) {
 	}
 	w := new(work)
 	w.ctx, w.end = context.WithCancelCause(n.ctx)
-	if _, asked := n.stops[plan]; asked {
-		w.end(ErrStopRequested)
+	if by, asked := n.stops[plan]; asked {
+		w.end(&StopError{by})
 	}
 	n.work[plan] = w
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
 )
 
 // Members keeps who works on a store, so that several engines can share it. Package fleet is built on it. A
@@ -28,9 +30,9 @@ type Members interface {
 	// RemoveMember removes a record that has this version. It returns ErrConflict if the record has another
 	// version, and ErrNotFound if there is none.
 	RemoveMember(ctx context.Context, id uuid.UUID, version string) error
-	// RequestStop asks the owner of a plan to stop it. It returns nil if the request is stored, also if an
-	// earlier one was. It does not look at the plan.
-	RequestStop(ctx context.Context, plan uuid.UUID) error
+	// RequestStop asks the owner of a plan to stop it, and says who asks and why. It returns nil if the request is
+	// stored, also if an earlier one was, which stays. It does not look at the plan. The At of the deed is not stored.
+	RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error
 	// RemoveStop removes a request that has this version. It returns nil if there is none, and ErrConflict if
 	// it has another version.
 	RemoveStop(ctx context.Context, plan uuid.UUID, version string) error
@@ -78,8 +80,14 @@ const (
 // StopRequest asks the owner of a plan to stop it.
 type StopRequest struct {
 	Plan      uuid.UUID
+	By, Why   string    // as in [workflow.Deed]
 	Requested time.Time // by the store's clock
 	Version   string
+}
+
+// Deed says who asked, when and why.
+func (r StopRequest) Deed() workflow.Deed {
+	return workflow.Deed{By: r.By, Why: r.Why, At: r.Requested}
 }
 
 // Roster is what a store knows of a fleet at one time.

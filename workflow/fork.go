@@ -88,6 +88,7 @@ func (p *Plan) fork() *Plan {
 	f.ForkedFrom = p.ID
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
+	f.Forked, f.Stopped = Deed{}, Deed{}
 	return f
 }
 

@@ -136,7 +136,9 @@ func codeFor(t reflect.Type) code {
 	case reflect.TypeFor[When]():
 		return nameCode(whenNames)
 	case reflect.TypeFor[State]():
-		return stateCode()
+		return structCode[State]()
+	case reflect.TypeFor[Deed]():
+		return structCode[Deed]()
 	case reflect.TypeFor[any]():
 		return anyCode
 	case reflect.TypeFor[[]byte]():
@@ -230,12 +232,13 @@ func attemptsCode() code {
 	})
 }
 
-// stateCode is the code of a state. It is left out if it is zero but for its version, and that is left out.
-func stateCode() code {
-	f := formOf(reflect.TypeFor[State]())
-	return codeOf(func(s *State) bool { return *s == State{} }, func(w *writer, s *State) { w.fields(f, s) }, func(r *reader, s *State) {
+// structCode is the code of a state or a deed. It is left out if it is zero. A state is also left out if it is zero but
+// for its version, and that is left out.
+func structCode[T comparable]() code {
+	f := formOf(reflect.TypeFor[T]())
+	return codeOf(func(v *T) bool { return *v == *new(T) }, func(w *writer, v *T) { w.fields(f, v) }, func(r *reader, v *T) {
 		if !r.null() {
-			r.fields(f, s)
+			r.fields(f, v)
 		}
 	})
 }

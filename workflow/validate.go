@@ -186,6 +186,8 @@ func (v *validator) fields(o Object) {
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
+		c.deed("Forked.", o.Forked)
+		c.deed("Stopped.", o.Stopped)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}
@@ -251,12 +253,19 @@ func (c fieldChecks) owner(p *Plan) {
 // forkedFrom checks the ID of the plan that a fork came from.
 func (c fieldChecks) forkedFrom(p *Plan) {
 	switch id := p.ForkedFrom; {
+	case id == uuid.Nil && p.Forked != (Deed{}):
+		c.bad("Forked", "is set, but ForkedFrom is nil")
 	case id == uuid.Nil:
 	case !IsV7(id):
 		c.bad("ForkedFrom", "%s is not a UUIDv7", id)
 	case id == p.ID:
 		c.bad("ForkedFrom", "is the ID of the plan itself")
 	}
+}
+
+// deed checks a deed in a field.
+func (c fieldChecks) deed(field string, d Deed) {
+	d.check(func(name, problem string, args ...any) { c.bad(field+name, problem, args...) })
 }
 
 // badError reports whether wrapped would report something.

@@ -28,7 +28,8 @@ type Call struct {
 	Filters storage.Filters
 	Member  storage.Member // also a result
 	Note    storage.Note   // also a result
-	Version string         // also a result
+	Deed    storage.Deed
+	Version string // also a result
 
 	// The results. Do sets them.
 	Plan    *workflow.Plan
@@ -36,6 +37,7 @@ type Call struct {
 	Count   int64
 	Listing Listing
 	Roster  storage.Roster
+	Deeds   []storage.Deed
 
 	do func() error
 }
@@ -43,8 +45,8 @@ type Call struct {
 // Do makes the call with its present input, and sets the results.
 func (c *Call) Do() error { return c.do() }
 
-// Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes] and a
-// [storage.Restorer]; the methods of these panic if the wrapped vault lacks them.
+// Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes], a
+// [storage.Journal] and a [storage.Restorer]; the methods of these panic if the wrapped vault lacks them.
 type Vault struct {
 	below storage.Vault
 	hook  func(c *Call) error
@@ -187,8 +189,8 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	return v.pass(ctx, "RemoveMember", &Call{ID: id, Version: version}, func(c *Call) error { return v.members().RemoveMember(c.Ctx, c.ID, c.Version) })
 }
 
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
-	return v.pass(ctx, "RequestStop", &Call{ID: plan}, func(c *Call) error { return v.members().RequestStop(c.Ctx, c.ID) })
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error {
+	return v.pass(ctx, "RequestStop", &Call{ID: plan}, func(c *Call) error { return v.members().RequestStop(c.Ctx, c.ID, by) })
 }
 
 func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
@@ -212,5 +214,15 @@ func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
 }
 
 func (v *Vault) notes() storage.Notes { return v.below.(storage.Notes) }
+
+// Record implements [storage.Journal], and so does Deeds.
+func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
+	return v.pass(ctx, "Record", &Call{Deed: d}, func(c *Call) error { return v.below.(storage.Journal).Record(c.Ctx, c.Deed) })
+}
+
+func (v *Vault) Deeds(ctx context.Context, f storage.DeedFilters) ([]storage.Deed, error) {
+	c := &Call{}
+	return get(ctx, v, "Deeds", c, &c.Deeds, func(c *Call) ([]storage.Deed, error) { return v.below.(storage.Journal).Deeds(c.Ctx, f) })
+}
 
 func (v *Vault) members() storage.Members { return v.below.(storage.Members) }

@@ -209,6 +209,9 @@ func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
 		if o.Owner != uuid.Nil {
 			bad("Owner", "is set: a new plan has no owner")
 		}
+		if o.Stopped != (workflow.Deed{}) {
+			bad("Stopped", "is set: nobody has asked a new plan to stop")
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -79,4 +81,13 @@ func CheckRecordVersion(version string) error {
 		return Invalid("Version", "is empty: give the version that was read or stored last")
 	}
 	return nil
+}
+
+// CheckStop returns the error of a request to stop a plan: [storage.ErrNotFound] if no plan has the ID, and
+// [storage.ErrInvalid] if the deed has a text that is too long or not valid UTF-8.
+func CheckStop(plan uuid.UUID, by workflow.Deed) error {
+	if err := CheckID(plan); err != nil {
+		return err
+	}
+	return invalid(workflow.CheckDeed(by))
 }

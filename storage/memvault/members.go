@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 var _ storage.Members = (*Vault)(nil)
@@ -85,13 +86,13 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 }
 
 // RequestStop asks the owner of a plan to stop it.
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID) error {
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error {
 	return v.call(ctx, "RequestStop", &plan, func() error {
-		if err := driver.CheckID(plan); err != nil {
+		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
 		if _, requested := v.store.stops[plan]; !requested {
-			v.store.stops[plan] = storage.StopRequest{Plan: plan, Requested: time.Now().UTC(), Version: v.store.version()}
+			v.store.stops[plan] = storage.StopRequest{Plan: plan, By: by.By, Why: by.Why, Requested: time.Now().UTC(), Version: v.store.version()}
 		}
 		return nil
 	})

@@ -70,7 +70,9 @@ var operations = []operation{
 	{"RemoveMember", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 		return v.RemoveMember(ctx, p.ID, p.State.ETag)
 	}, is(1), is(1)},
-	{"RequestStop", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.RequestStop(ctx, p.ID) }, is(1), is(1)},
+	{"RequestStop", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+		return v.RequestStop(ctx, p.ID, workflow.Deed{})
+	}, is(1), is(1)},
 }
 
 func is(k int) func(int, int) int { return func(int, int) int { return k } }

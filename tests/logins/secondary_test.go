@@ -142,7 +142,7 @@ func TestSecondaryIsForReadsAlone(t *testing.T) {
 		_, recoverErr := v.Repair(ctx, azblob.RepairOptions{DryRun: true})
 		for i, err := range []error{
 			v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.UpdateBlock(ctx, plan.Blocks[0]), v.Delete(ctx, plan.ID), v.Recovery(ctx),
-			v.RequestStop(ctx, plan.ID), checkErr, findErr, rosterErr, pingErr, recoverErr,
+			v.RequestStop(ctx, plan.ID, workflow.Deed{}), checkErr, findErr, rosterErr, pingErr, recoverErr,
 		} {
 			if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
 				t.Errorf("call %d: %v", i, err)

@@ -98,9 +98,9 @@ var events = []struct {
 		w.call(func(ctx context.Context) {
 			var err error
 			if byEngine {
-				err = p.engine.Stop(ctx, c.plan.ID)
+				err = p.engine.Stop(ctx, c.plan.ID, workflow.Deed{})
 			} else {
-				err = fleet.Stop(ctx, w.operator, c.plan.ID)
+				err = fleet.Stop(ctx, w.operator, c.plan.ID, workflow.Deed{})
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

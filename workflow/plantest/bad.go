@@ -3,6 +3,7 @@ package plantest
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,6 +48,10 @@ func BadFields() []BadPlan {
 			}
 			p.ForkedFrom = p.ID
 		}},
+		{"Forked", "is set, but ForkedFrom is nil", func(p *workflow.Plan) { p.ForkedFrom, p.Forked.By = uuid.Nil, "ops" }},
+		{"Stopped.By", notUTF8, func(p *workflow.Plan) { p.Stopped.By = "\xff" }},
+		{"Stopped.Why", "has 1001 bytes", func(p *workflow.Plan) { p.Stopped.Why = strings.Repeat("y", workflow.MaxWhy+1) }},
+		{"Stopped.At", "the year 10000 ", func(p *workflow.Plan) { p.Stopped.At = afterAll }},
 		{"State.Status", "there is no status 99", func(p *workflow.Plan) { p.State.Status = 99 }},
 		{"State.Start", "the year -1 ", func(p *workflow.Plan) { p.State.Start = beforeAll }},
 		{"PreChecks.Delay", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Delay = -1 }},

@@ -1,0 +1,87 @@
+package azblob
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// The log of who changed the vault. It has a container of its own, because each heartbeat of a fleet lists the control
+// container. Nothing else reads it, so a single answer that it is absent is believed.
+
+var _ storage.Journal = (*Vault)(nil)
+
+// Record stores a deed in the log with one request, and replaces the one with the same ID. The first deed of a vault
+// takes two requests more, to create the container of the log; one that is recorded the second time takes two if its
+// Result is empty.
+//
+// Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrUnknown]: the same call again settles it.
+func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
+	return v.call(ctx, "Record", uuid.Nil, func(ctx context.Context) error {
+		if err := driver.CheckDeed(d); err != nil {
+			return err
+		}
+		r, err := deedRecord(d)
+		if err != nil {
+			return err
+		}
+		conditions := []blob.Condition{blob.IfNew, blob.IfThere}
+		if d.Result != "" { // its beginning was recorded
+			conditions = []blob.Condition{blob.IfThere, blob.IfNew}
+		}
+		for _, cond := range conditions {
+			_, err = v.putRecord(ctx, "write to the log", v.prefix.deed(d.ID), r, cond)
+			if !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrConflict) {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+// Deeds returns the deeds of the log that the filters select, newest first, with one request for each 1,000 deeds from
+// the newest that may be selected. It stops when it has as many as the limit. A vault without a log has no deeds.
+//
+// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for deeds that can't be read, beside the others.
+func (v *Vault) Deeds(ctx context.Context, f storage.DeedFilters) (found []storage.Deed, err error) {
+	err = v.call(ctx, "Deeds", uuid.Nil, func(ctx context.Context) error {
+		log := blob.Ref{Container: v.prefix.log(), Name: deedsDir}
+		o := blob.ListOptions{Prefix: deedsDir, Metadata: true, MaxResults: 1000}
+		if !f.Before.IsZero() {
+			o.StartFrom = deedsFrom(f.Before)
+		}
+		var unreadable []error
+		for page, err := range v.client.List(ctx, log.Container, o) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return nil
+			}
+			if err != nil {
+				return errors.Join(append(unreadable, blobError("list the log", log, err))...)
+			}
+			for _, item := range page.Items {
+				id, ok := parseDeedName(item.Name)
+				if !ok {
+					continue // no vault has written it
+				}
+				d, err := v.format.deedOf(id, item.Properties)
+				switch {
+				case err != nil && f.Match(storage.Deed{ID: id}): // as to its time
+					unreadable = append(unreadable, blobError("read the log", blob.Ref{Container: log.Container, Name: item.Name}, err))
+				case err == nil && f.Match(d):
+					found = append(found, d)
+				}
+				if f.Limit > 0 && len(found) == f.Limit || !f.After.IsZero() && workflow.Time(id).Before(f.After) {
+					return errors.Join(unreadable...)
+				}
+			}
+		}
+		return errors.Join(unreadable...)
+	})
+	return found, err
+}
