@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,18 +89,15 @@ func (p prefix) control() string { return string(p) + controlTail }
 // log returns the name of the container of the log.
 func (p prefix) log() string { return p.containerPrefix() + "log" }
 
-// deed names a deed in the log. The first part of its name is what the time of the ID lacks to the last one, so that
+// deed names a deed in the log. The first part of its name is the complement of the first half of the ID, so that
 // listings show the newest first.
 func (p prefix) deed(id uuid.UUID) blob.Ref {
-	return blob.Ref{Container: p.log(), Name: deedsFrom(workflow.Time(id)) + "-" + id.String() + jsonTail}
+	return blob.Ref{Container: p.log(), Name: fmt.Sprintf("%s%016x-%s%s", deedsDir, ^binary.BigEndian.Uint64(id[:8]), id, jsonTail)}
 }
 
-// lastMilli is the last time of a UUIDv7, which has 48 bits.
-const lastMilli = 1<<48 - 1
-
-// deedsFrom returns what the names of deeds of a time begin with.
+// deedsFrom returns a name that is before those of the deeds that are not younger than a time.
 func deedsFrom(at time.Time) string {
-	return fmt.Sprintf("%s%012x", deedsDir, lastMilli-min(max(at.UnixMilli(), 0), lastMilli))
+	return fmt.Sprintf("%s%012x", deedsDir, ^uint64(at.UnixMilli())&(1<<48-1))
 }
 
 // parseDeedName parses the name of a deed. It returns false for a name that no vault writes.

@@ -53,7 +53,7 @@ func Example_names() {
 	// prod-2026-01-02/actions/019b7c5a-1c80-7000-8000-00000000000a/019b7c5a-1c80-7000-8000-00000000000b.json
 	// prod-control/nodes/019b7c5a-1c80-7000-8000-00000000000b
 	// prod-control/signals/019b7c5a-1c80-7000-8000-00000000000a-stop
-	// prod-log/deeds/fe6483a5e37f-019b7c5a-1c80-7000-8000-00000000000a.json
+	// prod-log/deeds/fe6483a5e37f8fff-019b7c5a-1c80-7000-8000-00000000000a.json
 }
 
 // rebuild returns the name that the builders make from a parsed name.

@@ -371,8 +371,9 @@ func TestStop(t *testing.T) {
 		}
 		go func() { _ = e.Run(context.Background()) }()
 		time.Sleep(1500 * time.Millisecond)
-		must(t, e.Stop(t.Context(), p.ID, workflow.Deed{}))
-		if got := s.read(p.ID); got.Reason != workflow.StopRequested || got.State.Status != workflow.Running {
+		must(t, e.Stop(t.Context(), p.ID, asked))
+		must(t, e.Stop(t.Context(), p.ID, workflow.Deed{By: "somebody who came later"}))
+		if got := s.read(p.ID); !isAsked(got.Stopped) || got.Reason != workflow.StopRequested || got.State.Status != workflow.Running {
 			t.Errorf("the request is not stored: %s, %s", got.State.Status, got.Reason)
 		}
 		time.Sleep(2 * time.Second) // the deferred actions have begun

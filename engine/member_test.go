@@ -274,6 +274,11 @@ func TestShutdownHandsOver(t *testing.T) {
 	})
 }
 
+// asked is who stops plans in tests.
+var asked = workflow.Deed{By: "ops@example.com", Why: "wrong cluster"}
+
+func isAsked(d workflow.Deed) bool { return d.By == asked.By && d.Why == asked.Why && !d.At.IsZero() }
+
 // TestStopElsewhere stops plans from an engine that does not run them.
 func TestStopElsewhere(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
@@ -284,7 +289,7 @@ func TestStopElsewhere(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
-		must(t, other.Stop(t.Context(), p.ID, workflow.Deed{}))
+		must(t, other.Stop(t.Context(), p.ID, asked))
 		if err := other.Stop(t.Context(), workflow.NewV7(), workflow.Deed{}); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("no such plan: %v", err)
 		}
@@ -293,8 +298,8 @@ func TestStopElsewhere(t *testing.T) {
 		if err := other.Stop(t.Context(), p.ID, workflow.Deed{}); !errors.Is(err, engine.ErrNotRunning) {
 			t.Errorf("at the end: %v", err)
 		}
-		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 {
-			t.Errorf("ran %v\n%s", s.ran, outline(got))
+		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 || !isAsked(got.Stopped) {
+			t.Errorf("ran %v, stopped by %+v\n%s", s.ran, got.Stopped, outline(got))
 		}
 	})
 }
@@ -309,10 +314,10 @@ func TestStopOutlivesTheOwner(t *testing.T) {
 		dying.fails(errKilled)
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Second)
-		must(t, other.Stop(t.Context(), p.ID, workflow.Deed{}))
+		must(t, other.Stop(t.Context(), p.ID, asked))
 		other.wait(t, 0)
 		dying.stop()
-		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
+		if got := s.read(p.ID); !isAsked(got.Stopped) || got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
 			t.Errorf("ran %v\n%s", s.ran, outline(got))
 		}
 	})

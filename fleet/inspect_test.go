@@ -241,7 +241,7 @@ func TestInspectBounded(t *testing.T) {
 				must(t, n.Claim(t.Context(), plan))
 			}
 		}
-		must(t, fleet.Stop(t.Context(), p, ids["stops"]))
+		must(t, fleet.Stop(t.Context(), p, ids["stops"], workflow.Deed{}))
 		time.Sleep(20 * time.Minute)
 		works := actions(read(t, p, ids["works"]))[0]
 		works.State.Start = time.Now().UTC()

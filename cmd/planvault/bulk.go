@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
 )
 
 // bulk is the flags that commands share which change much at once.
@@ -63,6 +64,8 @@ type due[R any] struct {
 	found   R                   // by a look
 	err     error               // what the look could not read, which does not keep the rest
 	wouldDo func(planned) error // prints what was found, for a dry run
+	journal storage.Journal
+	deed    storage.Deed // for the journal, without Detail; none if its What is empty
 
 	do func() (R, error)
 	// done prints what was done, or that there is nothing to do. It reports whether the budget has left more.
@@ -82,7 +85,18 @@ func carryOut[R any](ctx context.Context, a *app, dryRun bool, d due[R]) error {
 			return err
 		}
 	}
-	report, err := d.do()
+	var report R
+	do := func() (err error) {
+		report, err = d.do()
+		return err
+	}
+	var err error
+	if d.deed.What == "" || d.n == 0 {
+		err = do()
+	} else {
+		d.deed.Detail = d.what
+		err = a.deed(ctx, d.journal, d.deed, do)
+	}
 	more, printErr := d.done(report, err)
 	if printErr != nil {
 		return printErr

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/spf13/pflag"
 
@@ -137,10 +138,11 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 	if err != nil {
 		return nil, err
 	}
-	v, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
+	v, login, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
 	if err != nil {
 		return nil, err
 	}
+	a.login = login
 	a.vaults, a.places = append(a.vaults, v), append(a.places, c.String())
 	return v, nil
 }
@@ -148,19 +150,23 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 // observer returns the observer of all vaults of the run.
 func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
 
-func (c connection) dial(ctx context.Context, options []azblob.Option) (*azblob.Vault, error) {
+// dial opens the vault. login is what makes the tokens of its requests, or nil if they have none.
+func (c connection) dial(ctx context.Context, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
 	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
 	if c.ConnectionString != "" {
-		return azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
+		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
+		return v, nil, err
 	}
 	if c.hasSignature() {
-		return azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, nil, options...)
+		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, nil, options...)
+		return v, nil, err
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
-		return nil, fmt.Errorf("log in: %w", err)
+		return nil, nil, fmt.Errorf("log in: %w", err)
 	}
-	return azblob.New(ctx, c.Prefix, c.Endpoint, cred, nil, options...)
+	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, cred, nil, options...)
+	return v, cred, err
 }
 
 // String names the vault without any secret.

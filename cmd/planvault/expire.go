@@ -29,7 +29,7 @@ func (a *app) expireCommand() *cobra.Command {
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
 	b.addFlags(c.Flags())
 	_ = c.MarkFlagRequired("older-than")
-	return c
+	return a.signed(c)
 }
 
 // expiredRow is a day that was to be dropped.
@@ -62,7 +62,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
 	return carryOut(ctx, a, o.DryRun, due[azblob.ExpireReport]{
 		change: change{doing: "expire", what: what, requests: requests},
-		n:      int64(found.Dropped()), found: found, err: failed,
+		n:      int64(found.Dropped()), found: found, err: failed, journal: v, deed: dropped(found).deed("expire"),
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},
@@ -77,6 +77,17 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 			return r.More, cmp.Or(a.printExpired(r, plans, false), a.summarize(summary))
 		},
 	})
+}
+
+// dropped returns the days that an expiry drops.
+func dropped(r azblob.ExpireReport) days {
+	d := days{}
+	for _, day := range r.Days {
+		if day.Result == azblob.DayDropped {
+			d[day.Day] = true
+		}
+	}
+	return d
 }
 
 // expireTakes returns the requests of an expiry after a dry run.

@@ -35,7 +35,7 @@ func (a *app) forkCommand() *cobra.Command {
 	c.MarkFlagsOneRequired("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("after-compensation", "from-start")
-	return c
+	return a.signed(c)
 }
 
 // forked is the report of fork.
@@ -74,7 +74,8 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 	}
 	report.ID, report.Again = &f.ID, nil
 	reached.then(fmt.Sprintf("look whether plan %s exists before you fork again", f.ID))
-	if err := create(ctx, v, f); err != nil {
+	f.Forked = a.deedOf(ctx)
+	if err := a.deed(ctx, v, about("fork", id, f.ID), func() error { return create(ctx, v, f) }); err != nil {
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
 	if err := a.print(report, report.write); err != nil {

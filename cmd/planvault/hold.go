@@ -50,11 +50,11 @@ func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.V
 		if err != nil {
 			return err
 		}
-		return a.changeDays(ctx, c, dryRun)
+		return a.changeDays(ctx, v, c, dryRun)
 	})
 	c.Args = cobra.MinimumNArgs(1)
 	addDryRun(c.Flags(), &dryRun)
-	return c
+	return a.signed(c)
 }
 
 // holdsCommand shows what is held.
@@ -91,6 +91,15 @@ type days map[time.Time]bool
 
 // sorted returns the days, oldest first.
 func (d days) sorted() []time.Time { return slices.SortedFunc(maps.Keys(d), time.Time.Compare) }
+
+// deed returns the deed of a change of the days.
+func (d days) deed(what string) storage.Deed {
+	deed := storage.Deed{What: what}
+	if all := d.sorted(); len(all) > 0 {
+		deed.From, deed.To = all[0], all[len(all)-1]
+	}
+	return deed
+}
 
 // mostDays is how many days the arguments of a command may name.
 const mostDays = 36525
@@ -129,10 +138,10 @@ type dayChange struct {
 }
 
 // changeDays makes a change, or says what it would change.
-func (a *app) changeDays(ctx context.Context, c dayChange, dryRun bool) error {
+func (a *app) changeDays(ctx context.Context, v storage.Journal, c dayChange, dryRun bool) error {
 	all := plural(len(c.days), "day")
 	return carryOut(ctx, a, dryRun, due[struct{}]{
-		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)),
+		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)), journal: v, deed: c.days.deed(c.doing),
 		wouldDo: func(p planned) error {
 			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))

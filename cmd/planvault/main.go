@@ -28,6 +28,7 @@ func main() {
 		stdoutIsTerm: term.IsTerminal(int(os.Stdout.Fd())),
 		stderrIsTerm: term.IsTerminal(int(os.Stderr.Fd())),
 		terminalSize: terminalSize,
+		whoami:       userAtHost,
 	}, os.Args[1:]))
 }
 

@@ -35,7 +35,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	s.addFlags(c.Flags())
 	b.addFlags(c.Flags())
 	c.Flags().BoolVar(&includeOpen, "include-open", false, "also remove open plans: an engine that runs one loses it in the middle of its work")
-	return c
+	return a.signed(c)
 }
 
 // purgePlanned is what a purge would remove.
@@ -84,8 +84,9 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	}
 	requests := estimate(a.meter.traffic().requests, step{purgePlan, plan.Plans})
 	return carryOut(ctx, a, dryRun, due[storage.PurgeReport]{
-		change: change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
-		n:      plan.Plans, found: storage.PurgeReport{Held: found.Held, HeldDays: found.HeldDays}, err: failed,
+		change:  change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
+		journal: v, deed: about("purge", o.Select.ByIDs...),
+		n: plan.Plans, found: storage.PurgeReport{Held: found.Held, HeldDays: found.HeldDays}, err: failed,
 		wouldDo: func(p planned) error {
 			plan.planned = p
 			return a.print(plan, plan.text)

@@ -25,7 +25,7 @@ func (a *app) recoverCommand() *cobra.Command {
 		})
 	addDryRun(c.Flags(), &dryRun)
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
-	return c
+	return a.signed(c)
 }
 
 // recoverReport is what planvault recover prints.
@@ -121,7 +121,7 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptio
 		change: change{
 			doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
 		},
-		n:    n + catalogues,
+		n: n + catalogues, journal: v, deed: about("recover"),
 		do:   func() (azblob.RepairReport, error) { return a.runRecover(ctx, v, o, "recover", goOn) },
 		done: func(r azblob.RepairReport, err error) (bool, error) { return false, a.recovered(ctx, r, err, false) },
 	})

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -32,6 +33,8 @@ type process struct {
 	stdoutIsTerm, stderrIsTerm bool
 	// terminalSize returns how many columns and lines the terminal of stdout has.
 	terminalSize func() (width, height int)
+	// whoami names the user and the machine.
+	whoami func() string
 	// options are those of each vault that is opened.
 	options []azblob.Option
 	// transport sends requests that are not a vault's. If it is nil, they are sent over the network.
@@ -46,6 +49,10 @@ type app struct {
 	yes, cost  bool
 	allowEmpty bool
 	timeout    time.Duration
+	who        who
+	args       []string
+	told       string                 // the flags of the command, for the log
+	login      azcore.TokenCredential // of the last vault that was opened; nil if it has no tokens
 
 	meter   meter
 	outage  outage
@@ -154,6 +161,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 	}
 	root := a.rootCommand()
 	root.SetArgs(args)
+	a.args = args
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -287,7 +295,7 @@ const theTool = "The tool"
 func (a *app) commands() []group {
 	return []group{
 		{"Look at plans", []*cobra.Command{
-			a.countCommand(), a.getCommand(), a.listCommand(), a.nodesCommand(), a.reportCommand(), a.searchCommand(),
+			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(), a.searchCommand(),
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},

@@ -103,6 +103,7 @@ func (s *stage) process(stdout, stderr io.Writer) process {
 		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		getenv:  func(name string) string { return s.env[name] },
 		options: []azblob.Option{azblob.WithTransport(network)}, transport: network,
+		whoami: func() string { return "operator@desk" },
 	}
 }
 

@@ -38,7 +38,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 	c.Flags().StringVar(&node, "evict", "", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
 	c.Flags().BoolVar(&t.wait, "wait", false, "wait until a node has taken the plan")
-	return c
+	return a.signed(c)
 }
 
 // takenOver is the report of takeover.
@@ -69,7 +69,7 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	switch t.evict {
 	case uuid.Nil:
 	case before.Owner:
-		if evicted, err = a.evict(ctx, v, t.evict, reached); err != nil {
+		if evicted, err = a.evict(ctx, v, id, t.evict, reached); err != nil {
 			return err
 		}
 	default:
@@ -82,7 +82,11 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	}
 	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it when its TTL has passed")
 	a.remark("Taking plan %s over. This usually takes less than a minute. An interrupt is safe.", id)
-	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
+	var h fleet.Handover
+	err = a.deed(ctx, v, about("takeover", id), func() (err error) {
+		h, err = fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
+		return err
+	})
 	switch {
 	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):
 		return a.notHandedOver(ctx, v, before, evicted, err)
@@ -214,8 +218,8 @@ func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage
 	return fmt.Errorf("%w; if it hangs, restart it, or give --evict %s", err, before.Owner)
 }
 
-// evict removes a node from the fleet if it is alive. It first lists the plans that it owns.
-func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reached *progress) (evicted bool, err error) {
+// evict removes a node from the fleet if it is alive, because of a plan. It first lists the plans that the node owns.
+func (a *app) evict(ctx context.Context, v *azblob.Vault, plan, node uuid.UUID, reached *progress) (evicted bool, err error) {
 	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone})
 	if err != nil {
 		return false, err
@@ -235,7 +239,8 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reache
 		return false, err
 	}
 	reached.then("the node may be evicted; run it again, which is safe")
-	if err := fleet.Evict(ctx, v, node); err != nil && !errors.Is(err, storage.ErrNotFound) {
+	evict := func() error { return fleet.Evict(ctx, v, node) }
+	if err := a.deed(ctx, v, about("evict", plan), evict); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return false, err
 	}
 	return true, nil

@@ -69,6 +69,8 @@ func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	}
 	add("Owner", owner)
 	add("Forked from", idOf(p.ForkedFrom))
+	add("Forked by", t.text(report.Deed(p.Forked)))
+	add("Stopped by", t.text(report.Deed(p.Stopped)))
 	add("Submitted", report.Time(p.SubmitTime))
 	add("Started", report.Time(p.State.Start))
 	add("Ended", report.Time(p.State.End))

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -183,12 +184,29 @@ func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 		{Name: "Owner", Value: id(p.Owner), Mono: true},
 		{Name: "Epoch", Value: epoch},
 		from,
+		{Name: "Forked by", Value: text(Deed(p.Forked))},
+		{Name: "Stopped by", Value: text(Deed(p.Stopped))},
 		{Name: "Submitted", Value: Time(p.SubmitTime)},
 		{Name: "Started", Value: Time(p.State.Start)},
 		{Name: "Ended", Value: Time(p.State.End)},
 		{Name: "Duration", Value: took},
 		{Name: "Last progress", Value: Time(p.RuntimeUpdate)},
 	})
+}
+
+// Deed says who did something, when and why, in one line. It is empty if nobody said.
+func Deed(d workflow.Deed) string {
+	if d.By+d.Why == "" {
+		return ""
+	}
+	words := cmp.Or(line(d.By, workflow.MaxBy), "somebody")
+	if at := Time(d.At); at != "" {
+		words += ", " + at
+	}
+	if d.Why != "" {
+		words += ": " + line(d.Why, workflow.MaxWhy)
+	}
+	return words
 }
 
 func present(facts []fact) []fact {

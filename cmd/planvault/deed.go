@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// who is what the flags say about who changes a vault, and why.
+type who struct{ as, reason string }
+
+// signed adds the flags that say who makes a change, and why, to a command.
+func (a *app) signed(c *cobra.Command) *cobra.Command {
+	addText(c.Flags(), "as", "`NAME` of who makes the change, for the log (default: that of the login, or user@host)", &a.who.as, workflow.MaxBy)
+	addText(c.Flags(), "reason", "`TEXT` that says why, for the log", &a.who.reason, workflow.MaxWhy)
+	act := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		a.told = toldOf(c, a.args)
+		return act(c, args)
+	}
+	return c
+}
+
+// addText adds a flag of one line of text, of so many bytes at most.
+func addText(flags *pflag.FlagSet, name, usage string, into *string, most int) {
+	flags.Func(name, usage, func(text string) error {
+		text = strings.TrimSpace(text)
+		if err := workflow.CheckDeed(workflow.Deed{Why: text}); err != nil || len(text) > most || text == "" {
+			return fmt.Errorf("give one line of 1 to %d bytes", most)
+		}
+		*into = text
+		return nil
+	})
+}
+
+// toldOf returns the flags of a command's own among arguments. Those that select a vault, which may have secrets, are not
+// among them.
+func toldOf(c *cobra.Command, args []string) string {
+	own := c.LocalNonPersistentFlags()
+	var told []string
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, isFlag := strings.CutPrefix(args[i], "--")
+		name, value, _ := strings.Cut(name, "=")
+		f := c.Flags().Lookup(name)
+		if !isFlag || f == nil {
+			continue
+		}
+		arg := args[i]
+		if f.NoOptDefVal == "" && value == "" && i+1 < len(args) && !strings.HasSuffix(arg, "=") {
+			i++
+			arg += " " + args[i]
+		}
+		if own.Lookup(name) != nil && name != "as" && name != "reason" && !strings.HasPrefix(name, "to-") {
+			told = append(told, arg)
+		}
+	}
+	return strings.Join(told, " ")
+}
+
+// deedOf returns who makes a change, and why.
+func (a *app) deedOf(ctx context.Context) workflow.Deed {
+	if a.who.as == "" {
+		a.who.as = clip(cmp.Or(a.loginName(ctx), a.userName()), workflow.MaxBy)
+	}
+	return workflow.Deed{By: a.who.as, Why: a.who.reason}
+}
+
+// logPatience is how long a change waits for the log, and lateLogPatience how long one that was interrupted.
+const (
+	logPatience     = 10 * time.Second
+	lateLogPatience = time.Second
+)
+
+// deed makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
+// log that can't be written keeps no change from being made: the reason is said.
+func (a *app) deed(ctx context.Context, j storage.Journal, d storage.Deed, do func() error) error {
+	d.ID, d.Deed = workflow.NewV7(), a.deedOf(ctx)
+	if len(d.Plans) > storage.MaxDeedPlans {
+		d.Plans = nil
+	}
+	d.Detail = clip(strings.TrimSpace(d.Detail+" "+a.told), storage.MaxWhy)
+	unlogged := record(ctx, j, d, logPatience)
+	err := do()
+	d.Result = "done"
+	if err != nil {
+		d.Result = clip("failed: "+storage.Detail(err), storage.MaxWhy)
+	}
+	if unlogged == nil {
+		patience := logPatience
+		if ctx.Err() != nil {
+			patience = lateLogPatience
+		}
+		unlogged = record(context.WithoutCancel(ctx), j, d, patience)
+	}
+	if unlogged != nil && ctx.Err() == nil {
+		a.complain(fmt.Errorf("the log does not have all of this change, which was made all the same: %w", unlogged))
+	}
+	return err
+}
+
+func record(ctx context.Context, j storage.Journal, d storage.Deed, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return j.Record(ctx, d)
+}
+
+// about returns the deed of a change of these plans.
+func about(what string, plans ...uuid.UUID) storage.Deed {
+	return storage.Deed{What: what, Plans: plans}
+}
+
+// clip returns one printable line of a text, of so many bytes at most.
+func clip(text string, most int) string {
+	text = strings.TrimSpace(human.Line(strings.ToValidUTF8(text, "\ufffd"), 0))
+	if len(text) <= most {
+		return text
+	}
+	end := most - len("…")
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// userName returns the user and the host of this process.
+func (a *app) userName() string {
+	if a.whoami == nil {
+		return ""
+	}
+	return a.whoami()
+}
+
+// userAtHost returns the name of the process's user, and that of the machine.
+func userAtHost() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + host
+}
+
+// storageScope is what tokens for the Blob service are asked for.
+const storageScope = "https://storage.azure.com/.default"
+
+// loginName returns the name that the token of the login tells, or "". The login keeps its token, so that asking for it
+// sends nothing once the vault has sent a request.
+func (a *app) loginName(ctx context.Context) string {
+	if a.login == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, logPatience)
+	defer cancel()
+	token, err := a.login.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{storageScope}})
+	if err != nil {
+		return ""
+	}
+	return nameIn(token)
+}
+
+// nameIn returns the name in an access token, or "". The token is not verified: whoever has it may say anything, and the
+// service alone decides what it allows.
+func nameIn(token azcore.AccessToken) string {
+	parts := strings.Split(token.Token, ".")
+	if len(parts) != 3 || len(parts[1]) > 64<<10 {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		UPN    string `json:"upn"`
+		Unique string `json:"unique_name"`
+		App    string `json:"app_displayname"`
+		AppID  string `json:"appid"`
+		Object string `json:"oid"`
+	}
+	if json.Unmarshal(text, &claims) != nil {
+		return ""
+	}
+	return clip(cmp.Or(claims.UPN, claims.Unique, claims.App, claims.AppID, claims.Object), workflow.MaxBy)
+}

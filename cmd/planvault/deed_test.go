@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+func ofLog(r emulator.Request) bool { return strings.HasSuffix(r.Container, "-log") }
+
+// TestLogIsNotInTheWay holds a day while the log can't be written.
+func TestLogIsNotInTheWay(t *testing.T) {
+	for name, fault := range map[string]*emulator.Rule{
+		"denied": emulator.On().Where(ofLog).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")),
+		"down":   emulator.On().Where(ofLog).Do(emulator.Answer(503, "ServerBusy")),
+		"silent": emulator.On().Where(ofLog).Do(emulator.Silence()),
+		"full":   emulator.On(emulator.PutBlob).Where(ofLog).Nth(3).Do(emulator.Answer(403, "AuthorizationPermissionMismatch")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				id := s.fill(t, 1, 1)[0]
+				s.server.Inject(fault)
+				began := time.Now()
+				r := s.must(t, "hold", date(workflow.Time(id)), "--yes")
+				if took := time.Since(began); took > 15*time.Second || !strings.Contains(r.stderr, "the log does not have all of this change, which was made all the same: ") {
+					t.Errorf("after %v it says %s", took, r.stderr)
+				}
+				s.server.ClearFaults()
+				held := s.must(t, "holds").stdout
+				if log := s.must(t, "log").stdout; !strings.Contains(held, date(workflow.Time(id))) || name == "full" && !strings.Contains(log, "  began ") {
+					t.Errorf("holds %s, log %s", held, log)
+				}
+			})
+		})
+	}
+}
+
+// TestLogOfAFailure lets changes fail. The log says so.
+func TestLogOfAFailure(t *testing.T) {
+	s := newStage(t)
+	id := s.fill(t, 1, 1)[0]
+	s.server.Inject(emulator.On(emulator.LeaseContainer).Do(emulator.Answer(403, "AuthorizationFailure")))
+	if r := s.run(t.Context(), "hold", date(workflow.Time(id)), "--yes"); r.code == exitDone {
+		t.Error("the hold did not fail")
+	}
+	deeds, err := s.vault.Deeds(t.Context(), storage.DeedFilters{})
+	if err != nil || len(deeds) != 1 || !strings.HasPrefix(deeds[0].Result, "failed: ") || strings.Contains(deeds[0].Result, "\n") {
+		t.Errorf("the log has %+v, %v", deeds, err)
+	}
+}
+
+// TestWhoAndWhy stops and forks a plan. Its pages say who did, and why.
+func TestWhoAndWhy(t *testing.T) {
+	s := newStage(t)
+	p := planOf(workflow.NewV7(), workflow.Stopped, "one")
+	p.Stopped = workflow.Deed{By: "ops\u202e@example.com", Why: "wrong <cluster>", At: p.SubmitTime}
+	if err := s.vault.Restore(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	fork := strings.TrimSpace(s.must(t, "fork", p.ID.String(), "--from-failure", "--reason", "now the right one").stdout)
+	for _, test := range []struct{ id, want, html, json string }{
+		{
+			p.ID.String(), `Stopped by   ops\u202e@example.com, ` + stamp(p.SubmitTime) + ": wrong <cluster>\n",
+			"wrong &lt;cluster&gt;", `"stopped":{"by":"ops` + "\u202e" + `@example.com","why":"wrong <cluster>","at":`,
+		},
+		{fork, "Forked by    operator@desk: now the right one\n", "operator@desk: now the right one", `"forked":{"by":"operator@desk","why":"now the right one"}`},
+	} {
+		for command, want := range map[string]string{"show": test.want, "report": test.html, "show --output json": test.json, "log": "now the right one"} {
+			words := append(strings.Fields(command), test.id)
+			if command == "report" {
+				words = append(words, "-o", "-")
+			}
+			if got := s.must(t, words...).stdout; !strings.Contains(got, want) {
+				t.Errorf("%s of %s lacks %q:\n%s", command, test.id, want, got)
+			}
+		}
+	}
+}
+
+// token returns an access token with claims, which are JSON.
+func token(claims string) azcore.AccessToken {
+	return azcore.AccessToken{Token: "head." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".signature"}
+}
+
+func TestNameInToken(t *testing.T) {
+	for claims, want := range map[string]string{
+		`{"upn":"ops@example.com","oid":"1"}`:        "ops@example.com",
+		`{"unique_name":"live.com#ops","appid":"2"}`: "live.com#ops",
+		`{"appid":"2","oid":"3"}`:                    "2",
+		`{"app_displayname":"nightly","appid":"2"}`:  "nightly",
+		`{"upn":7}`: "",
+		`{}`:        "",
+		`{"upn":"` + strings.Repeat("ö", 500) + `"}`:       strings.Repeat("ö", 98) + "…",
+		`{"upn":" a\nb\u0007 "}`:                           `a\nb\a`,
+		`{"upn":"` + strings.Repeat("x", 64<<10) + `"}`:    "",
+		`{"upn":"` + strings.Repeat("x", 200) + `","a":1}`: strings.Repeat("x", 200),
+	} {
+		if got := nameIn(token(claims)); got != want {
+			t.Errorf("%.60s: %q, want %q", claims, got, want)
+		}
+	}
+	for _, text := range []string{"", "opaque", "a.b", "a.!!.c", "a..c", "a.e30.c"} {
+		if got := nameIn(azcore.AccessToken{Token: text}); got != "" {
+			t.Errorf("%q names %q", text, got)
+		}
+	}
+}
+
+func FuzzNameInToken(f *testing.F) {
+	f.Add(`{"upn":"ops@example.com"}`)
+	f.Fuzz(func(t *testing.T, claims string) {
+		if err := workflow.CheckDeed(workflow.Deed{By: nameIn(token(claims))}); err != nil {
+			t.Errorf("%q: %v", claims, err)
+		}
+	})
+}

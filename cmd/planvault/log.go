@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// logCommand shows who changed the vault.
+func (a *app) logCommand() *cobra.Command {
+	var f storage.DeedFilters
+	var made period
+	c := a.onVault("log [ID|DAY]", "Show who changed the vault with this tool, and why, newest first",
+		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
+			for _, arg := range args {
+				if f.Day, err = time.Parse(time.DateOnly, arg); err != nil {
+					if f.Plan, err = parseID("plan", arg); err != nil {
+						return usageError("%q is neither a day nor the ID of a plan", printable(arg, 50))
+					}
+				}
+			}
+			f.After, f.Before = made.from(time.Now())
+			return a.log(ctx, v, f)
+		})
+	c.Args = cobra.MaximumNArgs(1)
+	c.Flags().IntVar(&f.Limit, "limit", 20, "the most changes to show, a `NUMBER`; 0 for all")
+	made.addFlags(c.Flags(), "made", "changes made")
+	return c
+}
+
+// deedRow is a change in the log.
+type deedRow struct {
+	ID     uuid.UUID   `json:"id"`
+	At     time.Time   `json:"at"`
+	What   string      `json:"what"`
+	By     string      `json:"by"`
+	Why    string      `json:"why,omitempty"`
+	Plans  []uuid.UUID `json:"plans,omitempty"`
+	From   string      `json:"from,omitempty"` // a day
+	To     string      `json:"to,omitempty"`
+	Detail string      `json:"detail,omitempty"`
+	// Result is "began" of a change that is not known to have ended.
+	Result string    `json:"result"`
+	Stored time.Time `json:"stored"`
+}
+
+func deedRowOf(d storage.Deed) deedRow {
+	row := deedRow{d.ID, utc(d.At), d.What, d.By, d.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
+	if !d.From.IsZero() {
+		row.From, row.To = date(d.From), date(d.To)
+	}
+	if row.Result == "" {
+		row.Result = "began"
+	}
+	return row
+}
+
+// about says what the change was about.
+func (r deedRow) about() string {
+	var words []string
+	if len(r.Plans) > 0 {
+		words = append(words, r.Plans[0].String())
+	}
+	if len(r.Plans) > 1 {
+		words = append(words, "and "+count(len(r.Plans)-1)+" more")
+	}
+	switch {
+	case r.From != r.To:
+		words = append(words, r.From+".."+r.To)
+	case r.From != "":
+		words = append(words, r.From)
+	}
+	return strings.Join(append(words, r.Detail), " ")
+}
+
+func (r deedRow) cells() []string {
+	return []string{
+		stamp(r.At), r.What, printable(r.By, 40), printable(r.Result, 40), printable(r.about(), 60), printable(r.Why, 60),
+	}
+}
+
+// log prints deeds. Those that can't be read are an error, below the others.
+func (a *app) log(ctx context.Context, v storage.Journal, f storage.DeedFilters) error {
+	found, unreadable := v.Deeds(ctx, f)
+	if unreadable != nil && len(found) == 0 {
+		return unreadable
+	}
+	var rows []deedRow
+	for _, d := range found {
+		rows = append(rows, deedRowOf(d))
+	}
+	if err := printTable(a, rows, deedRow.cells, "TIME", "WHAT", "BY", "RESULT", "ABOUT", "WHY"); err != nil {
+		return err
+	}
+	return unreadable
+}
+
+// deedJSON is who did something to a plan, in the JSON of show.
+type deedJSON struct {
+	By  string    `json:"by"`
+	Why string    `json:"why,omitempty"`
+	At  time.Time `json:"at,omitzero"`
+}
+
+func deedJSONOf(d workflow.Deed) *deedJSON {
+	if d.By+d.Why == "" {
+		return nil
+	}
+	return &deedJSON{d.By, d.Why, utc(d.At)}
+}
