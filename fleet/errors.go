@@ -26,6 +26,7 @@ var (
 // StopError is [ErrStopRequested] with the deed of whoever called [Stop].
 type StopError struct{ Deed workflow.Deed }
 
+// Error says the same as ErrStopRequested.
 func (e *StopError) Error() string { return ErrStopRequested.Error() }
 
 // Unwrap returns ErrStopRequested.
