@@ -30,6 +30,6 @@
 // # Metrics
 //
 // docs/operating.md lists the metrics. Their attributes have few values: names of methods and requests,
-// billing classes, statuses, outcomes and the namespace. No metric has the ID of a plan, a container or a
-// blob.
+// billing classes, statuses, outcomes, the namespace, and the members of the fleet. No metric has the ID of a
+// plan, a container or a blob.
 package azblobotel

@@ -15,7 +15,8 @@ import (
 
 // NewFleet returns the observer of a node of a fleet. To use it beside others, see [fleet.Tee]. A takeover is
 // a span, which begins when the takeover began. Everything else is in the metrics alone, because it is not
-// part of a call. An error means that the provider of metrics refused an instrument.
+// part of a call. The gauges are those of one vault, so nodes of different vaults need observers of their own. An
+// error means that the provider of metrics refused an instrument.
 func NewFleet(opts ...Option) (fleet.Observer, error) {
 	o := applyOptions(opts)
 	i := instruments{Meter: o.meter()}
@@ -29,10 +30,12 @@ func NewFleet(opts ...Option) (fleet.Observer, error) {
 		removals:   i.counter("azblob.fleet.removals", "{member}", "Members that the node removed because they were silent for too long."),
 		fences:     i.counter("azblob.fleet.fences", "{node}", "Nodes that learned that they were no longer members."),
 	}
+	g := newGauges(o, &i)
 	return fleet.Observer{
 		Heartbeat: n.heartbeat,
 		Failure:   n.failure,
 		Takeover:  n.takeover,
+		Gauges:    g.report,
 		Claim:     func(ctx context.Context, _ fleet.ClaimEvent) { n.claims.Add(ctx, 1, n.with()) },
 		Removal:   func(ctx context.Context, _ fleet.RemovalEvent) { n.removals.Add(ctx, 1, n.with()) },
 		Fenced:    func(ctx context.Context, _ fleet.FencedEvent) { n.fences.Add(ctx, 1, n.with()) },

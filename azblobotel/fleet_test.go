@@ -1,9 +1,11 @@
 package azblobotel_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/planvault/azblob/azblobotel"
@@ -36,6 +38,37 @@ func TestFleet(t *testing.T) {
 	wantAttrs(t, "takeover", s.Attributes, map[attribute.Key]string{
 		"azblob.plan.id": plan.String(), "azblob.fleet.from": from.String(), "azblob.fleet.epoch": "2", "azblob.fleet.rounds": "1",
 	})
+}
+
+// TestGauges checks that the latest figures are exported, and none after they are not known any more.
+func TestGauges(t *testing.T) {
+	r := newRig(t)
+	o, err := azblobotel.NewFleet(r.opts...)
+	must(t, err)
+	r.wantMeasured("azblob.fleet.open")
+	a, b := uuid.UUID(workflow.NewV7()), uuid.UUID(workflow.NewV7())
+	o.Gauges(t.Context(), fleet.GaugesEvent{Node: a, Gauges: fleet.Gauges{Open: 9}})
+	o.Gauges(t.Context(), fleet.GaugesEvent{Node: b, Gauges: fleet.Gauges{
+		Open: 7, Waiting: 2, Unread: 1, OldestWait: time.Minute, Alive: 1, Dead: 2, Stuck: map[fleet.Reason]int{fleet.ReasonNoProgress: 3},
+		Members: []fleet.MemberState{{Member: storage.Member{ID: a, Name: "host-1"}, Plans: 4}},
+		Copies:  []fleet.CopyState{{Name: "west", Lag: time.Hour}},
+	}})
+	o.Gauges(t.Context(), fleet.GaugesEvent{Node: a, Stopped: true})
+	for name, want := range map[string][]string{
+		"open": {"{} 7"}, "waiting": {"{} 2"}, "unread": {"{} 1"}, "wait.oldest": {"{} 60"}, "copy.lag": {"{azblob.copy.name=west} 3600"},
+		"members":    {"{azblob.member.state=alive} 1", "{azblob.member.state=dead} 2"},
+		"node.plans": {"{azblob.fleet.node=" + a.String() + ",azblob.node.name=host-1} 4"},
+	} {
+		r.wantMeasured("azblob.fleet."+name, want...)
+	}
+	stuck := r.measured("azblob.fleet.stuck")
+	if !slices.Contains(stuck, "{azblob.stuck.reason=no progress} 3") || len(stuck) != len(fleet.Reasons()) {
+		t.Errorf("stuck are %q", stuck)
+	}
+	o.Gauges(t.Context(), fleet.GaugesEvent{Node: b, Stopped: true})
+	for _, s := range r.series() {
+		t.Errorf("after the last node has stopped, there is %s", s)
+	}
 }
 
 // TestEngine checks that a plan that is picked up twice counts once, and so does its end.

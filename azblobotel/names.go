@@ -23,6 +23,11 @@ const (
 	keyClass     = attribute.Key("azblob.request.class")
 	keyRepair    = attribute.Key("azblob.repair.result")
 	keyStatus    = attribute.Key("azblob.plan.status")
+	keyReason    = attribute.Key("azblob.stuck.reason")
+	keyMember    = attribute.Key("azblob.member.state")
+	keyName      = attribute.Key("azblob.node.name")
+	keyNode      = attribute.Key("azblob.fleet.node")
+	keyCopy      = attribute.Key("azblob.copy.name")
 	keyPlan      = attribute.Key("azblob.plan.id") // this one and the following are for spans alone
 	keyContainer = attribute.Key("azblob.container")
 	keyBlob      = attribute.Key("azblob.blob")
@@ -34,7 +39,6 @@ const (
 	keyWait      = attribute.Key("azblob.retry.wait") // seconds
 	keyFound     = attribute.Key("azblob.repair.found")
 	keyDid       = attribute.Key("azblob.repair.did")
-	keyNode      = attribute.Key("azblob.fleet.node")
 	keyEpoch     = attribute.Key("azblob.fleet.epoch")
 	keyFrom      = attribute.Key("azblob.fleet.from")
 	keyRounds    = attribute.Key("azblob.fleet.rounds")
@@ -121,6 +125,18 @@ func (i *instruments) gauge(name, unit, about string) metric.Int64UpDownCounter 
 	c, err := i.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
 	i.errs = append(i.errs, err)
 	return c
+}
+
+func (i *instruments) observed(name, unit, about string) metric.Int64ObservableGauge {
+	g, err := i.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(about))
+	i.errs = append(i.errs, err)
+	return g
+}
+
+func (i *instruments) observedTime(name, about string) metric.Float64ObservableGauge {
+	g, err := i.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
+	i.errs = append(i.errs, err)
+	return g
 }
 
 func (i *instruments) duration(name, about string) metric.Float64Histogram {

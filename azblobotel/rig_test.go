@@ -55,6 +55,14 @@ func (r *rig) series() []series {
 				for _, p := range d.DataPoints {
 					list = append(list, series{m.Name, m.Unit, kind, p.Attributes, p.Value})
 				}
+			case metricdata.Gauge[int64]:
+				for _, p := range d.DataPoints {
+					list = append(list, series{m.Name, m.Unit, "gauge", p.Attributes, p.Value})
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					list = append(list, series{m.Name, m.Unit, "gauge", p.Attributes, int64(p.Value)})
+				}
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
 					list = append(list, series{m.Name, m.Unit, "histogram", p.Attributes, int64(p.Count)})

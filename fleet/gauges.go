@@ -31,6 +31,14 @@ type Gauges struct {
 	Copies []CopyState
 }
 
+// Reasons returns all reasons for which a plan may be stuck.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonNoNode, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
+		ReasonUnclaimed, ReasonUnreadable,
+	}
+}
+
 // Gauges counts what the inspection has found.
 func (i Inspection) Gauges() Gauges {
 	g := Gauges{
