@@ -77,6 +77,14 @@ func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, erro
 	return plan, nil
 }
 
+// FindNote finds a note if the vault has notes.
+func (r runnables) FindNote(ctx context.Context, name string) (storage.Note, error) {
+	if notes, ok := r.Store.(storage.Notes); ok {
+		return notes.FindNote(ctx, name)
+	}
+	return storage.Note{}, &storage.Error{Op: "FindNote", Err: storage.ErrNotFound}
+}
+
 // member is an engine that works as a node of a fleet.
 type member struct {
 	*Engine

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,6 +123,11 @@ func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
 		return Inspection{}, err
 	}
 	_ = i.read(ctx)
+	for n := range i.Plans {
+		if p := &i.Plans[n]; p.State.Status == workflow.Running && errors.Is(p.Err, storage.ErrSchema) {
+			p.Err, p.Unread = nil, !p.Read // a node with other plugins may run it
+		}
+	}
 	i.conclude()
 	g.before = &i.Inspection
 	return i.Inspection, nil

@@ -166,6 +166,21 @@ func TestGaugesInAnOutage(t *testing.T) {
 	})
 }
 
+// TestGaugesOfOtherPlugins: a plan that this node lacks the plugins for may run elsewhere, so it is not called stuck.
+func TestGaugesOfOtherPlugins(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		var d diary
+		p := open(store)
+		n := join(t, p, fleet.Options{Observer: d.observer()})
+		damage(p, claimed(t, p, n, 1).ID, "Read", fmt.Errorf("%w: %w", fleet.ErrUnsuited, storage.ErrSchema))
+		time.Sleep(20 * time.Minute)
+		events, _ := d.take()
+		if g := events[19].Gauges; g.Open != 1 || g.Unread != 1 || len(g.Stuck) > 0 {
+			t.Errorf("the gauges are %+v", g)
+		}
+	})
+}
+
 // TestGaugesOfCopies: the lag of a copy follows its note, which is read when it changes. Other notes, and notes that
 // say nothing, are no copies.
 func TestGaugesOfCopies(t *testing.T) {

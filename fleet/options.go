@@ -42,7 +42,8 @@ type Options struct {
 	Former []uuid.UUID
 	// Gauges is the time between two looks at the open plans for [Observer.Gauges]. One node of the fleet looks: of
 	// those that are alive and not leaving, the one that joined first. So give all nodes of a fleet the same Gauges,
-	// and an Observer that has them. A look takes no longer than Gauges or a minute. Default: 1m; negative: no looks.
+	// and an Observer that has them. A look takes no longer than Gauges or a minute. Plans that this
+	// node's program can't read, because it lacks their plugins, count as Unread. Default: 1m; negative: no looks.
 	Gauges time.Duration
 	// Observer sees what the node does. Default: none.
 	Observer Observer
