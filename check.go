@@ -39,6 +39,8 @@ type CheckReport struct {
 	// Foreign is the number of plans, and of remains of plans, that another program wrote. They are no problems, and
 	// Plans does not count them.
 	Foreign int
+	// Wait is how long it takes until all of these plans can be judged.
+	Wait time.Duration
 	// Problems are the broken invariants. A sound store has none.
 	Problems []Problem
 }
@@ -99,6 +101,9 @@ type Problem struct {
 	Blob string
 	// Detail says what is wrong.
 	Detail string
+	// Wait is how long Recovery still leaves the plan or the blob alone, because it is recent. It is 0 for a problem
+	// that Recovery can repair now, and for one that it can't repair at all.
+	Wait time.Duration
 }
 
 // Repair says in a few words what repairs the problem.
@@ -255,7 +260,8 @@ func (c checking) checkCatalogue(ctx context.Context, d day) error {
 type verdict struct {
 	problems   []Problem
 	inProgress bool
-	foreign    bool // another program wrote the plan
+	foreign    bool          // another program wrote the plan
+	wait       time.Duration // until a plan in progress can be judged
 	bytes      int64
 }
 
@@ -301,6 +307,7 @@ func (c checking) checkDay(ctx context.Context, d day) error {
 			}
 			if found.inProgress {
 				c.report.InProgress++
+				c.report.Wait = max(c.report.Wait, found.wait)
 			}
 		}
 		plans = plans[:0]
@@ -383,21 +390,31 @@ func (c checking) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 		return x.verdict, nil
 	}
 	x.changeMarkers()
-	if !b.committed() {
+	if b.committed() {
+		x.whole(ctx)
+	} else {
 		x.incomplete()
-		return x.verdict, nil
 	}
-	if b.deleteMarker != nil {
-		x.unlessRecent([]*blob.Item{b.deleteMarker}, LeftMarker, b.keys.deleteMarker(), "the plan is whole")
+	busy := []*blob.Item{b.deleteMarker}
+	for i := range b.changes {
+		busy = append(busy, &b.changes[i])
+	}
+	x.leftAlone(busy...)
+	return x.verdict, x.cause
+}
+
+// whole checks a plan that has an entry and an object.
+func (x *planCheck) whole(ctx context.Context) {
+	if x.planBlobs.deleteMarker != nil {
+		x.unlessRecent([]*blob.Item{x.planBlobs.deleteMarker}, LeftMarker, x.keys.deleteMarker(), "the plan is whole")
 	}
 	var entry, object *workflow.Plan
-	entryOK := x.read(ctx, b.keys.entry(), func(body []byte) (err error) { entry, err = x.format.decodeEntry(body, b.keys.plan); return err })
-	objectOK := x.read(ctx, b.keys.object(), func(body []byte) (err error) { object, err = x.format.decodeObject(body, b.keys.plan); return err })
+	entryOK := x.read(ctx, x.keys.entry(), func(body []byte) (err error) { entry, err = x.format.decodeEntry(body, x.keys.plan); return err })
+	objectOK := x.read(ctx, x.keys.object(), func(body []byte) (err error) { object, err = x.format.decodeObject(body, x.keys.plan); return err })
 	if entryOK && objectOK {
 		x.plan(entry, object)
 		x.subObjects(ctx, object)
 	}
-	return x.verdict, x.cause
 }
 
 // foreignBlobs looks for blobs that another program wrote, and reports whether that is all there is to say about the plan.
@@ -451,13 +468,33 @@ func (x *planCheck) changeMarkers() {
 
 // bad reports a problem.
 func (x *planCheck) bad(kind ProblemKind, ref blob.Ref, detail string, args ...any) {
-	x.problems = append(x.problems, Problem{kind, x.keys.plan, ref.String(), fmt.Sprintf(detail, args...)})
+	x.problems = append(x.problems, Problem{Kind: kind, Plan: x.keys.plan, Blob: ref.String(), Detail: fmt.Sprintf(detail, args...)})
+}
+
+// leftAlone notes on the problems that Recovery leaves the plan alone while one of these blobs, which may be nil, is recent.
+func (x *planCheck) leftAlone(items ...*blob.Item) {
+	wait := x.remaining(items...)
+	for i, p := range x.problems {
+		if p.Kind != Unreadable && p.Kind != Disagreement {
+			x.problems[i].Wait = max(p.Wait, wait)
+		}
+	}
+}
+
+// remaining returns how long any of these blobs, which may be nil, will be recent.
+func (x *planCheck) remaining(items ...*blob.Item) (wait time.Duration) {
+	for _, i := range items {
+		if i != nil && recent(i, i.Seen, x.grace) {
+			wait = max(wait, i.LastModified.Add(x.grace+margin(x.grace)+time.Second).Sub(i.Seen))
+		}
+	}
+	return wait
 }
 
 // unlessRecent reports a problem unless one of the items is recent.
 func (x *planCheck) unlessRecent(items []*blob.Item, kind ProblemKind, ref blob.Ref, detail string) {
-	if slices.ContainsFunc(items, func(i *blob.Item) bool { return i != nil && recent(i, i.Seen, x.grace) }) {
-		x.inProgress = true
+	if wait := x.remaining(items...); wait > 0 {
+		x.inProgress, x.wait = true, max(x.wait, wait)
 		return
 	}
 	x.bad(kind, ref, "%s", detail)
@@ -506,7 +543,7 @@ func (x *planCheck) incomplete() {
 	d.finding = diagnose(d.signs(false))
 	switch lost := d.err(); {
 	case d.finding == tooRecent:
-		x.inProgress = true
+		x.inProgress, x.wait = true, max(x.wait, d.wait())
 	case lost != nil && d.finding == unreadableState:
 		x.bad(Unreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
 	case lost != nil:
@@ -570,6 +607,8 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		if hasMarks(left[name].Metadata) {
 			x.bad(Orphan, x.keys.at(name), "the object does not have it")
+			item := left[name]
+			x.problems[len(x.problems)-1].Wait = x.remaining(&item)
 		} else {
 			x.bad(Stray, x.keys.at(name), "the object does not have it, nor has it the metadata that a vault writes")
 		}

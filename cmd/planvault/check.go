@@ -34,6 +34,7 @@ type checkReport struct {
 	Bytes      int64        `json:"bytes"`
 	InProgress int          `json:"inProgress"`
 	Foreign    int          `json:"foreign,omitzero"`
+	Wait       float64      `json:"waitSeconds,omitzero"` // until all of these can be judged
 	Problems   []problemRow `json:"problems"`
 	Complete   bool         `json:"complete"`
 }
@@ -45,12 +46,13 @@ type problemRow struct {
 	Blob   string     `json:"blob"`
 	Detail string     `json:"detail"`
 	Repair string     `json:"repair"`
+	Wait   float64    `json:"waitSeconds,omitzero"` // until then, Recovery leaves it alone
 }
 
 func checkReportOf(r azblob.CheckReport, complete bool) checkReport {
-	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, r.Foreign, []problemRow{}, complete}
+	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, r.Foreign, r.Wait.Seconds(), []problemRow{}, complete}
 	for _, p := range r.Problems {
-		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Repair()})
+		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Repair(), p.Wait.Seconds()})
 	}
 	return report
 }
@@ -62,11 +64,11 @@ func (r checkReport) write(w io.Writer) {
 		if p.Plan != nil {
 			fmt.Fprintf(w, ", plan %s", p.Plan)
 		}
-		fmt.Fprintf(w, "\n    %s\n    %s\n    → %s\n", printable(p.Blob, 0), printable(p.Detail, 0), p.Repair)
+		fmt.Fprintf(w, "\n    %s\n    %s\n    → %s%s\n", printable(p.Blob, 0), printable(p.Detail, 0), p.Repair, in(p.Wait, ", in "))
 	}
 	fmt.Fprintf(w, "%s in %s, %s, %s, %s", plural(len(r.Problems), "problem"), plural(r.Days, "day"), plural(r.Plans, "plan"), plural(r.Blobs, "blob"), byteSize(r.Bytes))
 	if r.InProgress > 0 {
-		fmt.Fprintf(w, "; %s in progress", plural(r.InProgress, "plan"))
+		fmt.Fprintf(w, "; %s in progress%s", plural(r.InProgress, "plan"), in(r.Wait, ", which can be judged in "))
 	}
 	if r.Foreign > 0 {
 		fmt.Fprintf(w, "; %s written by another program, which no vault changes", plural(r.Foreign, "plan"))
@@ -75,6 +77,14 @@ func (r checkReport) write(w io.Writer) {
 		fmt.Fprint(w, "; the check did not finish")
 	}
 	fmt.Fprintln(w)
+}
+
+// in says how long something takes, if it takes any time.
+func in(wait float64, text string) string {
+	if wait == 0 {
+		return ""
+	}
+	return text + seconds(wait)
 }
 
 // check prints the report of a check, also of one that did not finish.

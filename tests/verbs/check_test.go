@@ -32,7 +32,8 @@ func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
 
 func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
 
-// TestCheckFindsWhatIsBroken breaks each invariant in turn, and then applies the documented remedy.
+// TestCheckFindsWhatIsBroken breaks each invariant in turn, and applies the documented remedy as soon as Check says that it
+// works. Two seconds before, Recovery leaves alone what the problem is about.
 func TestCheckFindsWhatIsBroken(t *testing.T) {
 	efforttest.NotShort(t, "TestCheckBesideWork runs Check concurrently")
 	var at time.Time
@@ -123,10 +124,18 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 				vaulttest.Strict(t, server)
 				v := vaulttest.OnEmulator(t, server)
 				c.breaks(server)
-				if now, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" {
+				now, err := v.Check(t.Context(), azblob.CheckOptions{})
+				if err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" || (now.InProgress > 0) != (now.Wait > 0) {
 					t.Errorf("at once: %+v, %v", now, err)
 				}
-				time.Sleep(vaulttest.PastGrace)
+				time.Sleep(now.Wait)
+				for _, p := range now.Problems {
+					if p.Wait > 0 {
+						time.Sleep(p.Wait - 2*time.Second)
+						vaulttest.Must(t, thorough(t.Context(), v, plan.ID))
+						time.Sleep(2 * time.Second)
+					}
+				}
 				report, err := v.Check(t.Context(), azblob.CheckOptions{})
 				vaulttest.Must(t, err)
 				if n := vaulttest.Stored(server); report.Blobs != n {
@@ -148,6 +157,36 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCheckBesideADelete says that Recovery leaves a plan alone that a Delete may be at work on, whatever is wrong with it.
+func TestCheckBesideADelete(t *testing.T) {
+	vaulttest.InBubble(t, "lost", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		plan := vaulttest.Created(t, v, plantest.Small())
+		d := vaulttest.DamagedOf(server, plan)
+		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
+		server.Remove(d.Container, "blocks/"+plan.ID.String()+"/"+plan.Blocks[0].ID.String()+".json")
+		missing := func() (list []azblob.Problem) {
+			report, err := v.Check(t.Context(), azblob.CheckOptions{})
+			vaulttest.Must(t, err)
+			return slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.Missing })
+		}
+		list := missing()
+		if len(list) != 1 || list[0].Wait < 12*time.Minute {
+			t.Fatalf("%+v", list)
+		}
+		vaulttest.Must(t, thorough(t.Context(), v, plan.ID))
+		if now := missing(); len(now) != 1 {
+			t.Errorf("it was repaired before %v", list[0].Wait)
+		}
+		time.Sleep(list[0].Wait)
+		if now := missing(); len(now) != 1 || now[0].Wait != 0 {
+			t.Errorf("%+v", now)
+		}
+		vaulttest.Must(t, thorough(t.Context(), v, plan.ID))
+		vaulttest.Sound(t, v)
+	})
 }
 
 // TestCheckBesideWork checks the store repeatedly while plans are created, run and deleted. Check finds
