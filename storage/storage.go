@@ -165,8 +165,8 @@ type Recoverer interface {
 }
 
 // MaxAhead is how far in the future the time in the ID of a new plan may lie. It is one day, to allow for
-// clocks that disagree. Plans that are already stored may have any time: they can be read, updated and
-// deleted.
+// clocks that disagree. Plans that are already stored may have any time: they can be read, updated, deleted and
+// restored.
 const MaxAhead = 24 * time.Hour
 
 // ListResult is what a listing returns of a plan. It can't be compared with ==, so that fields may be added.
