@@ -138,7 +138,7 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 	if err != nil {
 		return nil, err
 	}
-	v, login, err := c.dial(ctx, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
+	v, login, err := c.dial(ctx, &a.outage, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
 
 // dial opens the vault. login is what makes the tokens of its requests, or nil if they have none.
-func (c connection) dial(ctx context.Context, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
+func (c connection) dial(ctx context.Context, o *outage, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
 	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
 	if c.ConnectionString != "" {
 		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
@@ -165,7 +165,7 @@ func (c connection) dial(ctx context.Context, options []azblob.Option) (v *azblo
 	if err != nil {
 		return nil, nil, fmt.Errorf("log in: %w", err)
 	}
-	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, cred, nil, options...)
+	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, nil, options...)
 	return v, cred, err
 }
 

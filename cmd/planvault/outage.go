@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 )
 
@@ -29,35 +32,66 @@ const patience = 2500 * time.Millisecond
 // observer returns the observer of the requests.
 func (o *outage) observer() azblob.Observer {
 	return azblob.Observer{
-		RequestStart: func(_ context.Context, e azblob.RequestEvent) {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			if o.sent == nil {
-				o.sent = map[time.Time]int{}
-			}
-			o.sent[e.Start]++
-			o.wait(patience)
-		},
+		RequestStart: func(_ context.Context, e azblob.RequestEvent) { o.begin(e.Start) },
 		Request: func(_ context.Context, e azblob.RequestEvent) {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			if o.sent[e.Start]--; o.sent[e.Start] <= 0 {
-				delete(o.sent, e.Start)
-			}
-			switch {
-			case e.Err == nil && e.Status < 500:
-				o.failed, o.why = time.Time{}, nil
-			case o.failed.IsZero():
-				o.failed = e.Start
-			}
+			o.finish(e.Start)
+			o.answered(e.Start, e.Err == nil && e.Status < 500)
 		},
 		Retry: func(_ context.Context, e azblob.RetryEvent) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.why = withoutURL(e.Err)
+			if o.failed.IsZero() { // it failed before a request was sent
+				o.failed = time.Now()
+			}
 			o.wait(patience)
 		},
 	}
+}
+
+// begin notes that a request was sent.
+func (o *outage) begin(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sent == nil {
+		o.sent = map[time.Time]int{}
+	}
+	o.sent[at]++
+	o.wait(patience)
+}
+
+// finish notes that a request has ended.
+func (o *outage) finish(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sent[at]--; o.sent[at] <= 0 {
+		delete(o.sent, at)
+	}
+}
+
+// answered notes whether a request to the vault's service had a good answer.
+func (o *outage) answered(at time.Time, good bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case good:
+		o.failed, o.why = time.Time{}, nil
+	case o.failed.IsZero():
+		o.failed = at
+	}
+}
+
+// watchedLogin is a login whose service the outage watches, too.
+type watchedLogin struct {
+	azcore.TokenCredential
+	outage *outage
+}
+
+func (l watchedLogin) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	at := time.Now()
+	l.outage.begin(at)
+	defer l.outage.finish(at)
+	return l.TokenCredential.GetToken(ctx, o)
 }
 
 // wait makes look look after a time, unless it is about to look anyway.

@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/workflow"
 )
@@ -141,6 +144,36 @@ func TestOutage(t *testing.T) {
 			})
 		}
 	}
+}
+
+// slowLogin is a login that takes a time.
+type slowLogin time.Duration
+
+func (s slowLogin) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	time.Sleep(time.Duration(s))
+	return azcore.AccessToken{}, nil
+}
+
+// TestOutageOfLogin says that the service of the login is slow. A login that works does not hide that the vault's service
+// is away.
+func TestOutageOfLogin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var said []string
+		o := outage{say: func(why error) { said = append(said, fmt.Sprint(time.Since(began), " ", why)) }}
+		login := func(takes time.Duration) {
+			_, _ = watchedLogin{slowLogin(takes), &o}.GetToken(t.Context(), policy.TokenRequestOptions{})
+		}
+		login(5 * time.Second)
+		for range 5 {
+			login(time.Second)
+			o.observer().Retry(t.Context(), azblob.RetryEvent{Err: errors.New("the cable is cut")})
+		}
+		o.end()
+		if want := []string{"2.5s no answer for 3s", "8.5s the cable is cut"}; !slices.Equal(said, want) {
+			t.Errorf("%q", said)
+		}
+	})
 }
 
 // TestOutageAmongAnswers says that a request hangs while others are answered, once, and each of two outages.
