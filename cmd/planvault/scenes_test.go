@@ -48,6 +48,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"denied-reads": sceneDenied(emulator.GetBlob),
 	"denied-lists": sceneDenied(emulator.ListBlobs),
 	"lost":         sceneLost,
+	"outage":       sceneOutage,
 }
 
 // accounts are the accounts of a scene by their names. A server knows none of these names, only its own.
@@ -193,6 +194,12 @@ func sceneNobody(t *testing.T, s *stage) {
 	kill()
 	time.Sleep(17 * time.Minute)
 	time.AfterFunc(10*time.Minute, func() { s.engine(t, "host-4", 8, takesItsTime) })
+}
+
+// sceneOutage: nothing answers at the account.
+func sceneOutage(t *testing.T, s *stage) {
+	s.production(t)
+	s.network = fails(errors.New("no route to host"))
 }
 
 // history stores some final plans of the sample, and exports them to a bundle.
