@@ -17,14 +17,21 @@ import (
 // statsCommand counts plans, blobs and bytes by day.
 func (a *app) statsCommand() *cobra.Command {
 	var p period
-	var bytes bool
+	var bytes, forecast bool
 	c := a.onVault("stats", "Count plans by day and status, and what storing them costs",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			after, before := p.from(time.Now())
+			switch {
+			case forecast && (bytes || !after.IsZero() || !before.IsZero()):
+				return usageError("--forecast takes no other flags: it looks at the last weeks")
+			case forecast:
+				return a.forecastStats(ctx, v, time.Now())
+			}
 			return a.stats(ctx, v, azblob.StatsOptions{After: after, Before: before, Bytes: bytes})
 		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
+	c.Flags().BoolVar(&forecast, "forecast", false, "say what the next month is likely to bring and to cost")
 	return c
 }
 
