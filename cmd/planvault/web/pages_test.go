@@ -32,7 +32,7 @@ import (
 // addresses returns an address of each kind.
 func addresses(plan uuid.UUID) []string {
 	return []string{
-		"/", "/fleet", "/history", "/health", "/healthz", "/plan/" + plan.String(), "/plan/" + plan.String() + ".json",
+		"/", "/fleet", "/history", "/health", "/healthz", "/metrics", "/plan/" + plan.String(), "/plan/" + plan.String() + ".json",
 		"/plan/none", "/plan/" + workflow.NewV7().String(), "/none", "/static/style.css", "/static/app.js", "/static/none",
 		"/history?status=Failed&after=2026-01-01", "/history?after=yesterday",
 	}

@@ -96,6 +96,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/history", s.historyPage)
 	mux.HandleFunc("/health", s.healthPage)
 	mux.HandleFunc("/healthz", s.healthz)
+	mux.HandleFunc("/metrics", s.metrics)
 	mux.HandleFunc("/plan/{id}", s.plan)
 	mux.HandleFunc("/static/{file}", s.static)
 	mux.HandleFunc("/", s.noPage)

@@ -33,6 +33,8 @@ type state struct {
 	Members     []fleet.MemberState
 	Counts      counts
 	Failure     failure // the zero value if the last look succeeded
+
+	inspection *fleet.Inspection // on which the next look builds
 }
 
 // counts are the figures of a state. They cover all open plans, also those that are not shown.
@@ -71,7 +73,7 @@ func (r planRow) Note() string {
 
 // newState makes a state of an inspection. Dead members come first; others stay in the order in which they joined.
 func newState(i fleet.Inspection, shown int) *state {
-	s := &state{Now: i.Now}
+	s := &state{Now: i.Now, inspection: &i}
 	names := map[uuid.UUID]string{}
 	var alive []fleet.MemberState
 	for _, m := range i.Members {
