@@ -112,7 +112,11 @@ func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, 
 			r.failed(err)
 		}
 	}
-	err := r.all(ctx)
+	return r.finish(r.all(ctx))
+}
+
+// finish completes the report of a run that ended with an error, or nil.
+func (r *run) finish(err error) (Report, error) {
 	if !r.oldest.IsZero() {
 		r.report.Behind = max(0, r.began.Sub(r.oldest))
 	}
@@ -154,7 +158,7 @@ func (r *run) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.merge(ctx, source, copied, func(s, c *storage.ListResult) { g.Go(func() error { return r.plan(ctx, s, c) }) })
+	err = r.merge(ctx, source, copied, func(s, c *storage.ListResult) { g.Go(func() error { _, err := r.plan(ctx, s, c); return err }) })
 	return cmp.Or(g.Wait(), err)
 }
 
@@ -251,11 +255,12 @@ func single(err error) bool {
 	return false
 }
 
-// plan brings one plan up to date, given what the listings show of it, and counts it.
-func (r *run) plan(ctx context.Context, s, c *storage.ListResult) error {
+// plan brings one plan up to date, given what the listings show of it, and counts it. It reports whether that went
+// well. An error ends the run.
+func (r *run) plan(ctx context.Context, s, c *storage.ListResult) (ok bool, err error) {
 	done, err := r.bring(ctx, s, c)
 	if err != nil && (ctx.Err() != nil || !single(err)) {
-		return err
+		return false, err
 	}
 	if err != nil {
 		r.failed(err)
@@ -267,16 +272,18 @@ func (r *run) plan(ctx context.Context, s, c *storage.ListResult) error {
 		}
 		done(report)
 	})
-	return nil
+	return err == nil, nil
 }
 
 // bring brings a plan up to date. It returns how to count it.
 func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report), error) {
-	if s == nil {
+	switch {
+	case s == nil:
 		return r.extra(ctx, c.ID)
-	}
-	if c != nil && !r.opts.Deep && s.State.Status != workflow.Running && sameListing(*s, *c) {
+	case c != nil && !r.opts.Deep && s.State.Status != workflow.Running && sameListing(*s, *c):
 		return unchanged, nil
+	case c != nil:
+		return r.update(ctx, s.ID)
 	}
 	plan, err := r.from.Read(ctx, s.ID)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -285,14 +292,11 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 	if err != nil {
 		return nil, err
 	}
-	if c != nil {
-		return r.update(ctx, plan)
-	}
 	r.behind(plan)
 	if !r.opts.DryRun {
 		err = r.to.Restore(ctx, plan)
 		if errors.Is(err, storage.ErrExists) { // the listing has missed it, or an answer was lost
-			return r.update(ctx, plan)
+			return r.update(ctx, plan.ID)
 		}
 	}
 	return func(report *Report) {
@@ -330,9 +334,18 @@ func (r *run) extra(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 	return func(report *Report) { report.Deleted++ }, err
 }
 
-// update brings a plan of the copy to the state of the source's.
-func (r *run) update(ctx context.Context, plan *workflow.Plan) (func(*Report), error) {
-	old, err := r.to.Read(ctx, plan.ID)
+// update brings a plan of the copy to the state of the source's. It reads the copy first: what another run has stored there
+// since then is a conflict, and what it had stored before is not newer than what is read of the source. So the copy never
+// moves back.
+func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
+	old, err := r.to.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := r.from.Read(ctx, id)
+	if errors.Is(err, storage.ErrNotFound) {
+		return unchanged, nil // deleted meanwhile: the next Run sees it
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -358,6 +371,9 @@ func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error
 	}
 	if !driver.SameTree(plan, old) {
 		return nil, differ("sub-objects are not those of the source")
+	}
+	if old.Epoch > plan.Epoch {
+		return nil, differ(fmt.Sprintf("epoch is %d, after %d in the source", old.Epoch, plan.Epoch))
 	}
 	now, was := plan.State.Status, old.State.Status
 	if !driver.Follows(now, was) {
@@ -434,6 +450,13 @@ func (r *run) failed(err error) {
 	} else {
 		r.more++
 	}
+}
+
+// failures returns how many errors of single plans there are.
+func (r *run) failures() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.errs) + r.more
 }
 
 // count changes the report.

@@ -1,0 +1,51 @@
+package storage
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// NoteClosed is the name of the note that closes a store: while there is one, no member of a fleet works on the store.
+// Package fleet obeys it. Engines without a fleet do not look.
+const NoteClosed = "closed"
+
+// Closing says who has closed a store, and why. It is the text of the note [NoteClosed].
+type Closing struct {
+	At  time.Time `json:"at,omitzero"` // by the clock of whoever closed it, for people
+	By  string    `json:"by,omitempty"`
+	Why string    `json:"why,omitempty"`
+	// Copy says that the store is a copy that package mirror keeps.
+	Copy bool `json:"copy,omitempty"`
+	// Evicted are members that did not leave by themselves. What they were doing may not have ended.
+	Evicted []uuid.UUID `json:"evicted,omitempty"`
+	// TTL is the longest TTL of these members.
+	TTL time.Duration `json:"ttl,omitempty"`
+}
+
+// Note returns the note of a closing, to replace a version, or a new one if version is empty.
+func (c Closing) Note(version string) (Note, error) {
+	text, err := json.Marshal(c)
+	return Note{Name: NoteClosed, Text: text, Version: version}, err
+}
+
+// ClosingOf returns what a note says. A note that can't be read closes the store, too: the error is [ErrCorrupt], and the
+// closing is empty.
+func ClosingOf(n Note) (c Closing, err error) {
+	if err := json.Unmarshal(n.Text, &c); err != nil {
+		return Closing{}, fmt.Errorf("note %s: %w: %w", n.Name, ErrCorrupt, err)
+	}
+	return c, nil
+}
+
+// FindNote returns the note with a name of a roster, without its text.
+func (r Roster) FindNote(name string) (Note, bool) {
+	for _, n := range r.Notes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return Note{}, false
+}

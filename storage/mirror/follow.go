@@ -1,0 +1,270 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+)
+
+// Source is a vault that [Follow] keeps a copy of. Follow reads its plans, and writes nothing but its own note.
+type Source interface {
+	storage.Reader
+	storage.Notes
+	Roster(ctx context.Context) (storage.Roster, error)
+}
+
+// Replica is a copy that [Follow] keeps.
+type Replica interface {
+	Copy
+	storage.Notes
+	Roster(ctx context.Context) (storage.Roster, error)
+}
+
+// Reviser tells cheaply which Running plans have changed. Follow uses it if the source implements it, as a vault of
+// package azblob does. Otherwise Follow reads each Running plan in each round.
+type Reviser interface {
+	// Revisions returns for each plan a text that changes with each update of one of its sub-objects.
+	Revisions(ctx context.Context, plans []uuid.UUID) (map[uuid.UUID]string, error)
+}
+
+// The errors of [Follow], for errors.Is.
+var (
+	// ErrOpened means that the copy is a vault of its own now, on which engines may work. It is no copy any more.
+	ErrOpened = errors.New("the copy has been opened: it is a vault of its own now")
+	// ErrSourceClosed means that the source is closed: nothing changes there, and somebody may be switching to the copy.
+	ErrSourceClosed = errors.New("the source is closed")
+)
+
+// FollowOptions are the options of [Follow].
+type FollowOptions struct {
+	// Name is the name of the copy among those of its source: up to 50 lower-case letters, digits and hyphens. The note
+	// copy-NAME in the source says how far the copy has come. Required.
+	Name string
+	// From and To say for people where the source and the copy are, and By who runs Follow. Default: empty.
+	From, To, By string
+	// Interval is the time between the starts of two rounds. Default: a minute.
+	Interval time.Duration
+	// Overlap is how long after the time in its ID a plan may be stored. Each round lists the plans of this time again.
+	// Default: an hour.
+	Overlap time.Duration
+	// Compare is the time between two comparisons of everything. Default: a day.
+	Compare time.Duration
+	// Delete is that of [Options]. It takes effect in a comparison.
+	Delete bool
+	// Concurrency is that of [Options].
+	Concurrency int
+	// Round is called after each round. It may be nil.
+	Round func(Round)
+}
+
+func (o FollowOptions) complete() (FollowOptions, error) {
+	if !copyName.MatchString(o.Name) {
+		return o, fmt.Errorf("mirror: %w: Name is %q: it must be up to 50 lower-case letters, digits and hyphens", storage.ErrInvalid, o.Name)
+	}
+	for _, d := range []struct {
+		name     string
+		d        *time.Duration
+		fallback time.Duration
+	}{{"Interval", &o.Interval, time.Minute}, {"Overlap", &o.Overlap, time.Hour}, {"Compare", &o.Compare, 24 * time.Hour}} {
+		if *d.d < 0 {
+			return o, fmt.Errorf("mirror: %w: %s is %v: it may not be negative", storage.ErrInvalid, d.name, *d.d)
+		}
+		if *d.d == 0 {
+			*d.d = d.fallback
+		}
+	}
+	return o, nil
+}
+
+var copyName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,49}$`)
+
+// Round is what a round of [Follow] found and did.
+type Round struct {
+	Report
+	// Now is the time of the source when the round began.
+	Now time.Time
+	// Standing is what the round's note says, if Err is nil.
+	Standing Standing
+	// Err is why the round did not bring the copy up to date. The next round tries again.
+	Err error
+}
+
+// Lag is how far the copy was behind when the round began, or 0 before the copy has caught up for the first time.
+func (r Round) Lag() time.Duration {
+	if r.Standing.CaughtUp.IsZero() {
+		return 0
+	}
+	return max(0, r.Now.Sub(r.Standing.CaughtUp))
+}
+
+// Standing is how far a copy has come: the text of the note copy-NAME in its source. Times are those of the source's
+// clock.
+type Standing struct {
+	To string    `json:"to,omitempty"` // where the copy is, for people
+	ID uuid.UUID `json:"id"`           // of the copy: a copy that was made anew has another one
+	// CaughtUp is the time up to which the copy has all plans that were created, and all that engines did. Deletions,
+	// updates of final plans, and plans that were stored more than FollowOptions.Overlap after the time in their IDs
+	// wait for a comparison.
+	CaughtUp time.Time `json:"caughtUp,omitzero"`
+	// Compared is when the last comparison that found everything in order, or put it in order, began.
+	Compared time.Time `json:"compared,omitzero"`
+	// Comparing is the comparison that is in progress: when it began, and from which time on it has compared plans.
+	Began     time.Time `json:"began,omitzero"`
+	Comparing time.Time `json:"comparing,omitzero"`
+}
+
+// StandingOf reads the text of a note copy-NAME.
+func StandingOf(n storage.Note) (s Standing, err error) {
+	if err := json.Unmarshal(n.Text, &s); err != nil {
+		return Standing{}, fmt.Errorf("mirror: note %s: %w: %w", n.Name, storage.ErrCorrupt, err)
+	}
+	return s, nil
+}
+
+// NoteOf returns the name of the note of a copy.
+func NoteOf(copied string) string { return "copy-" + copied }
+
+// Follow keeps a copy up to date until ctx ends: it runs a round each Interval. A round copies the plans that were
+// created since the last one, and brings forward those that were open, in the source or in the copy. Each round also
+// compares the plans of one more day, until all are compared, once each Compare. A round ends with a note in the source,
+// which says how far the copy has come; see [Standing].
+//
+// Follow closes the copy to fleets with the note [storage.NoteClosed], and keeps a note of its own in it. It refuses a
+// copy on which a member of a fleet works, one that was opened since, and a source that is closed.
+//
+// The copy and the note are all that Follow needs: it may die at any time and be started again, anywhere. Two of them do
+// twice the work, and no harm. It takes memory for the IDs of the open plans.
+//
+// A round that fails is reported to Round, and the next one tries again. Follow returns the cause of ctx, [ErrOpened],
+// [ErrSourceClosed], or the error of wrong options or of a copy that is in use.
+func Follow(ctx context.Context, from Source, to Replica, o FollowOptions) error {
+	o, err := o.complete()
+	if err != nil {
+		return err
+	}
+	f := &follower{from: from, to: to, o: o}
+	for {
+		began := time.Now()
+		round, err := f.round(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		round.Err = err
+		if o.Round != nil {
+			o.Round(round)
+		}
+		if errors.Is(err, ErrOpened) || errors.Is(err, ErrSourceClosed) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
+			return err
+		}
+		sleep.For(ctx, o.Interval-time.Since(began))
+	}
+}
+
+// follower is a Follow that is running.
+type follower struct {
+	from Source
+	to   Replica
+	o    FollowOptions
+
+	seen          map[uuid.UUID]string // the revisions of the Running plans that the copy has
+	repaired      bool                 // the copy has been recovered since the last failure
+	incomplete    bool                 // the present comparison has failed somewhere
+	standing      Standing             // what the note says
+	version       string               // of the note
+	origin        origin               // of the copy
+	originVersion string
+}
+
+// round brings the copy up to date once.
+func (f *follower) round(ctx context.Context) (round Round, err error) {
+	there, err := f.from.Roster(ctx)
+	if err != nil {
+		return round, err
+	}
+	round.Now = there.Now
+	if _, closed := there.FindNote(storage.NoteClosed); closed {
+		return round, fmt.Errorf("mirror: %w: a copy of it is brought up to date by the switch", ErrSourceClosed)
+	}
+	if err := f.adopt(ctx); err != nil {
+		return round, err
+	}
+	if err := f.recall(ctx, there); err != nil {
+		return round, err
+	}
+	r := &run{from: f.from, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+	s := f.standing
+	round.Standing = s
+	if !f.repaired {
+		if err := f.to.Recovery(ctx); err != nil {
+			r.failed(err)
+		}
+	}
+	if f.seen, err = r.changes(ctx, s.CaughtUp, f.o.Overlap, f.seen); err == nil {
+		err = f.compare(ctx, r, &s, there.Now)
+	}
+	round.Report, err = r.finish(err)
+	f.repaired = err == nil
+	if err != nil {
+		return round, err
+	}
+	s.CaughtUp = there.Now
+	round.Standing = s
+	return round, f.keep(ctx, s)
+}
+
+// compare compares the plans of one more day, if a comparison is due. s is the standing after it.
+func (f *follower) compare(ctx context.Context, r *run, s *Standing, now time.Time) error {
+	if s.CaughtUp.IsZero() { // changes has compared everything
+		s.Compared = now
+		return nil
+	}
+	if s.Began.IsZero() {
+		if now.Sub(s.Compared) < f.o.Compare {
+			return nil
+		}
+		s.Began, s.Comparing, f.incomplete = now, now.Add(storage.MaxAhead), false
+	}
+	oldest, err := newestBefore(ctx, s.Comparing, f.from, f.to)
+	if err != nil {
+		return err
+	}
+	if oldest.IsZero() {
+		if !f.incomplete {
+			s.Compared = s.Began
+		}
+		s.Began, s.Comparing = time.Time{}, time.Time{}
+		return nil
+	}
+	before := r.failures()
+	r.opts.After, r.opts.Before = oldest.Add(-day), oldest.Add(time.Millisecond)
+	err = r.all(ctx)
+	f.incomplete = f.incomplete || r.failures() > before
+	s.Comparing = r.opts.After.Add(time.Millisecond)
+	return err
+}
+
+const day = 24 * time.Hour
+
+// newestBefore returns the creation time of the newest plan of both vaults before a time, or zero.
+func newestBefore(ctx context.Context, t time.Time, vaults ...storage.Reader) (newest time.Time, err error) {
+	for _, v := range vaults {
+		found, err := storage.Collect(v.Search(ctx, storage.Filters{Before: t, Limit: 1}))
+		if err != nil && !single(err) {
+			return newest, err
+		}
+		for _, r := range found {
+			if at := created(r.ID); at.After(newest) {
+				newest = at
+			}
+		}
+	}
+	return newest, nil
+}

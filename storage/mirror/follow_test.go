@@ -1,0 +1,389 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/storage/mirror"
+	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
+)
+
+// world is a source on which an engine works at random, and what it did.
+type world struct {
+	t     *testing.T
+	rand  *rand.Rand
+	from  storage.Vault
+	plans []*workflow.Plan
+	done  map[uuid.UUID][]deed
+}
+
+// deed is how far a plan had come at a time.
+type deed struct {
+	at    time.Time
+	steps int
+}
+
+// steps counts how far a plan has come: it grows with each update.
+func steps(p *workflow.Plan) (n int) {
+	for o := range workflow.Walk(p) {
+		n += int(o.Header().State.Status)
+	}
+	return n
+}
+
+// work lets the engine do something.
+func (w *world) work() {
+	var p *workflow.Plan
+	if i := w.rand.IntN(8); i < len(w.plans) {
+		p = w.plans[len(w.plans)-1-i]
+	}
+	switch {
+	case p == nil || w.rand.IntN(6) == 0:
+		p = created(w.t, w.from, workflow.NotStarted)
+		w.plans = append(w.plans, p)
+	case p.State.Status == workflow.NotStarted:
+		moveOn(w.t, w.from, p, workflow.Running)
+	case p.State.Status == workflow.Running && w.rand.IntN(2) == 0:
+		moveOn(w.t, w.from, p, workflow.Completed)
+	case p.State.Status == workflow.Running:
+		parts := workflow.Parts(p)
+		o := parts[w.rand.IntN(len(parts))]
+		o.Header().State.Status = min(o.Header().State.Status+1, workflow.Completed)
+		update(w.t, w.from, o)
+	}
+	w.done[p.ID] = append(w.done[p.ID], deed{time.Now(), steps(p)})
+}
+
+// claims checks that the copy has all that the engine did up to a time.
+func (w *world) claims(to storage.Reader, caughtUp time.Time) {
+	w.t.Helper()
+	for id, deeds := range w.done {
+		due := 0
+		for _, d := range deeds {
+			if d.at.Before(caughtUp) {
+				due = d.steps
+			}
+		}
+		if p, err := to.Read(w.t.Context(), id); due > 0 && (err != nil || steps(p) < due) {
+			w.t.Fatalf("the note says %v, and plan %s of the copy has not come to %d: %v, %v", caughtUp, id, due, p, err)
+		}
+	}
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), from: memvault.New(nil), done: map[uuid.UUID][]deed{}}
+}
+
+// standing returns what the note in the source says.
+func (w *world) standing() (s mirror.Standing) {
+	n, err := w.from.(storage.Notes).FindNote(w.t.Context(), mirror.NoteOf("b"))
+	if err == nil {
+		s, err = mirror.StandingOf(n)
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+var errDied = errors.New("the follower has died")
+
+// mortal returns the two sides of a follower that dies at its nth call, before it or after it took effect.
+func (w *world) mortal(to storage.Vault, n int, after bool) (from, replica *hooked.Vault) {
+	calls := 0
+	hook := func(c *hooked.Call) error {
+		calls++
+		if calls == n && after {
+			_ = c.Do()
+		}
+		if calls >= n {
+			return errDied
+		}
+		return c.Do()
+	}
+	return hooked.Wrap(w.from, hook), hooked.Wrap(to, hook)
+}
+
+// follow runs rounds until one of them fails or there were enough, beside the engine.
+func (w *world) follow(from mirror.Source, to mirror.Replica, rounds int, o mirror.FollowOptions) error {
+	ctx, stop := context.WithCancel(w.t.Context())
+	defer stop()
+	o.Name, o.Concurrency, o.Delete = "b", 1, true
+	var failed error
+	o.Round = func(r mirror.Round) {
+		rounds--
+		if failed = r.Err; rounds <= 0 || errors.Is(r.Err, errDied) {
+			stop()
+		}
+	}
+	err := mirror.Follow(ctx, from, to, o)
+	if errors.Is(err, context.Canceled) {
+		return failed
+	}
+	return err
+}
+
+// TestFollow kills a follower at each of its calls, starts it again beside an engine that goes on, and compares what the
+// note claims with what the copy has.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for n := 1; n < 120; n++ {
+			w := newWorld(t, uint64(n))
+			to := memvault.New(nil)
+			for range 12 {
+				w.work()
+			}
+			if n%2 == 0 { // the first rounds have passed
+				if err := w.follow(w.from.(mirror.Source), to, 2, mirror.FollowOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for range 12 {
+					w.work()
+				}
+			}
+			from, replica := w.mortal(to, 1+n/2, n%3 == 0)
+			if err := w.follow(from, replica, 3, mirror.FollowOptions{}); err != nil && !errors.Is(err, errDied) {
+				t.Fatal(err)
+			}
+			w.claims(to, w.standing().CaughtUp)
+			w.work()
+			if err := w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.claims(to, time.Now())
+			equal(t, w.from, to)
+		}
+	})
+}
+
+// TestTwoFollowers lets two followers and an engine work at once. Neither note claims too much, and the copy never moves
+// back.
+func TestTwoFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 7)
+		to := memvault.New(nil)
+		slow := func(v storage.Vault, every int) *hooked.Vault {
+			calls := 0
+			return hooked.Wrap(v, func(c *hooked.Call) error {
+				err := c.Do()
+				if calls++; calls%every == 0 {
+					time.Sleep(40 * time.Second) // others go on
+				}
+				return err
+			})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var ended []chan error
+		for i := range 2 {
+			done := make(chan error, 1)
+			ended = append(ended, done)
+			go func() {
+				done <- mirror.Follow(ctx, slow(w.from, 5+2*i), slow(to, 3+2*i), mirror.FollowOptions{Name: "b", Interval: 10 * time.Second, Compare: time.Hour})
+			}()
+		}
+		far := map[uuid.UUID]int{}
+		for range 2000 {
+			w.work()
+			time.Sleep(7 * time.Second)
+			s := w.standing()
+			w.claims(to, s.CaughtUp)
+			for _, p := range w.plans {
+				if there, err := to.Read(t.Context(), p.ID); err == nil {
+					if steps(there) < far[p.ID] {
+						t.Fatalf("plan %s has moved back", p.ID)
+					}
+					far[p.ID] = steps(there)
+				}
+			}
+		}
+		if s := w.standing(); time.Since(s.CaughtUp) > 30*time.Minute || time.Since(s.Compared) > 4*time.Hour {
+			t.Errorf("the copy is behind: %+v at %v", s, time.Now())
+		}
+		stop()
+		for _, done := range ended {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestFollowCompares finds by comparison what no round looks for: deletions, imports of old plans, and updates of final
+// plans.
+func TestFollowCompares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		to := memvault.New(nil)
+		var old []*workflow.Plan
+		for range 5 {
+			old = append(old, created(t, w.from, workflow.Completed))
+			time.Sleep(30 * time.Hour)
+		}
+		follow := func(rounds int) {
+			t.Helper()
+			if err := w.follow(w.from.(mirror.Source), to, rounds, mirror.FollowOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		follow(1)
+		equal(t, w.from, to)
+		if err := w.from.Delete(t.Context(), old[1].ID); err != nil {
+			t.Fatal(err)
+		}
+		late := plantest.Small()
+		late.ID = workflow.NewV7At(time.Now().Add(-50 * time.Hour))
+		if err := w.from.Create(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		moveOn(t, w.from, late, workflow.Completed)
+		old[0].Name = "corrected"
+		update(t, w.from, old[0])
+		before := w.standing()
+		follow(3)
+		if there, err := storage.Collect(to.List(t.Context(), 0)); err != nil || len(there) != 5 {
+			t.Errorf("%d plans, %v", len(there), err)
+		}
+		time.Sleep(24 * time.Hour)
+		follow(9) // a day each
+		equal(t, w.from, to)
+		if s := w.standing(); !s.Compared.After(before.Compared) || !s.Began.IsZero() {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestFollowClaimsNothing fails rounds in each way, and expects that the note stays as it was.
+func TestFollowClaimsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		to := memvault.New(nil)
+		for range 30 {
+			w.work()
+		}
+		if err := w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		was := w.standing()
+		time.Sleep(time.Minute)
+		p := created(t, w.from, workflow.Completed)
+		short := func(c *hooked.Call) error {
+			err := c.Do()
+			whole := c.Listing
+			c.Listing = func(yield func(storage.Stream[storage.ListResult]) bool) {
+				for r := range whole {
+					if r.Result.ID != p.ID && !yield(r) {
+						return
+					}
+				}
+				yield(storage.Stream[storage.ListResult]{Err: &storage.Error{Op: "Search", Plan: p.ID, Err: storage.ErrCorrupt}})
+			}
+			return err
+		}
+		fail := func(*hooked.Call) error { return storage.ErrUnavailable }
+		for _, hook := range []func(*hooked.Call) error{
+			hooked.On("Search", short), hooked.On("Search", fail), hooked.On("Read", fail), hooked.On("Roster", fail), hooked.On("PutNote", fail),
+			hooked.On("Read", func(c *hooked.Call) error { return &storage.Error{Op: "Read", Plan: c.ID, Err: storage.ErrCorrupt} }),
+		} {
+			if err := w.follow(hooked.Wrap(w.from, hook), to, 1, mirror.FollowOptions{}); err == nil {
+				t.Error("no error")
+			}
+			if s := w.standing(); !s.CaughtUp.Equal(was.CaughtUp) {
+				t.Errorf("it claims %+v after %+v", s, was)
+			}
+		}
+		// A copy that was removed and made anew has nothing of what the note says.
+		anew := memvault.New(nil)
+		if err := w.follow(w.from.(mirror.Source), anew, 1, mirror.FollowOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, w.from, anew)
+	})
+}
+
+// TestFollowRefuses meets copies and sources that must not be followed.
+func TestFollowRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		follow := func(to mirror.Replica) error {
+			return w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{})
+		}
+		used := memvault.New(nil)
+		if _, err := used.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Name: "host-3"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := follow(used); err == nil {
+			t.Error("a member works on the copy")
+		}
+		to := memvault.New(nil)
+		if err := follow(to); err != nil {
+			t.Fatal(err)
+		}
+		if err := mirror.Open(t.Context(), to, "ana"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("it is still closed: %v", err)
+		}
+		if err := follow(to); !errors.Is(err, mirror.ErrOpened) {
+			t.Errorf("an opened copy: %v", err)
+		}
+		n, err := storage.Closing{By: "ana"}.Note("")
+		if err == nil {
+			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := follow(memvault.New(nil)); !errors.Is(err, mirror.ErrSourceClosed) {
+			t.Errorf("a closed source: %v", err)
+		}
+		for _, o := range []mirror.FollowOptions{{}, {Name: "A"}, {Name: "a", Interval: -1}} {
+			if err := mirror.Follow(t.Context(), w.from.(mirror.Source), to, o); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%+v: %v", o, err)
+			}
+		}
+	})
+}
+
+// TestLaterEpoch meets a plan of the copy that an engine there has taken. It stays.
+func TestLaterEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := memvault.New(nil), memvault.New(nil)
+		p := created(t, from, workflow.Running)
+		run(t, from, to, mirror.Options{})
+		taken := read(t, to, p.ID)
+		taken.Owner, taken.Epoch = workflow.NewV7(), taken.Epoch+1
+		update(t, to, taken)
+		p.Blocks[0].State.Status = workflow.Running
+		update(t, from, p.Blocks[0])
+		if r, err := mirror.Run(t.Context(), from, to, mirror.Options{}); !errors.Is(err, storage.ErrExists) || r.Failed != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if d := plantest.Diff(taken, read(t, to, p.ID)); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// FuzzStanding reads notes.
+func FuzzStanding(f *testing.F) {
+	f.Add([]byte(`{"to":"b","id":"01a1fc0b-e768-7000-8000-0000000000a0","caughtUp":"2026-11-21T03:00:00Z"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := mirror.StandingOf(storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+			t.Error(err)
+		}
+		if _, err := storage.ClosingOf(storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package mirror
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// What Follow stores beside the plans: its standing in the source, and in the copy the origin and the closing.
+
+// noteOrigin is the name of the note that makes a vault a copy.
+const noteOrigin = "origin"
+
+// origin says where a copy comes from. It is the text of the note origin in the copy.
+type origin struct {
+	ID    uuid.UUID `json:"id"`
+	From  string    `json:"from,omitempty"`
+	Began time.Time `json:"began,omitzero"`
+	// Opened and By say when and by whom the copy was made a vault of its own.
+	Opened time.Time `json:"opened,omitzero"`
+	By     string    `json:"by,omitempty"`
+}
+
+func originOf(n storage.Note) (o origin, err error) {
+	if err := json.Unmarshal(n.Text, &o); err != nil {
+		return origin{}, fmt.Errorf("mirror: note %s of the copy: %w: %w", n.Name, storage.ErrCorrupt, err)
+	}
+	return o, nil
+}
+
+// The errors that end a Follow and that no caller tells apart.
+var (
+	errInUse = errors.New("the copy is in use")
+	errTaken = errors.New("the name is taken")
+)
+
+// adopt makes the copy a closed copy, if it is not, and reads its origin.
+func (f *follower) adopt(ctx context.Context) error {
+	for range 3 { // another follower may do the same at the same time
+		r, err := f.to.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		if err := unused(r); err != nil {
+			return err
+		}
+		n, known := r.FindNote(noteOrigin)
+		if known && n.Version != f.originVersion {
+			if n, err = f.to.FindNote(ctx, noteOrigin); err != nil {
+				return err
+			}
+			if f.origin, err = originOf(n); err != nil {
+				return err
+			}
+			f.originVersion = n.Version
+		}
+		if known && !f.origin.Opened.IsZero() {
+			return fmt.Errorf("mirror: %w since %s, by %s: mirror it to another prefix or account", ErrOpened, f.origin.Opened.Format(time.RFC3339), f.origin.By)
+		}
+		if _, closed := r.FindNote(storage.NoteClosed); known && closed {
+			return nil
+		}
+		// Whoever joins meanwhile is seen by the next look.
+		if err := f.mark(ctx, r); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("mirror: %w: somebody removes the notes that make it a copy", errInUse)
+}
+
+// unused returns an error if a member works on a copy.
+func unused(r storage.Roster) error {
+	for _, m := range r.Members {
+		if m.Phase != storage.Left {
+			return fmt.Errorf("mirror: %w: node %s (%s) is a member of its fleet: stop it, or choose another copy", errInUse, m.ID, m.Name)
+		}
+	}
+	return nil
+}
+
+// mark stores the notes that the copy lacks: first that it is closed, then its origin.
+func (f *follower) mark(ctx context.Context, r storage.Roster) error {
+	if _, closed := r.FindNote(storage.NoteClosed); !closed {
+		n, err := storage.Closing{At: time.Now().UTC(), By: f.o.By, Why: "a copy of " + f.o.From, Copy: true}.Note("")
+		if err != nil {
+			return err
+		}
+		if _, err := f.to.PutNote(ctx, n); err != nil && !errors.Is(err, storage.ErrExists) {
+			return err
+		}
+	}
+	if _, known := r.FindNote(noteOrigin); !known {
+		text, err := json.Marshal(origin{ID: uuid.New(), From: f.o.From, Began: time.Now().UTC()})
+		if err != nil {
+			return err
+		}
+		if _, err := f.to.PutNote(ctx, storage.Note{Name: noteOrigin, Text: text}); err != nil && !errors.Is(err, storage.ErrExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// recall reads the note in the source, if it has changed. A note of another copy, such as one that was removed and made
+// anew, says nothing about this one.
+func (f *follower) recall(ctx context.Context, r storage.Roster) error {
+	name := NoteOf(f.o.Name)
+	switch n, known := r.FindNote(name); {
+	case !known:
+		f.standing, f.version = Standing{}, ""
+	case n.Version != f.version:
+		n, err := f.from.FindNote(ctx, name)
+		if errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if f.standing, err = StandingOf(n); err != nil {
+			f.standing = Standing{} // it is replaced
+		}
+		f.version = n.Version
+	}
+	if f.standing.ID != f.origin.ID {
+		if !f.standing.CaughtUp.IsZero() && f.o.To != f.standing.To && f.standing.To != "" {
+			return fmt.Errorf("mirror: %w: note %s is about the copy in %s: choose another name", errTaken, name, f.standing.To)
+		}
+		f.standing = Standing{}
+	}
+	f.standing.To, f.standing.ID = f.o.To, f.origin.ID
+	return nil
+}
+
+// keep stores the standing. Another follower may have stored its own, which is as true: the next round goes on from
+// that.
+func (f *follower) keep(ctx context.Context, s Standing) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	version, err := f.from.PutNote(ctx, storage.Note{Name: NoteOf(f.o.Name), Text: text, Version: f.version})
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		f.standing, f.version = s, version
+	}
+	return err
+}
+
+// Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
+// the copy as opened, and then removes what closes it. It may be repeated. A vault that is no copy is opened, too.
+func Open(ctx context.Context, copied storage.Notes, by string) error {
+	n, err := copied.FindNote(ctx, noteOrigin)
+	if err == nil {
+		err = markOpened(ctx, copied, n, by)
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("mirror: open the copy: %w", err)
+	}
+	for range 3 {
+		n, err = copied.FindNote(ctx, storage.NoteClosed)
+		if err == nil {
+			err = copied.RemoveNote(ctx, n.Name, n.Version)
+		}
+		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
+			break
+		}
+	}
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("mirror: open the copy: %w", err)
+	}
+	return nil
+}
+
+func markOpened(ctx context.Context, copied storage.Notes, n storage.Note, by string) error {
+	o, err := originOf(n)
+	if err != nil || !o.Opened.IsZero() {
+		return err
+	}
+	o.Opened, o.By = time.Now().UTC(), by
+	if n.Text, err = json.Marshal(o); err != nil {
+		return err
+	}
+	_, err = copied.PutNote(ctx, n)
+	return err
+}
