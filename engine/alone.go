@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -29,7 +30,11 @@ type alone struct {
 
 // runAlone runs the plans without an owner. No other engine does.
 func (e *Engine) runAlone(ctx context.Context) error {
-	a := &alone{Engine: e, now: e.storesClock(ctx)}
+	now, err := e.storesClock(ctx)
+	if err != nil {
+		return err
+	}
+	a := &alone{Engine: e, now: now}
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })
 	defer e.accept(nil)
@@ -100,12 +105,16 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
 }
 
 // storesClock returns the store's clock, which all engines share, or this computer's if they agree or the vault does not
-// tell its own.
-func (e *Engine) storesClock(ctx context.Context) func() time.Time {
+// tell its own. It returns fleet.ErrClosed if the same answer says that the store is closed.
+func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 	var ahead time.Duration
 	if store, ok := e.vault.(storage.Members); ok {
 		asked := time.Now()
 		roster, err := store.Roster(ctx)
+		if _, closed := roster.FindNote(storage.NoteClosed); closed {
+			e.closed.Store(true)
+			return nil, fmt.Errorf("engine: %w; planvault open opens it, and planvault switch a copy", fleet.ErrClosed)
+		}
 		switch off := roster.Now.Sub(asked); {
 		case err != nil && ctx.Err() == nil:
 			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: ask for the time: %w; delays count by this computer's clock", err))
@@ -113,7 +122,7 @@ func (e *Engine) storesClock(ctx context.Context) func() time.Time {
 			ahead = off
 		}
 	}
-	return func() time.Time { return time.Now().Add(ahead).UTC() }
+	return func() time.Time { return time.Now().Add(ahead).UTC() }, nil
 }
 
 // tolerance is how far clocks may differ before that is worth a correction. That of a store has whole seconds.

@@ -106,6 +106,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -140,6 +141,8 @@ type Engine struct {
 	// offer takes a plan that was submitted here, while Run can. accepts guards it and is held during its calls.
 	accepts sync.Mutex
 	offer   func(*workflow.Plan)
+
+	closed atomic.Bool // Run has seen that the vault is closed
 
 	mu sync.Mutex
 	// runs holds the plans that are being worked on. A plan that is about to be has no run yet.
@@ -180,11 +183,15 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a node
 // of the fleet that has room finds it within three intervals, also if this process dies. The engine shares the plan's
-// requests, which must not change any more. Submit refuses a plan whose plugins can't run. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
+// requests, which must not change any more. Submit refuses a plan whose plugins can't run, and returns fleet.ErrClosed after Run has seen that the vault is
+// closed. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
 // is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
+	}
+	if e.closed.Load() {
+		return fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrClosed)
 	}
 	unknown := false
 	err := e.insist(ctx, func(ctx context.Context) error {
@@ -252,6 +259,9 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // returns an error if it can't join the fleet at the start. When the node is fenced, which happens if the
 // process was frozen or could not reach the store, Run lets all plans go and reports it to Observer.Problem.
 // It joins again as a new node at once, and waits no more for the plugins of the old one.
+//
+// When somebody closes the vault, see fleet.Close, a member of a fleet drains, leaves, and Run returns fleet.ErrClosed. An
+// engine that is alone looks only when Run begins.
 func (e *Engine) Run(ctx context.Context) error {
 	e.recoverPlans(ctx)
 	e.forgetLeft()

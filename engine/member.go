@@ -31,6 +31,9 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, fleet.ErrClosed):
+			e.closed.Store(true)
+			return fmt.Errorf("engine: %w", err)
 		case first:
 			return fmt.Errorf("engine: join the fleet: %w", err)
 		default:
@@ -46,6 +49,9 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 			node.Drain()
 			work.Wait()
 			m.leave(ctx)
+			if node.Closed() {
+				return fmt.Errorf("engine: node %s has left: %w", node.ID(), fleet.ErrClosed)
+			}
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -175,9 +181,13 @@ const fullPause = time.Minute
 func (m *member) workOn(ctx context.Context, r *run, work context.Context) error {
 	for _, c := range []context.Context{work, m.node.Context()} {
 		obey := func() {
-			if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
+			switch cause := context.Cause(c); {
+			case errors.Is(cause, fleet.ErrStopRequested):
 				_ = r.stop(r.owned, deedOf(cause)) // unless the plan is ending, or is given up
-			} else {
+			case errors.Is(cause, fleet.ErrClosed):
+				m.closed.Store(true)
+				r.drain()
+			default:
 				r.giveUp(cause)
 			}
 		}

@@ -40,6 +40,9 @@ func (n *Node) exclusive(ctx context.Context, op string, plan uuid.UUID, do func
 		return n.failed(op, plan, err)
 	}
 	defer unlock()
+	if err := n.admitted(ctx); err != nil {
+		return n.failed(op, plan, err)
+	}
 	if err := n.withdraw(ctx, plan); err != nil {
 		return n.failed(op, plan, err)
 	}

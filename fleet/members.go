@@ -45,6 +45,7 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	next = min(n.o.Interval, n.judge.next(r))
 	err := n.bury(ctx, r)
 	n.note(r)
+	n.obey(r)
 	if _, absent := n.known(n.id); absent {
 		n.expelled(ctx) // a node whose heartbeats do not get through learns it here
 	}

@@ -34,6 +34,8 @@ type Node struct {
 	record     record
 	clock      clock
 	now        time.Time                   // the store's clock at the last look
+	looked     time.Time                   // the time of the last look, by this machine's clock on the wall
+	closed     bool                        // the store was closed
 	members    map[uuid.UUID]struct{}      // those of the last look, and owners that were found since
 	takers     map[uuid.UUID]struct{}      // the members of the last look that take plans; it does not change
 	left       map[uuid.UUID]struct{}      // those of the last look that were marked as left
@@ -58,7 +60,7 @@ type Node struct {
 // stored and the other members are known. ctx bounds Join alone: the node stays a member until [Node.Leave].
 // If Join fails, the process is not a member, and may call Join again.
 //
-// Errors: [storage.ErrInvalid] for wrong options, and for a vault that accepts updates without versions, since
+// Errors: [ErrClosed] if the store is closed; [storage.ErrInvalid] for wrong options, and for a vault that accepts updates without versions, since
 // such updates would ignore a fence; otherwise those of the store.
 func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	o, err := o.complete()
@@ -90,6 +92,9 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	n.loops.Go(func() { n.every(o.Interval, n.record.wake, n.heartbeat) })
 	r, err := n.roster(ctx)
 	if err != nil {
+		return nil, n.abandon(ctx, err)
+	}
+	if err := closedBy(ctx, store, r); err != nil && !o.closing {
 		return nil, n.abandon(ctx, err)
 	}
 	next := n.see(ctx, r)

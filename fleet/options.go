@@ -15,6 +15,7 @@ import (
 type Store interface {
 	storage.Vault
 	storage.Members
+	storage.Notes
 }
 
 // Options are the settings of a node. Zero fields have their defaults.
@@ -47,6 +48,8 @@ type Options struct {
 	Gauges time.Duration
 	// Observer sees what the node does. Default: none.
 	Observer Observer
+
+	closing bool // the node may join a closed store: it runs nothing
 }
 
 // complete fills in the defaults. The error names everything that is wrong with the options.

@@ -129,6 +129,12 @@ const (
 	robbed
 	unfound
 
+	// Of a switch to a copy.
+	worksInBoth
+	oldStart
+	movesBack
+	neverOpens
+
 	breaches
 )
 
@@ -155,6 +161,10 @@ func (b breach) String() string {
 		orphan:         "a node can't bring the plan to its end",
 		robbed:         "a node takes the plan from an owner that works on it",
 		unfound:        "nobody works on the plan, and a node that can does not find it",
+		worksInBoth:    "a node begins an action in the source after one works on the copy",
+		oldStart:       "the copy begins from an older state than the source's",
+		movesBack:      "a follower moves the copy back, or writes to an opened one",
+		neverOpens:     "the switch does not lead to an open copy",
 	}[b]
 }
 
@@ -185,7 +195,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {

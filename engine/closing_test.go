@@ -1,0 +1,47 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestClosedVault closes the vault below a fleet. Running actions end and are stored, nothing else begins, and nobody
+// begins again until the vault is open.
+func TestClosedVault(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		store := s.open()
+		p := s.create(long("a", "b", "c", "d", "e"))
+		first := s.join("first", engine.Options{})
+		time.Sleep(15 * time.Second)
+		_, err := fleet.Close(t.Context(), store.(storage.Notes), storage.Closing{By: "ana", Why: "a move"})
+		must(t, err)
+		if err := <-first.ended; !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("Run returns %v", err)
+		}
+		if got := s.read(p.ID); got.State.Status != workflow.Running || s.ran["b"] != 1 || s.done["b"] != 1 || s.ran["c"] != s.done["c"] || s.ran["e"] > 0 {
+			t.Errorf("ran %v: %s", s.ran, outline(got))
+		}
+		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("Submit returns %v", err)
+		}
+		second := s.join("second", engine.Options{})
+		if err := <-second.ended; !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("Run returns %v", err)
+		}
+		alone := s.engine(s.process(), engine.Options{})
+		if err := alone.Run(t.Context()); !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("an engine without a fleet: %v", err)
+		}
+		must(t, fleet.Open(t.Context(), store.(storage.Notes)))
+		s.join("third", engine.Options{}).wait(t, 0)
+		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(s.log) != 5 {
+			t.Errorf("ran %v: %s", s.ran, outline(got))
+		}
+	})
+}

@@ -1,0 +1,308 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// closedBy returns [ErrClosed] if a roster says that the store is closed, with who closed it and why.
+func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
+	n, closed := r.FindNote(storage.NoteClosed)
+	if !closed {
+		return nil
+	}
+	var c storage.Closing
+	n, err := store.FindNote(ctx, n.Name)
+	if err == nil {
+		c, err = storage.ClosingOf(n)
+	}
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("%w until a moment ago: try again", ErrClosed)
+	case err != nil:
+		return fmt.Errorf("%w; who closed it can't be read: %w", ErrClosed, err)
+	case c.Copy:
+		return fmt.Errorf("%w, because it is %s, by %s since %s; planvault switch opens it", ErrClosed, c.Why, c.By, c.At.Format(time.RFC3339))
+	}
+	return fmt.Errorf("%w by %s since %s: %s; planvault open opens it", ErrClosed, c.By, c.At.Format(time.RFC3339), c.Why)
+}
+
+// obey lets go of everything if the store is closed, or notes that it is open.
+func (n *Node) obey(r storage.Roster) {
+	_, closed := r.FindNote(storage.NoteClosed)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.looked, n.closed = time.Now().Round(0), n.closed || closed && !n.o.closing
+	if !n.closed {
+		return
+	}
+	for _, w := range n.work {
+		w.end(ErrClosed)
+	}
+	n.drain()
+	n.record.self.Phase = storage.Leaving
+	n.record.announce()
+}
+
+// Closed reports whether the store was closed. Loops over [Node.Plans] have ended, and the contexts of [Node.Work] end with
+// the cause [ErrClosed]. The process lets its plans go, and calls [Node.Leave].
+func (n *Node) Closed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closed
+}
+
+// admitted returns an error if the node may not become the owner of a plan because the store is closed. A node that has
+// not looked at the members for a TTL looks now: it may have slept while the store was closed and its plans were
+// fenced. The clock is that of the wall, which runs on while a machine sleeps.
+func (n *Node) admitted(ctx context.Context) error {
+	n.mu.Lock()
+	age := time.Now().Round(0).Sub(n.looked)
+	n.mu.Unlock()
+	if age > n.o.TTL || age < -n.o.TTL {
+		r, err := n.roster(ctx)
+		if err != nil {
+			return err
+		}
+		n.obey(r)
+	}
+	if n.Closed() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close closes a store: the nodes of its fleet let go of their plans and leave, and [Join] returns [ErrClosed]. Engines
+// without a fleet do not look, and go on. Close returns what the store's note says, which is an earlier closing if there
+// is one. It returns at once: [Clear] waits.
+func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage.Closing, error) {
+	n, err := c.Note("")
+	if err != nil {
+		return c, err
+	}
+	err = settle(ctx, func() error { _, err := store.PutNote(ctx, n); return err })
+	if errors.Is(err, storage.ErrExists) {
+		var there storage.Note
+		if there, err = store.FindNote(ctx, storage.NoteClosed); err == nil {
+			return storage.ClosingOf(there)
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("close the store: %w", err)
+	}
+	return c, nil
+}
+
+// Open opens a store that was closed. It returns nil if the store is open.
+func Open(ctx context.Context, store storage.Notes) error {
+	for {
+		n, err := store.FindNote(ctx, storage.NoteClosed)
+		if err == nil {
+			err = settle(ctx, func() error { return store.RemoveNote(ctx, n.Name, n.Version) })
+		}
+		switch {
+		case err == nil, errors.Is(err, storage.ErrNotFound):
+			return nil
+		case !conflicted(err) || ctx.Err() != nil:
+			return fmt.Errorf("open the store: %w", err)
+		}
+	}
+}
+
+// ClearOptions are the settings of [Clear].
+type ClearOptions struct {
+	// Patience is how long nodes that are alive may take to leave. Default: two minutes.
+	Patience time.Duration
+	// Doing is called when Clear begins something else, with what it does. It may be nil.
+	Doing func(what string)
+}
+
+// Clear waits until no node works on a closed store. Nodes that do not leave within Patience are evicted. Clear then waits
+// for their longest TTL, by the store's clock, and fences each open plan of the store, so that an evicted process which
+// wakes up later finds that its writes are refused, and that its node is no member.
+//
+// Clear runs nothing, and may be repeated at any time: what was evicted is in the note of the closing. It returns the
+// number of Running plans that no node owns, which engines without a fleet began: nothing shows whether those still run.
+//
+// Errors: [storage.ErrInvalid] if the store is not closed; otherwise those of the store. A plan that can't be read or
+// fenced is an error, after all others.
+func Clear(ctx context.Context, store Store, o ClearOptions) (unclaimed int, err error) {
+	c := &clearing{store: store, doing: o.Doing}
+	if c.doing == nil {
+		c.doing = func(string) {}
+	}
+	if o.Patience <= 0 {
+		o.Patience = 2 * time.Minute
+	}
+	if err := c.farewell(ctx, o.Patience); err != nil {
+		return 0, fmt.Errorf("clear the store: %w", err)
+	}
+	if unclaimed, err = c.fence(ctx); err != nil {
+		return unclaimed, fmt.Errorf("fence the plans of evicted nodes: %w", err)
+	}
+	return unclaimed, nil
+}
+
+// clearing is a Clear that is running.
+type clearing struct {
+	store Store
+	doing func(string)
+	note  storage.Note
+	storage.Closing
+}
+
+// read reads the note of the closing.
+func (c *clearing) read(ctx context.Context) (err error) {
+	c.note, err = c.store.FindNote(ctx, storage.NoteClosed)
+	if errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("%w: the store is not closed", storage.ErrInvalid)
+	}
+	if err == nil {
+		c.Closing, err = storage.ClosingOf(c.note)
+	}
+	return err
+}
+
+// farewell returns when all members have left, or were evicted and must have noticed.
+func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
+	c.doing("wait for the nodes to leave")
+	for until := time.Now().Add(patience); ; {
+		r, err := c.store.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.read(ctx); err != nil {
+			return err
+		}
+		members, alive := remaining(r)
+		switch {
+		case len(members) == 0 && c.past(r):
+			return nil
+		case len(members) > 0 && (alive == 0 || !time.Now().Before(until)):
+			if err := c.evict(ctx, members); err != nil {
+				return err
+			}
+			c.doing("wait until evicted nodes must have noticed")
+		}
+		if !sleep.For(ctx, clearPause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// clearPause is the time between two looks at the members.
+const clearPause = 2 * time.Second
+
+// remaining returns the members that have not left, and how many of them are alive.
+func remaining(r storage.Roster) (members []storage.Member, alive int) {
+	for _, m := range r.Members {
+		if m.Phase == storage.Left {
+			continue
+		}
+		members = append(members, m)
+		if r.Now.Sub(m.Renewed) <= ttlOf(m) {
+			alive++
+		}
+	}
+	return members, alive
+}
+
+// past reports whether the longest TTL has passed since the last eviction, by the store's clock.
+func (c *clearing) past(r storage.Roster) bool {
+	for _, m := range r.Members {
+		if slices.Contains(c.Evicted, m.ID) && r.Now.Sub(m.Renewed) <= c.TTL+resolution {
+			return false
+		}
+	}
+	return true
+}
+
+// evict evicts members, after it has noted them.
+func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
+	for _, m := range members {
+		c.TTL = max(c.TTL, ttlOf(m))
+		if !slices.Contains(c.Evicted, m.ID) {
+			c.Evicted = append(c.Evicted, m.ID)
+		}
+	}
+	n, err := c.Note(c.note.Version)
+	if err != nil {
+		return err
+	}
+	err = settle(ctx, func() error { _, err := c.store.PutNote(ctx, n); return err })
+	if overtaken(err) {
+		return nil // another Clear has: look again
+	}
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if err := Evict(ctx, c.store, m.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// fence stores the open plans anew, if anybody was evicted: those of evicted nodes with a new owner and epoch, and those
+// that have not begun as they are. What an evicted node has read of them is out of date then.
+func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
+	found, err := c.store.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	if err != nil {
+		return 0, err
+	}
+	var begun, waiting []uuid.UUID
+	var errs []error
+	for f := range found {
+		switch r := f.Result; {
+		case f.Err != nil && planOf(f.Err) == uuid.Nil:
+			return 0, f.Err
+		case f.Err != nil:
+			errs = append(errs, f.Err)
+		case r.State.Status == workflow.NotStarted:
+			waiting = append(waiting, r.ID)
+		case r.Owner == uuid.Nil && r.Epoch == 0:
+			unclaimed++
+		case slices.Contains(c.Evicted, r.Owner):
+			begun = append(begun, r.ID)
+		}
+	}
+	if len(c.Evicted) == 0 || len(begun)+len(waiting) == 0 {
+		return unclaimed, errors.Join(errs...)
+	}
+	c.doing(fmt.Sprintf("fence %d plans", len(begun)+len(waiting)))
+	n, err := Join(ctx, c.store, Options{Name: "switch", closing: true})
+	if err != nil {
+		return unclaimed, err
+	}
+	errs = append(errs, atMost(readAtOnce, waiting, func(id uuid.UUID) error { return c.touch(ctx, id) }))
+	errs = append(errs, atMost(readAtOnce, begun, func(id uuid.UUID) error { _, err := n.Take(ctx, id); return err }))
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Interval)
+	defer cancel()
+	return unclaimed, errors.Join(append(errs, n.Leave(leaving))...)
+}
+
+// touch gives a plan that has not begun a new version, so that a claim of the present one is refused.
+func (c *clearing) touch(ctx context.Context, id uuid.UUID) error {
+	for {
+		plan, err := c.store.Read(ctx, id)
+		if errors.Is(err, storage.ErrNotFound) || err == nil && plan.State.Status != workflow.NotStarted {
+			return nil
+		}
+		if err == nil {
+			err = settle(ctx, func() error { return c.store.UpdatePlan(ctx, plan) })
+		}
+		if !conflicted(err) {
+			return err
+		}
+	}
+}

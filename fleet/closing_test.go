@@ -1,0 +1,170 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+var closing = storage.Closing{By: "ana@ops", Why: "it moves to the account next"}
+
+// TestClose closes a store with a node that works. The node lets its plan go, and nobody joins until the store is open.
+func TestClose(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{Name: "host-3"})
+		v := open(store)
+		plan := claimed(t, v, n, 2)
+		work, done := n.Work(plan.ID)
+		c, err := fleet.Close(t.Context(), v, closing)
+		must(t, err)
+		if again, err := fleet.Close(t.Context(), v, storage.Closing{By: "bob"}); err != nil || again.By != c.By {
+			t.Errorf("closed again by %+v, %v", again, err)
+		}
+		time.Sleep(11 * time.Second)
+		if cause := context.Cause(work); !errors.Is(cause, fleet.ErrClosed) || !n.Closed() {
+			t.Errorf("the work goes on: %v", cause)
+		}
+		done()
+		for plan, err := range n.Plans(t.Context()) {
+			t.Errorf("it yields %v, %v", plan, err)
+		}
+		if err := n.Claim(t.Context(), create(t, v, 1)); !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("it claims: %v", err)
+		}
+		leave(t, n)
+		if _, err := fleet.Join(t.Context(), p, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana@ops") || !strings.Contains(err.Error(), "planvault open") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("it joins: %v", err)
+		}
+		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
+			t.Errorf("%+v, %v", r.Members, err)
+		}
+		must(t, fleet.Open(t.Context(), v))
+		must(t, fleet.Open(t.Context(), v))
+		join(t, p, fleet.Options{})
+	})
+}
+
+// TestClear closes a store with a node that leaves, one that is frozen, and one that does not listen. When Clear returns,
+// none of them gets a write through or takes a plan, whatever it had begun.
+func TestClear(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		v := open(store)
+		_, leaves := start(t, store, fleet.Options{})
+		late, frozen := start(t, store, fleet.Options{Name: "frozen"})
+		stubborn, busy := start(t, store, fleet.Options{Name: "busy", TTL: time.Minute})
+		own := claimed(t, v, frozen, 2)
+		other := claimed(t, v, busy, 2)
+		waiting, alone := create(t, v, 1), ownerless(t, v, 1)
+		seen := read(t, v, waiting.ID)
+		late.Freeze()
+		stubborn.OnOp("Roster", func(context.Context, processtest.Call, func() error) error { return processtest.Unavailable("Roster") })
+		outcomes := make(chan error, 2)
+		go func() { outcomes <- moves(t.Context(), late, actions(own)[0], workflow.Running) }()
+		go func() { outcomes <- frozen.Claim(t.Context(), seen) }()
+		_, err := fleet.Close(t.Context(), v, closing)
+		must(t, err)
+		time.AfterFunc(15*time.Second, func() { leave(t, leaves) })
+		began := time.Now()
+		unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{})
+		if took := time.Since(began); err != nil || unclaimed != 1 || took < 3*time.Minute || took > 5*time.Minute {
+			t.Errorf("%d unclaimed plans, %v, after %v", unclaimed, err, took)
+		}
+		late.Thaw()
+		for range 2 {
+			if err := <-outcomes; !errors.Is(err, storage.ErrConflict) && !errors.Is(err, fleet.ErrClosed) && !errors.Is(err, fleet.ErrFenced) {
+				t.Errorf("a late call returns %v", err)
+			}
+		}
+		if _, err := frozen.Take(t.Context(), own.ID); err == nil {
+			t.Error("it takes its plan again")
+		}
+		if err := moves(t.Context(), v, actions(other)[0], workflow.Running); !errors.Is(err, storage.ErrConflict) {
+			t.Errorf("a node that was evicted writes: %v", err)
+		}
+		for _, p := range []*workflow.Plan{own, other} {
+			if got := read(t, v, p.ID); got.Epoch != 2 {
+				t.Errorf("epoch %d", got.Epoch)
+			}
+		}
+		if got := read(t, v, alone.ID); got.Epoch != 0 {
+			t.Errorf("epoch %d", got.Epoch)
+		}
+		began = time.Now()
+		if _, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{}); err != nil || time.Since(began) > time.Minute {
+			t.Errorf("again: %v, after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestSleepingNode lets a node sleep for longer than its TTL. It looks at the members before it claims.
+func TestSleepingNode(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		plan := create(t, open(store), 1)
+		p.OnOp("Roster", func(context.Context, processtest.Call, func() error) error { return processtest.Unavailable("Roster") })
+		time.Sleep(31 * time.Second)
+		if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("it claims without a look: %v", err)
+		}
+		p.On(nil)
+		must(t, n.Claim(t.Context(), plan))
+	})
+}
+
+// TestClearDies kills Clear at each of its calls, and runs it again.
+func TestClearDies(t *testing.T) {
+	for n := 1; n < 45; n++ {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			v := open(store)
+			_, busy := start(t, store, fleet.Options{})
+			plan, waiting := claimed(t, v, busy, 2), create(t, v, 1)
+			stale := read(t, v, plan.ID)
+			_, err := fleet.Close(t.Context(), v, closing)
+			must(t, err)
+			p := open(store)
+			calls := 0
+			p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+				if calls++; calls == n {
+					_ = do()
+				}
+				if calls >= n {
+					return processtest.Unavailable(c.Op)
+				}
+				return do()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			_, err = fleet.Clear(ctx, p, fleet.ClearOptions{Patience: 20 * time.Second})
+			if calls < n && err != nil {
+				t.Error(err)
+			}
+			unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{Patience: 20 * time.Second})
+			if err != nil || unclaimed != 0 {
+				t.Fatalf("%d: %d unclaimed, %v", n, unclaimed, err)
+			}
+			if err := moves(t.Context(), v, actions(stale)[0], workflow.Running); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("%d: a former owner writes: %v", n, err)
+			}
+			stale = waiting
+			stale.State.Status = workflow.Running
+			if err := v.UpdatePlan(t.Context(), stale); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("%d: a late claim: %v", n, err)
+			}
+			r, err := v.Roster(t.Context())
+			must(t, err)
+			for _, m := range r.Members {
+				if m.Phase != storage.Left {
+					t.Errorf("%d: member %+v", n, m)
+				}
+			}
+		})
+	}
+}
