@@ -73,6 +73,7 @@ func bulkCases() []bulkCase {
 		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, reads: true, several: true},
 		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, blocked: "conflict", reads: true, several: true},
 		{name: "mirror", prepare: addToCopy, command: mirror, blocked: "conflict", reads: true, several: true},
+		{name: "switch", prepare: addToCopy, command: append([]string{"switch"}, mirror[1:]...), blocked: "conflict", several: true},
 		{name: "recover", prepare: breakOff, command: []string{"recover"}},
 		{
 			name: "takeover", command: []string{"takeover", "RUNNING"},
@@ -128,6 +129,9 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 		roster, err := v.Roster(t.Context())
 		alive := slices.ContainsFunc(roster.Members, func(m storage.Member) bool { return m.Renewed.Add(m.TTL).After(roster.Now) })
 		add(err, name, alive, "a node is alive")
+		for _, n := range roster.Notes {
+			add(nil, name, "has the note", n.Name)
+		}
 	}
 	for container := range s.server.Containers() {
 		add(nil, container)

@@ -21,12 +21,19 @@ func (a *app) mirrorCommand() *cobra.Command {
 	var o mirror.Options
 	var to connection
 	var p period
+	var f follow
 	c := &cobra.Command{
 		Use:   "mirror --to-endpoint URL|--to-connection-string TEXT|--to-profile NAME",
 		Short: "Bring a copy of the vault in another account up to date",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.After, o.Before = p.from(time.Now())
+			if f.on {
+				if b.dryRun || b.budget != 0 || o.Deep || !o.After.IsZero() || !o.Before.IsZero() {
+					return usageError("--follow excludes --dry-run, --budget, --deep and the times of plans")
+				}
+				return a.follow(c.Context(), to, f, o)
+			}
 			o.DryRun, o.Budget = b.dryRun, b.timeLeft()
 			return a.mirror(c.Context(), to, o)
 		},
@@ -36,6 +43,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.Deep, "deep", false, "read each plan at both sides, and compare all of it")
 	p.addFlags(c.Flags(), "created", "plans created")
 	b.addFlags(c.Flags())
+	f.addFlags(c.Flags())
 	return c
 }
 
@@ -113,6 +121,16 @@ func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, 
 
 // openBoth opens the vault and its copy. They must not be the same.
 func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.Vault, err error) {
+	from, into, err = a.openPair(ctx, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.progress("compare", "plan", 0).then(untouched)
+	return from, into, sameStore(ctx, from, into)
+}
+
+// openPair opens the vault and its copy, and asks neither of them anything.
+func (a *app) openPair(ctx context.Context, to connection) (from, into *azblob.Vault, err error) {
 	source, err := a.resolve(a.connection)
 	if err != nil {
 		return nil, nil, err
@@ -127,11 +145,8 @@ func (a *app) openBoth(ctx context.Context, to connection) (from, into *azblob.V
 	if from, err = a.open(ctx, source); err != nil {
 		return nil, nil, err
 	}
-	if into, err = a.openNew(ctx, copied); err != nil {
-		return nil, nil, err
-	}
-	a.progress("compare", "plan", 0).then(untouched)
-	return from, into, sameStore(ctx, from, into)
+	into, err = a.openNew(ctx, copied)
+	return from, into, err
 }
 
 // sameStore returns an error if the copy is the vault itself under another name: a plan that was written twice does not

@@ -299,10 +299,10 @@ func (a *app) commands() []group {
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
-		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.recoverCommand(), a.statsCommand()}},
+		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.closeCommand(), a.doctorCommand(), a.openCommand(), a.recoverCommand(), a.statsCommand()}},
 		{"History", []*cobra.Command{
 			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
-			a.mirrorCommand(), a.purgeCommand(), a.releaseCommand(),
+			a.mirrorCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),
 		}},
 		{theTool, []*cobra.Command{a.emulatorCommand(), a.profileCommand(), a.versionCommand()}},
 	}

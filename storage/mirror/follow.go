@@ -150,7 +150,7 @@ func Follow(ctx context.Context, from Source, to Replica, o FollowOptions) error
 	if err != nil {
 		return err
 	}
-	f := &follower{from: from, to: to, o: o}
+	f := &follower{replica: replica{to: to, from: o.From, by: o.By}, source: from, o: o}
 	for {
 		began := time.Now()
 		round, err := f.round(ctx)
@@ -170,22 +170,20 @@ func Follow(ctx context.Context, from Source, to Replica, o FollowOptions) error
 
 // follower is a Follow that is running.
 type follower struct {
-	from Source
-	to   Replica
-	o    FollowOptions
+	replica
+	source Source
+	o      FollowOptions
 
-	seen          map[uuid.UUID]string // the revisions of the Running plans that the copy has
-	repaired      bool                 // the copy has been recovered since the last failure
-	incomplete    bool                 // the present comparison has failed somewhere
-	standing      Standing             // what the note says
-	version       string               // of the note
-	origin        origin               // of the copy
-	originVersion string
+	seen        map[uuid.UUID]string // the revisions of the Running plans that the copy has
+	repaired    bool                 // the copy has been recovered since the last failure
+	incomplete  bool                 // the present comparison has failed somewhere
+	standing    Standing             // what the note says
+	noteVersion string
 }
 
 // round brings the copy up to date once.
 func (f *follower) round(ctx context.Context) (round Round, err error) {
-	there, err := f.from.Roster(ctx)
+	there, err := f.source.Roster(ctx)
 	if err != nil {
 		return round, err
 	}
@@ -199,7 +197,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 	if err := f.recall(ctx, there); err != nil {
 		return round, err
 	}
-	r := &run{from: f.from, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+	r := &run{from: f.source, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
 	s := f.standing
 	round.Standing = s
 	if !f.repaired {
@@ -232,7 +230,7 @@ func (f *follower) compare(ctx context.Context, r *run, s *Standing, now time.Ti
 		}
 		s.Began, s.Comparing, f.incomplete = now, now.Add(storage.MaxAhead), false
 	}
-	oldest, err := newestBefore(ctx, s.Comparing, f.from, f.to)
+	oldest, err := newestBefore(ctx, s.Comparing, f.source, f.to)
 	if err != nil {
 		return err
 	}

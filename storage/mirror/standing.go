@@ -22,6 +22,8 @@ type origin struct {
 	ID    uuid.UUID `json:"id"`
 	From  string    `json:"from,omitempty"`
 	Began time.Time `json:"began,omitzero"`
+	// CaughtUp is that of the standing, for a switch without the source.
+	CaughtUp time.Time `json:"caughtUp,omitzero"`
 	// Opened and By say when and by whom the copy was made a vault of its own.
 	Opened time.Time `json:"opened,omitzero"`
 	By     string    `json:"by,omitempty"`
@@ -40,8 +42,47 @@ var (
 	errTaken = errors.New("the name is taken")
 )
 
+// replica is a copy, and what is known of it.
+type replica struct {
+	to       Replica
+	from, by string // where it comes from, and who asks
+
+	origin  origin
+	version string // of the origin
+}
+
+// State says what a vault is a copy of.
+type State struct {
+	// Copy says that the vault is a copy, or was one. The other fields are zero if not.
+	Copy bool
+	// CaughtUp is the time up to which the copy had everything at the last round of [Follow], by the source's clock.
+	CaughtUp time.Time
+	// Opened and By say when and by whom the copy was made a vault of its own.
+	Opened time.Time
+	By     string
+}
+
+// StateOf returns what a vault is a copy of.
+func StateOf(ctx context.Context, v storage.Notes) (State, error) {
+	n, err := v.FindNote(ctx, noteOrigin)
+	if errors.Is(err, storage.ErrNotFound) {
+		return State{}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	o, err := originOf(n)
+	return State{err == nil, o.CaughtUp, o.Opened, o.By}, err
+}
+
+// Adopt closes a vault and makes it a copy, as [Follow] does when it begins. from says for people what it is a copy of,
+// and by who says so. It returns [ErrOpened] for a copy that was opened, and refuses a vault on which a member works.
+func Adopt(ctx context.Context, to Replica, from, by string) error {
+	return (&replica{to: to, from: from, by: by}).adopt(ctx)
+}
+
 // adopt makes the copy a closed copy, if it is not, and reads its origin.
-func (f *follower) adopt(ctx context.Context) error {
+func (f *replica) adopt(ctx context.Context) error {
 	for range 3 { // another follower may do the same at the same time
 		r, err := f.to.Roster(ctx)
 		if err != nil {
@@ -51,14 +92,14 @@ func (f *follower) adopt(ctx context.Context) error {
 			return err
 		}
 		n, known := r.FindNote(noteOrigin)
-		if known && n.Version != f.originVersion {
+		if known && n.Version != f.version {
 			if n, err = f.to.FindNote(ctx, noteOrigin); err != nil {
 				return err
 			}
 			if f.origin, err = originOf(n); err != nil {
 				return err
 			}
-			f.originVersion = n.Version
+			f.version = n.Version
 		}
 		if known && !f.origin.Opened.IsZero() {
 			return fmt.Errorf("mirror: %w since %s, by %s: mirror it to another prefix or account", ErrOpened, f.origin.Opened.Format(time.RFC3339), f.origin.By)
@@ -85,9 +126,9 @@ func unused(r storage.Roster) error {
 }
 
 // mark stores the notes that the copy lacks: first that it is closed, then its origin.
-func (f *follower) mark(ctx context.Context, r storage.Roster) error {
+func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 	if _, closed := r.FindNote(storage.NoteClosed); !closed {
-		n, err := storage.Closing{At: time.Now().UTC(), By: f.o.By, Why: "a copy of " + f.o.From, Copy: true}.Note("")
+		n, err := storage.Closing{At: time.Now().UTC(), By: f.by, Why: "a copy of " + f.from, Copy: true}.Note("")
 		if err != nil {
 			return err
 		}
@@ -96,7 +137,7 @@ func (f *follower) mark(ctx context.Context, r storage.Roster) error {
 		}
 	}
 	if _, known := r.FindNote(noteOrigin); !known {
-		text, err := json.Marshal(origin{ID: uuid.New(), From: f.o.From, Began: time.Now().UTC()})
+		text, err := json.Marshal(origin{ID: uuid.New(), From: f.from, Began: time.Now().UTC()})
 		if err != nil {
 			return err
 		}
@@ -113,9 +154,9 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 	name := NoteOf(f.o.Name)
 	switch n, known := r.FindNote(name); {
 	case !known:
-		f.standing, f.version = Standing{}, ""
-	case n.Version != f.version:
-		n, err := f.from.FindNote(ctx, name)
+		f.standing, f.noteVersion = Standing{}, ""
+	case n.Version != f.noteVersion:
+		n, err := f.source.FindNote(ctx, name)
 		if errors.Is(err, storage.ErrNotFound) {
 			return nil
 		}
@@ -125,7 +166,7 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 		if f.standing, err = StandingOf(n); err != nil {
 			f.standing = Standing{} // it is replaced
 		}
-		f.version = n.Version
+		f.noteVersion = n.Version
 	}
 	if f.standing.ID != f.origin.ID {
 		if !f.standing.CaughtUp.IsZero() && f.o.To != f.standing.To && f.standing.To != "" {
@@ -137,44 +178,63 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 	return nil
 }
 
-// keep stores the standing. Another follower may have stored its own, which is as true: the next round goes on from
+// keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the next round goes on from
 // that.
 func (f *follower) keep(ctx context.Context, s Standing) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	version, err := f.from.PutNote(ctx, storage.Note{Name: NoteOf(f.o.Name), Text: text, Version: f.version})
+	version, err := f.source.PutNote(ctx, storage.Note{Name: NoteOf(f.o.Name), Text: text, Version: f.noteVersion})
 	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	f.standing, f.noteVersion = s, version
+	f.origin.CaughtUp = s.CaughtUp
+	if text, err = json.Marshal(f.origin); err != nil {
+		return err
+	}
+	version, err = f.to.PutNote(ctx, storage.Note{Name: noteOrigin, Text: text, Version: f.version})
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) {
+		return nil // the next round reads it
+	}
 	if err == nil {
-		f.standing, f.version = s, version
+		f.version = version
 	}
 	return err
 }
 
 // Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
-// the copy as opened, and then removes what closes it. It may be repeated. A vault that is no copy is opened, too.
+// the copy as opened, and then removes what closes it. It may be repeated.
 func Open(ctx context.Context, copied storage.Notes, by string) error {
-	n, err := copied.FindNote(ctx, noteOrigin)
-	if err == nil {
-		err = markOpened(ctx, copied, n, by)
+	steps := []struct {
+		note string
+		do   func(n storage.Note) error
+	}{
+		{noteOrigin, func(n storage.Note) error { return markOpened(ctx, copied, n, by) }},
+		{storage.NoteClosed, func(n storage.Note) error {
+			if c, err := storage.ClosingOf(n); err != nil || !c.Copy {
+				return err // somebody has closed the vault since
+			}
+			return copied.RemoveNote(ctx, n.Name, n.Version)
+		}},
 	}
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("mirror: open the copy: %w", err)
-	}
-	for range 3 {
-		n, err = copied.FindNote(ctx, storage.NoteClosed)
-		if err == nil {
-			err = copied.RemoveNote(ctx, n.Name, n.Version)
+	for _, step := range steps {
+		for tries := 0; ; tries++ {
+			n, err := copied.FindNote(ctx, step.note)
+			if err == nil {
+				err = step.do(n)
+			}
+			if err == nil || errors.Is(err, storage.ErrNotFound) {
+				break
+			}
+			if !errors.Is(err, storage.ErrConflict) || tries == 9 { // a follower may just have stored it
+				return fmt.Errorf("mirror: open the copy: %w", err)
+			}
 		}
-		if !errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnknown) {
-			break
-		}
-	}
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("mirror: open the copy: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
+)
+
+// by says who runs the tool.
+func (a *app) by() string { return cmp.Or(a.getenv("USER"), a.getenv("LOGNAME"), "somebody") }
+
+// closed is the report of close.
+type closed struct {
+	By      string `json:"by"`
+	Why     string `json:"why"`
+	Evicted int    `json:"evicted"`
+	// Unclaimed is the number of Running plans that engines without a fleet began.
+	Unclaimed int `json:"unclaimed"`
+}
+
+// closeCommand closes a vault to engines.
+func (a *app) closeCommand() *cobra.Command {
+	var why string
+	c := a.onVault("close --reason TEXT", "Close the vault to engines, and wait until none works on it",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			if why == "" {
+				return usageError("close: say why, with --reason TEXT")
+			}
+			requests := price.Tally{azblob.ClassWrite: 1, azblob.ClassList: 30}
+			if err := a.confirm(ctx, change{doing: "close", what: "the vault", requests: requests}); err != nil {
+				return err
+			}
+			report, err := a.clear(ctx, v, storage.Closing{At: time.Now().UTC(), By: a.by(), Why: why}) // deed
+			if err != nil {
+				return err
+			}
+			return a.print(report, func(w io.Writer) {
+				fmt.Fprintf(w, "The vault is closed by %s: %s\nNo node of a fleet works on it; %s evicted. planvault open opens it.\n", report.By, printable(report.Why, 0), plural(report.Evicted, "node"))
+				if report.Unclaimed > 0 {
+					fmt.Fprintf(w, "%s began in an engine without a fleet, which does not look: stop it.\n", plural(report.Unclaimed, "plan"))
+				}
+			})
+		})
+	c.Flags().StringVar(&why, "reason", "", "why: `TEXT` that whoever starts an engine reads")
+	return c
+}
+
+// clear closes a vault and waits until no node works on it.
+func (a *app) clear(ctx context.Context, v *azblob.Vault, c storage.Closing) (closed, error) {
+	reached := a.progress("close", "node", 0).then("the vault is closed; " + goOn)
+	defer reached.end()
+	was, err := fleet.Close(ctx, v, c)
+	if err != nil {
+		return closed{}, err
+	}
+	if was.Copy {
+		return closed{}, usageError("the vault is a copy, and closed as long as it is: %s", was.Why)
+	}
+	unclaimed, err := fleet.Clear(ctx, v, fleet.ClearOptions{Doing: func(what string) { a.remark("%s.", sentence(what)) }})
+	if err != nil {
+		return closed{}, err
+	}
+	n, err := v.FindNote(ctx, storage.NoteClosed)
+	if err == nil {
+		was, err = storage.ClosingOf(n)
+	}
+	return closed{was.By, was.Why, len(was.Evicted), unclaimed}, err
+}
+
+// sentence makes the first letter of a text a capital.
+func sentence(text string) string { return string(text[0]-'a'+'A') + text[1:] }
+
+// openCommand opens a vault that was closed.
+func (a *app) openCommand() *cobra.Command {
+	return a.onVault("open", "Open a vault to engines that was closed",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			switch s, err := mirror.StateOf(ctx, v); {
+			case err != nil:
+				return err
+			case s.Copy && s.Opened.IsZero():
+				return usageError("the vault is a copy: planvault switch opens it, after it has closed the vault that it is a copy of")
+			}
+			if err := a.confirm(ctx, change{doing: "open", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
+				return err
+			}
+			if err := fleet.Open(ctx, v); err != nil { // deed
+				return err
+			}
+			return a.print(struct {
+				Open bool `json:"open"`
+			}{true}, func(w io.Writer) { fmt.Fprintln(w, "The vault is open: start the engines.") })
+		})
+}

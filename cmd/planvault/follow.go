@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
+)
+
+// follow is the flags of mirror --follow.
+type follow struct {
+	on    bool
+	name  string
+	every age
+}
+
+func (f *follow) addFlags(flags *pflag.FlagSet) {
+	f.every = age(time.Minute)
+	flags.BoolVar(&f.on, "follow", false, "keep the copy up to date until an interrupt, and closed to engines")
+	flags.StringVar(&f.name, "name", "standby", "with --follow, the `NAME` of the copy: the note copy-NAME in the vault says how far it is")
+	flags.Var(&f.every, "every", "with --follow, the `DURATION` between two rounds")
+}
+
+// followed is what a round did.
+type followed struct {
+	At         time.Time `json:"at"`
+	CaughtUp   time.Time `json:"caughtUp,omitzero"`
+	LagSeconds float64   `json:"lagSeconds"`
+	Copied     int64     `json:"copied"`
+	Updated    int64     `json:"updated"`
+	Removed    int64     `json:"removed"`
+	Unchanged  int64     `json:"unchanged"`
+	Failed     int64     `json:"failed"`
+	Error      string    `json:"error,omitempty"`
+}
+
+// follow keeps a copy up to date until the context ends, which is no interrupt: there is no other end.
+func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Options) error {
+	from, into, err := a.openBoth(ctx, to)
+	if err != nil {
+		return err
+	}
+	rounds := int(max(1, time.Hour/max(time.Second, time.Duration(f.every))))
+	idle := price.Tally{azblob.ClassList: 8 * rounds, azblob.ClassWrite: 2 * rounds}
+	if err := a.confirm(ctx, change{doing: "follow", what: "an hour without changes", requests: idle}); err != nil {
+		return err
+	}
+	p := a.progress("follow", "round", 0).then("the copy stays closed; run the same command again to go on, or planvault switch")
+	defer p.end()
+	told := time.Time{}
+	var failed error
+	err = mirror.Follow(ctx, from, into, mirror.FollowOptions{
+		Name: f.name, From: a.places[0], To: a.places[1], By: a.by(), Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
+		Round: func(r mirror.Round) {
+			p.step()
+			if r.Err != nil {
+				a.complain(r.Err)
+			}
+			if r.Err == nil && r.Copied+r.Updated+r.Deleted == 0 && time.Since(told) < time.Hour {
+				return
+			}
+			told = time.Now()
+			if err := a.printRound(r); err != nil {
+				failed = err
+			}
+		},
+	})
+	if ctx.Err() != nil {
+		return failed
+	}
+	return err
+}
+
+// printRound prints what a round did.
+func (a *app) printRound(r mirror.Round) error {
+	row := followed{
+		At: r.Now, CaughtUp: r.Standing.CaughtUp, LagSeconds: r.Lag().Seconds(), Copied: r.Copied, Updated: r.Updated, Removed: r.Deleted,
+		Unchanged: r.Unchanged, Failed: r.Failed,
+	}
+	if r.Err != nil {
+		row.Error = storage.Detail(r.Err)
+	}
+	return a.print(row, func(w io.Writer) {
+		fmt.Fprintf(w, "%s  %s copied, %s updated, %s removed, %s unchanged; %s\n", stamp(r.Now), count(r.Copied), count(r.Updated), count(r.Deleted),
+			count(r.Unchanged), upTo(r.Standing.CaughtUp))
+	})
+}
+
+// upTo says up to when a copy has everything.
+func upTo(caughtUp time.Time) string {
+	if caughtUp.IsZero() {
+		return "the copy does not have everything yet"
+	}
+	return "the copy has everything up to " + stamp(caughtUp)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
+)
+
+// switching is the flags of the command switch.
+type switching struct {
+	to                      connection
+	lost, unclaimed, remove bool
+	despite                 bool
+	checked                 age
+}
+
+// switchCommand makes a copy the vault that engines work on.
+func (a *app) switchCommand() *cobra.Command {
+	s := switching{checked: age(48 * time.Hour)}
+	c := &cobra.Command{
+		Use:   "switch --to-endpoint URL|--to-connection-string TEXT|--to-profile NAME",
+		Short: "Move engines to a copy of the vault, so that no plan runs in both",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.switchOver(c.Context(), s) },
+	}
+	s.to.addFlags(c.Flags(), "to-")
+	flags := c.Flags()
+	flags.BoolVar(&s.lost, "lost", false, "the vault does not answer: open the copy as it is")
+	flags.BoolVar(&s.unclaimed, "unclaimed", false, "the engines without a fleet that began plans do not run any more")
+	flags.BoolVar(&s.remove, "delete", false, "remove plans from the copy that the vault no longer has")
+	flags.BoolVar(&s.despite, "despite", false, "open the copy although plans could not be copied, or the check finds problems")
+	flags.Var(&s.checked, "check", "check the days of the copy that have plans of this `DURATION`")
+	return c
+}
+
+// switched is the report of switch.
+type switched struct {
+	From      string    `json:"from"`
+	To        string    `json:"to"`
+	Lost      bool      `json:"lost,omitempty"`
+	CaughtUp  time.Time `json:"caughtUp,omitzero"` // before the switch
+	Evicted   int       `json:"evicted"`
+	Unclaimed int       `json:"unclaimed"`
+	Copied    int64     `json:"copied"`
+	Updated   int64     `json:"updated"`
+	Removed   int64     `json:"removed"`
+	Failed    int64     `json:"failed"`
+	Checked   int       `json:"checked"` // plans
+	Problems  int       `json:"problems"`
+	Opened    time.Time `json:"opened"`
+	By        string    `json:"by"`
+}
+
+// lostAfter is how long the vault may take to answer before it counts as lost.
+const lostAfter = time.Minute
+
+// switchOver makes the copy the vault that engines work on. Each step may be repeated, so the same command goes on
+// wherever it was interrupted:
+//
+//  1. the copy is closed, if it is not;
+//  2. the vault is closed, its nodes leave or are evicted, and its open plans are fenced;
+//  3. what the copy lacks is copied, and compared;
+//  4. the copy is checked;
+//  5. the copy is opened. Nothing is copied any more from here on.
+func (a *app) switchOver(ctx context.Context, s switching) error {
+	from, into, err := a.openPair(ctx, s.to)
+	if err != nil {
+		return err
+	}
+	reached := a.progress("switch", "plan", 0).then(untouched)
+	defer reached.end()
+	report := switched{From: a.places[0], To: a.places[1], Lost: s.lost}
+	state, err := mirror.StateOf(ctx, into)
+	if err != nil {
+		return err
+	}
+	report.CaughtUp = state.CaughtUp
+	answers := a.answers(ctx, from)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.lost && answers == nil:
+		return usageError("switch: the vault in %s answers: run it without --lost, which fences its engines; nothing was changed", a.places[0])
+	case !s.lost && answers != nil:
+		return fmt.Errorf("switch: nothing was changed, because the vault does not answer: %w; if it is lost, read planvault help switch, and give --lost", answers)
+	}
+	if !s.lost {
+		if err := sameStore(ctx, from, into); err != nil {
+			return err
+		}
+	}
+	if err := a.confirmSwitch(ctx, s, report); err != nil {
+		return err
+	}
+	reached.then("the vaults may be closed to engines; " + goOn)
+	if state.Opened.IsZero() {
+		if err := mirror.Adopt(ctx, into, a.places[0], a.by()); err != nil {
+			return err
+		}
+	}
+	if !s.lost {
+		c, err := a.clear(ctx, from, storage.Closing{At: time.Now().UTC(), By: a.by(), Why: "the vault has moved to " + a.places[1]})
+		if err != nil {
+			return err
+		}
+		if report.Evicted, report.Unclaimed = c.Evicted, c.Unclaimed; c.Unclaimed > 0 && !s.unclaimed && state.Opened.IsZero() {
+			return usageError("switch: %s began in an engine without a fleet, which nothing fences: stop that engine, and run this again with --unclaimed", plural(c.Unclaimed, "plan"))
+		}
+	}
+	if state.Opened.IsZero() {
+		if err := a.complete(ctx, from, into, s, &report); err != nil {
+			return err
+		}
+	}
+	a.progress("open the copy", "step", 0).then(goOn)
+	if err := mirror.Open(ctx, into, a.by()); err != nil { // deed; an earlier one may have been interrupted
+		return err
+	}
+	if state, err = mirror.StateOf(ctx, into); err != nil {
+		return err
+	}
+	report.Opened, report.By = state.Opened, state.By
+	return a.print(report, report.write)
+}
+
+// answers returns nil if a vault answers within lostAfter.
+func (a *app) answers(ctx context.Context, v *azblob.Vault) error {
+	ctx, cancel := context.WithTimeout(ctx, lostAfter)
+	defer cancel()
+	_, err := v.Roster(ctx)
+	return err
+}
+
+// confirmSwitch says what the switch does, and what it can't do.
+func (a *app) confirmSwitch(ctx context.Context, s switching, r switched) error {
+	c := change{doing: "switch", what: "close the vault, and open its copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
+	if s.lost {
+		c.what = "open the copy as it is"
+		c.warning = fmt.Sprintf(`The vault in %s does not answer, so nothing fences its engines. Stop them now, or cut their network: an
+engine that still reaches the account goes on with its plans, and so do the engines on the copy.
+%s. What was done since then is done again, and plans that were created since then
+are missing. When the account is back, run the same command without --lost: it closes the vault there.
+`, r.From, sentence(upTo(r.CaughtUp)))
+	}
+	return a.confirm(ctx, c)
+}
+
+// complete copies what the copy lacks, compares both, and checks the copy.
+func (a *app) complete(ctx context.Context, from, into *azblob.Vault, s switching, r *switched) error {
+	if !s.lost {
+		if err := a.copyRest(ctx, from, into, s, r); err != nil {
+			return err
+		}
+	} else if err := into.Recovery(ctx); err != nil && !s.despite {
+		return fmt.Errorf("switch: %w; repair it, or give --despite", err)
+	}
+	p := a.progress("check the copy", "day", 0).then("the copy is not open yet; " + goOn)
+	defer p.end()
+	checked, err := into.Check(ctx, azblob.CheckOptions{After: time.Now().Add(-time.Duration(s.checked)), Progress: p.reach})
+	if err != nil {
+		return err
+	}
+	r.Checked, r.Problems = checked.Plans, len(checked.Problems)
+	if r.Problems > 0 && !s.despite {
+		return fmt.Errorf("switch: the copy is not open: %s in it, such as %s; look with planvault check, repair it with planvault recover, or give --despite", plural(r.Problems, "problem"), checked.Problems[0])
+	}
+	return nil
+}
+
+// copyRest copies what the copy lacks, and compares both.
+func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switching, r *switched) error {
+	copied := func(o mirror.Options) (mirror.Report, error) {
+		o.Delete = s.remove
+		return a.runMirror(ctx, a.progress("mirror", "plan", 0).then("the copy is not open yet; "+goOn), from, into, o)
+	}
+	found, err := copied(mirror.Options{})
+	r.Copied, r.Updated, r.Removed, r.Failed = found.Copied, found.Updated, found.Deleted, found.Failed
+	if err == nil {
+		if found, err = copied(mirror.Options{DryRun: true}); err == nil && found.Copied+found.Updated+found.Deleted > 0 {
+			err = fmt.Errorf("switch: somebody still writes to the vault: %s and %s differ after all was copied; stop whoever submits plans, and run this again", plural(found.Copied, "new plan"), plural(found.Updated, "plan"))
+		}
+	}
+	if err != nil && (ctx.Err() != nil || !s.despite) {
+		return errors.Join(err, fmt.Errorf("switch: the copy is not open: run the same command again, or give --despite to leave these plans behind"))
+	}
+	return nil
+}
+
+// write says what was done, and what comes next.
+func (r switched) write(w io.Writer) {
+	if !r.Lost {
+		fmt.Fprintf(w, "%s is closed: %s evicted.\n", r.From, plural(r.Evicted, "node"))
+		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s failed.\n", plural(r.Copied, "plan"), count(r.Updated), count(r.Removed), count(r.Failed))
+	}
+	fmt.Fprintf(w, "%s in %s checked.\n", plural(r.Problems, "problem"), plural(r.Checked, "plan"))
+	fmt.Fprintf(w, "%s is open since %s.\nStart the engines there.\n", r.To, stamp(r.Opened))
+}
