@@ -10,10 +10,14 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/plugins/registry"
 )
 
 // connection says where a vault is and how to log in. Its JSON is that of a profile.
@@ -138,7 +142,7 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 	if err != nil {
 		return nil, err
 	}
-	v, login, err := c.dial(ctx, &a.outage, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
+	v, login, err := c.dial(ctx, &a.outage, nil, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
 	if err != nil {
 		return nil, err
 	}
@@ -150,23 +154,43 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 // observer returns the observer of all vaults of the run.
 func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
 
-// dial opens the vault. login is what makes the tokens of its requests, or nil if they have none.
-func (c connection) dial(ctx context.Context, o *outage, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
+// dial opens the vault with the plugins of a registry, which may be nil. login is what makes the tokens of its requests, or nil if they have none.
+func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
 	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
 	if c.ConnectionString != "" {
-		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, nil, options...)
+		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, reg, options...)
 		return v, nil, err
 	}
 	if c.hasSignature() {
-		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, nil, options...)
+		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, reg, options...)
 		return v, nil, err
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("log in: %w", err)
 	}
-	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, nil, options...)
+	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, reg, options...)
 	return v, cred, err
+}
+
+// service returns a client of the account, to remove containers. Vaults have their own.
+func (c connection) service(network policy.Transporter) (*service.Client, error) {
+	options := &service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: network}}
+	if c.fields()["usedevelopmentstorage"] != "" {
+		login, _, _ := strings.Cut(emulator.New(emulator.WithoutLog()).ConnectionString(), "BlobEndpoint=")
+		c.ConnectionString = login + "BlobEndpoint=http://127.0.0.1:10000/" + emulator.DefaultAccount
+	}
+	if c.ConnectionString != "" {
+		return service.NewClientFromConnectionString(c.ConnectionString, options)
+	}
+	if c.hasSignature() {
+		return service.NewClientWithNoCredential(c.Endpoint, options)
+	}
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	return service.NewClient(c.Endpoint, cred, options)
 }
 
 // String names the vault without any secret.

@@ -147,7 +147,7 @@ func (a *app) setProfile(ctx context.Context, name string) error {
 		return usageError("profile set: --endpoint and --connection-string exclude each other")
 	}
 	if c.Prefix != "" { // a profile may be of an account alone
-		v, _, err := c.dial(ctx, &a.outage, a.options)
+		v, _, err := c.dial(ctx, &a.outage, nil, a.options)
 		if err != nil {
 			return err
 		}
