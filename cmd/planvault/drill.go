@@ -431,13 +431,16 @@ func (r drilled) write(w io.Writer) {
 		}
 		lost += "; "
 	}
+	after := func(seconds float64) string {
+		return span(time.Duration(seconds*float64(time.Second))) + " after the loss"
+	}
 	for _, row := range [][2]string{
 		{"cut off", fmt.Sprintf("at %s, with %s and %s", stamp(r.Cut), plural(r.Plans, "plan"), plural(r.Writes, "write"))},
 		{"lost", lost + upTo(r.CaughtUp)},
 		{"checked", plural(r.Problems, "problem")},
-		{"open", fmt.Sprintf("%s after the loss", seconds(r.OpenSeconds))},
-		{"at work", fmt.Sprintf("%s after the loss; %s ran again", seconds(r.WorkSeconds), plural(r.RanAgain, "action"))},
-		{"done", fmt.Sprintf("%s after the loss; %s Completed", seconds(r.EndedSeconds), plural(r.Completed, "plan"))},
+		{"open", after(r.OpenSeconds)},
+		{"at work", after(r.WorkSeconds) + "; " + plural(r.RanAgain, "action") + " ran again"},
+		{"done", after(r.EndedSeconds) + "; " + plural(r.Completed, "plan") + " Completed"},
 		{"removed", "the sandbox " + r.Sandbox},
 	} {
 		fmt.Fprintf(w, "%-8s %s\n", row[0], row[1])

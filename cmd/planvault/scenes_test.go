@@ -49,6 +49,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"denied-lists": sceneDenied(emulator.ListBlobs),
 	"lost":         sceneLost,
 	"outage":       sceneOutage,
+	"away":         sceneAway,
 }
 
 // accounts are the accounts of a scene by their names. A server knows none of these names, only its own.
@@ -289,8 +290,14 @@ func sceneYear(t *testing.T, s *stage) {
 	s.slow(time.Second)
 }
 
-// sceneMove: the vault of the account prod is to move to the account next.
-func sceneMove(t *testing.T, s *stage) {
+// sceneMove: a follower keeps a copy of the account prod in the account next, and host-3 works. Two minutes later, host-4
+// starts on the copy.
+func sceneMove(t *testing.T, s *stage) { s.followed(t) }
+
+// followed makes a copy of the account prod in the account next, which follows it, with a node that works on prod. It
+// returns what ends that node.
+func (s *stage) followed(t *testing.T) (kill func()) {
+	t.Helper()
 	s.history(t)
 	next := emulator.New(emulator.WithLatency(10 * time.Millisecond))
 	s.network.(accounts)["next"] = next.Transport()
@@ -299,13 +306,36 @@ func sceneMove(t *testing.T, s *stage) {
 	for name, server := range map[string]*emulator.Server{"prod": s.server, "next": next} {
 		s.must(t, "profile", "set", name, "--connection-string", loginTo(server, name), "--prefix", "ci")
 	}
-	now := time.Now().UTC()
-	time.AfterFunc(30*time.Minute, func() {
-		p := planOf(workflow.NewV7At(now.Add(30*time.Minute)), workflow.Completed, "release web 1.9.1")
-		if err := s.vault.Restore(t.Context(), p); err != nil {
-			t.Error(err)
-		}
-	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.run(ctx, "mirror", "--profile", "prod", "--to-profile", "next", "--follow", "--yes")
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	e, kill := s.engine(t, "host-3", 4, takesItsTime)
+	submit(t, e, release("release checkout 2.1.0", 5*time.Minute, "eu-west", "us-east"))
+	time.Sleep(10 * time.Minute)
+	other := &stage{server: next}
+	time.AfterFunc(3*time.Minute, func() { other.engine(t, "host-4", 4, takesItsTime) })
+	return kill
+}
+
+// sceneAway: the account prod does not answer any more. It is back in an hour.
+func sceneAway(t *testing.T, s *stage) {
+	kill := s.followed(t)
+	kill()
+	all := s.network.(accounts)
+	prod := all["prod"]
+	all["prod"] = away{}
+	time.AfterFunc(time.Hour, func() { all["prod"] = prod })
+}
+
+// away is the connection to an account that is lost.
+type away struct{}
+
+func (away) Do(req *http.Request) (*http.Response, error) {
+	return nil, fmt.Errorf("dial tcp: lookup prod.blob.core.windows.net: no such host")
 }
 
 // sceneRole: the login may read and not write.
