@@ -58,6 +58,7 @@ type switched struct {
 	Problems  int       `json:"problems"`
 	Opened    time.Time `json:"opened"`
 	By        string    `json:"by"`
+	Before    bool      `json:"before,omitempty"` // the copy was open when the switch began
 }
 
 // lostAfter is how long the vault may take to answer before it counts as lost.
@@ -83,7 +84,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 	if err != nil {
 		return err
 	}
-	report.CaughtUp = state.CaughtUp
+	report.CaughtUp, report.Before = state.CaughtUp, !state.Opened.IsZero()
 	answers := a.answers(ctx, from)
 	switch {
 	case ctx.Err() != nil:
@@ -145,11 +146,16 @@ func (a *app) confirmSwitch(ctx context.Context, s switching, r switched) error 
 	c := change{doing: "switch", what: "close the vault, and open its copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
 	if s.lost {
 		c.what = "open the copy as it is"
-		c.warning = fmt.Sprintf(`The vault in %s does not answer, so nothing fences its engines. Stop them now, or cut their network: an
-engine that still reaches the account goes on with its plans, and so do the engines on the copy.
-%s. What was done since then is done again, and plans that were created since then
-are missing. When the account is back, run the same command without --lost: it closes the vault there.
+		c.warning = fmt.Sprintf(`%s does not answer, so nothing fences its engines.
+Stop them now, or cut their network: an engine that still reaches the account goes on with its plans,
+and so do the engines on the copy.
+%s.
+What was done since then is done again, and plans that were created since then are missing.
+When the account is back, run the same command without --lost: it closes the vault there.
 `, r.From, sentence(upTo(r.CaughtUp)))
+	}
+	if r.Before {
+		c.what = "close the vault, whose copy is open"
 	}
 	return a.confirm(ctx, c)
 }
@@ -199,8 +205,16 @@ func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switchin
 func (r switched) write(w io.Writer) {
 	if !r.Lost {
 		fmt.Fprintf(w, "%s is closed: %s evicted.\n", r.From, plural(r.Evicted, "node"))
+	}
+	if !r.Lost && !r.Before {
 		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s failed.\n", plural(r.Copied, "plan"), count(r.Updated), count(r.Removed), count(r.Failed))
 	}
-	fmt.Fprintf(w, "%s in %s checked.\n", plural(r.Problems, "problem"), plural(r.Checked, "plan"))
-	fmt.Fprintf(w, "%s is open since %s.\nStart the engines there.\n", r.To, stamp(r.Opened))
+	if !r.Before {
+		fmt.Fprintf(w, "%s in %s checked.\n", plural(r.Problems, "problem"), plural(r.Checked, "plan"))
+	}
+	next := "Start the engines there."
+	if r.Before {
+		next = "Nothing was copied to it."
+	}
+	fmt.Fprintf(w, "%s is open since %s.\n%s\n", r.To, stamp(r.Opened), next)
 }
