@@ -16,7 +16,6 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
-	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -119,13 +118,6 @@ func restoreBackup(ctx context.Context, vault bundle.Target, path string) error 
 	defer file.Close()
 	report, err := bundle.Import(ctx, vault, file, bundle.ImportOptions{})
 	fmt.Printf("%d plans restored, %d were there already\n", report.Restored, report.Present)
-	return err
-}
-
-// updateCopy brings the copy of a vault up to date.
-func updateCopy(ctx context.Context, vault storage.Reader, copied mirror.Copy) error {
-	report, err := mirror.Run(ctx, vault, copied, mirror.Options{})
-	fmt.Printf("%d plans copied, %d brought forward, %d unchanged\n", report.Copied, report.Updated, report.Unchanged)
 	return err
 }
 
@@ -233,14 +225,6 @@ func Example_restoreBackup() {
 	check(restoreBackup(ctx, vault, path))
 	// Output:
 	// 1 plans restored, 2 were there already
-}
-
-func Example_updateCopy() {
-	ctx, vault := withPast(uuid.Nil, ago(3), workflow.Failed, workflow.Completed, workflow.Running)
-	_, copied := example()
-	check(updateCopy(ctx, vault, copied))
-	// Output:
-	// 3 plans copied, 0 brought forward, 0 unchanged
 }
 
 // TestRecipes checks that the recipes of docs/operating.md are the functions of this file, with their output.
