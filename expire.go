@@ -11,6 +11,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // ExpireOptions are the options of [Vault.Expire].
@@ -201,9 +202,14 @@ type expiry struct {
 	*store
 	day day
 	// empty says that the day is young, so it is dropped only if nothing is stored in it.
-	empty  bool
+	empty bool
+	// only are the statuses of the plans that may go with the day. If it is nil, all final plans may.
+	only   []workflow.Status
 	result ExpiredDay
 }
+
+// dayMixed is the result of a day that has a plan of a status that must stay.
+const dayMixed ExpireResult = "mixed"
 
 // lease says what would become of a day by what the list of the days says.
 func (x *expiry) lease() (ExpireResult, error) {
@@ -233,8 +239,38 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 		if result, err := x.contentBy(ctx, dir, size); err != nil || result != DayDropped {
 			return result, err
 		}
+		if x.only == nil {
+			continue
+		}
+		// A plan that was stored before the mark, and has no marker any more, is listed now.
+		if mixed, err := x.mixed(ctx, size); err != nil || mixed {
+			return dayMixed, err
+		}
 	}
 	return DayDropped, nil
+}
+
+// mixed reports whether a listing with pages of a size shows a plan that must stay, or anything that is not a whole plan.
+func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
+	var last uuid.UUID // of an entry
+	ref := blob.Ref{Container: x.day.container, Name: plansDir}
+	for item, err := range x.listPages(ctx, "look for plans to keep", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
+		if err != nil {
+			return false, err
+		}
+		name, ok := parseName(item.Name)
+		switch {
+		case !ok, name.role != roleEntry && name.plan != last:
+			return true, nil
+		case name.role == roleEntry:
+			last = name.plan
+			r, _, err := x.format.parseMetadata(item.Metadata, name.plan, typeEntry)
+			if err != nil || !slices.Contains(x.only, r.State.Status) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // contentBy is content by one listing with pages of a size.

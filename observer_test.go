@@ -22,6 +22,7 @@ import (
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -151,6 +152,12 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Deeds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Deeds(ctx, storage.DeedFilters{})) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Expire(ctx, ExpireOptions{OlderThan: 1000 * time.Hour}))
+		}},
+		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
+			return failure(v.DueDays(ctx, retention.Policy{Keep: 1000}))
+		}},
+		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
+			return failure(v.Retire(ctx, retention.Policy{Keep: 1000}, oldDay(), 0))
 		}},
 		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Hold(ctx, oldDay()) }},
 		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Holds(ctx)) }},

@@ -117,6 +117,7 @@ import (
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -246,7 +247,8 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 }
 
 // Run calls Recovery, at once and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
-// that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. It returns nil when ctx has ended
+// that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. If the vault is a
+// [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
 // Options.UntilIdle, when no plan is left. Only one call of Run may be active.
 //
@@ -284,8 +286,12 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 		}
 	})
+	var catalogues atomic.Bool // a policy builds them
+	if vault, ok := e.vault.(retention.Vault); ok && !e.opts.NoRetention {
+		beside.Go(func() { e.retain(running, vault, &catalogues) })
+	}
 	if keeper, ok := e.vault.(keeper); ok {
-		beside.Go(func() { e.keepUp(running, keeper) })
+		beside.Go(func() { e.keepUp(running, keeper, &catalogues) })
 	}
 	if e.store != nil {
 		return e.runInFleet(ctx)
@@ -299,12 +305,15 @@ type keeper interface {
 }
 
 // keepUp calls Upkeep daily. Engines that start together begin at different times, because two that do the same
-// work at the same time pay twice.
-func (e *Engine) keepUp(ctx context.Context, k keeper) {
+// work at the same time pay twice. It does not while done is true.
+func (e *Engine) keepUp(ctx context.Context, k keeper, done *atomic.Bool) {
 	const first, interval = time.Hour, 24 * time.Hour
 	for wait := first + rand.N(first); ; wait = interval {
 		if !sleep.For(ctx, wait) {
 			return
+		}
+		if done.Load() {
+			continue
 		}
 		if err := k.Upkeep(ctx); err != nil && ctx.Err() == nil {
 			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: upkeep: %w", err))

@@ -1,0 +1,165 @@
+// Package retention removes final plans when they are as old as a policy says. The policy is a note of the store
+// ([storage.Notes]), and every engine enforces it: whichever is up claims a step a day, does it, and writes down what
+// it did.
+//
+// # What is removed
+//
+// Age counts in whole days from the end of the UTC day in which a plan was created, which its ID tells, by the store's
+// clock. It does not matter when the plan ended. [Policy.Reach] is the rule.
+//
+//   - Younger than Keep: nothing.
+//   - From Keep to KeepFailed: Completed and Stopped plans. A day that has no others is dropped as a whole; otherwise
+//     they are removed one by one.
+//   - From KeepFailed on: all final plans. A day without open plans is dropped as a whole.
+//
+// Open plans stay, and so does all that is in a held day.
+//
+// # Who removes it
+//
+// The rules of a step are these; all times are the store's. internal/protocol has them as a model.
+//
+//   - A step may begin when a day has passed since the policy was set ([Delay]), unless it was set to begin at once.
+//   - Whoever begins replaces the version of the note that it has read, and thereby claims the step. A claim ends
+//     after [ClaimTTL], because its owner may have died.
+//   - It looks at the note again before each day, and each minute, and stops if it has changed.
+//   - At the end it replaces the version of its claim with its report. The next step follows after a day, or after an
+//     hour if something was left or failed.
+//
+// Two processes at work at once would do no harm. The claim saves requests.
+package retention
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Policy says how long final plans are kept, in days.
+type Policy struct {
+	// Keep is for Completed and Stopped plans. Default: 0, and plans are kept for ever.
+	Keep int `json:"keepDays,omitempty"`
+	// KeepFailed is for Failed plans, and at least Keep. Default: Keep.
+	KeepFailed int `json:"keepFailedDays,omitempty"`
+	// Catalogue builds the catalogues of closed days. Engines then leave that to the steps.
+	Catalogue bool `json:"catalogue,omitempty"`
+}
+
+// MostDays is the largest number of days in a policy.
+const MostDays = 36525
+
+// WithDefaults returns the policy with its defaults, or [storage.ErrInvalid].
+func (p Policy) WithDefaults() (Policy, error) {
+	bad := func(field, problem string, args ...any) (Policy, error) {
+		return p, fmt.Errorf("%w: %w", storage.ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
+	}
+	if p.KeepFailed == 0 {
+		p.KeepFailed = p.Keep
+	}
+	switch {
+	case p == Policy{}:
+		return bad("Keep", "is 0, and there are to be no catalogues: the policy says nothing")
+	case p.Keep < 0 || p.Keep > MostDays:
+		return bad("Keep", "%d days are not between 0 and %d", p.Keep, MostDays)
+	case p.Keep == 0 && p.KeepFailed != 0:
+		return bad("KeepFailed", "is %d days, but other plans are kept for ever", p.KeepFailed)
+	case p.KeepFailed < p.Keep || p.KeepFailed > MostDays:
+		return bad("KeepFailed", "%d days are not between %d, for other plans, and %d", p.KeepFailed, p.Keep, MostDays)
+	}
+	return p, nil
+}
+
+// Reach says which plans of a day a policy no longer keeps.
+type Reach int
+
+// The reaches.
+const (
+	ReachNone     Reach = iota
+	ReachFinished       // Completed and Stopped plans
+	ReachFinal          // Failed plans, too
+)
+
+// Reach returns which plans of the day (0:00 UTC) p no longer keeps at a time.
+func (p Policy) Reach(day, now time.Time) Reach {
+	past := func(days int) bool { return days > 0 && !now.Before(day.AddDate(0, 0, 1+days)) }
+	switch {
+	case past(max(p.Keep, p.KeepFailed)):
+		return ReachFinal
+	case past(p.Keep):
+		return ReachFinished
+	}
+	return ReachNone
+}
+
+// Statuses returns the statuses of the plans within reach.
+func (r Reach) Statuses() []workflow.Status {
+	return []workflow.Status{workflow.Completed, workflow.Stopped, workflow.Failed}[:[...]int{0, 2, 3}[r]]
+}
+
+// Day is a day of a store that a policy reaches.
+type Day struct {
+	Day   time.Time // 0:00 UTC
+	Reach Reach
+	Held  bool
+	// Plans are the numbers of plans by status. They are counted for ReachFinished, and nil otherwise.
+	Plans map[workflow.Status]int64
+	// Unreadable is the number of plans whose status is unknown. They are kept until the day is dropped.
+	Unreadable int64
+}
+
+// Deed is what is to be done with a day.
+type Deed string
+
+// The deeds.
+const (
+	Keep  Deed = "keep"  // nothing: the day is held, or what is within reach was removed before
+	Drop  Deed = "drop"  // as a whole, if no plan is open
+	Purge Deed = "purge" // some of its plans, one by one
+)
+
+// Deed returns what is to be done with the day.
+func (d Day) Deed() Deed {
+	due, all := int64(0), d.Unreadable
+	for _, n := range d.Plans {
+		all += n
+	}
+	for _, s := range d.Reach.Statuses() {
+		due += d.Plans[s]
+	}
+	switch {
+	case d.Held || d.Reach == ReachNone:
+		return Keep
+	case d.Reach == ReachFinal || due == all:
+		return Drop
+	case due > 0:
+		return Purge
+	}
+	return Keep
+}
+
+// Result is what became of a day.
+type Result struct {
+	// Dropped says that the day is gone. Kept says why it is not, or is empty if nothing hinders that what is within
+	// reach is removed one by one.
+	Dropped bool
+	Kept    string
+	// Removed is the number of plans that were removed one by one. More says that more are left.
+	Removed int64
+	More    bool
+}
+
+// Vault is a store whose plans a policy can remove, such as azblob.Vault.
+type Vault interface {
+	storage.Notes
+	// Roster is that of [storage.Members].
+	Roster(ctx context.Context) (storage.Roster, error)
+	// DueDays returns the days that p reaches, oldest first, as listings tell. It changes nothing.
+	DueDays(ctx context.Context, p Policy) ([]Day, error)
+	// Retire removes from a day what p no longer keeps by the store's clock, and nothing else, whoever calls it. It begins to
+	// remove no plan after the budget. It may be called again at any time.
+	Retire(ctx context.Context, p Policy, day time.Time, budget time.Duration) (Result, error)
+	// Upkeep builds the catalogues that are due.
+	Upkeep(ctx context.Context) error
+}
