@@ -1,0 +1,319 @@
+package days_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
+	"github.com/planvault/azblob/workflow"
+
+	"github.com/planvault/azblob/tests/vaulttest"
+)
+
+const aDay = 24 * time.Hour
+
+// ended stores a plan of a day that has ended.
+func ended(t *testing.T, v *azblob.Vault, day time.Time, status workflow.Status) uuid.UUID {
+	t.Helper()
+	plan := vaulttest.Copied(vaulttest.PlanOf(day), status)
+	vaulttest.Must(t, v.Restore(t.Context(), plan))
+	return plan.ID
+}
+
+// dayText says which plans a day has, in short: C for Completed, and so on, or "gone".
+func dayText(t *testing.T, v *azblob.Vault, server *emulator.Server, n int) string {
+	t.Helper()
+	day := vaulttest.DaysAgo(n)
+	var letters []string
+	for _, r := range vaulttest.Collect(t, v, storage.Filters{After: day.Add(-time.Millisecond), Before: day.AddDate(0, 0, 1)}) {
+		letters = append(letters, r.State.Status.String()[:1])
+	}
+	slices.Sort(letters)
+	for c := range server.Containers() {
+		if c == vaulttest.ContainerOf(day) {
+			return strings.Join(letters, "")
+		}
+	}
+	return "gone"
+}
+
+// TestRetire retires days of all kinds by a policy that keeps a week, and Failed plans two weeks.
+func TestRetire(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		time.Sleep(time.Hour)
+		v := vaulttest.OnEmulator(t, server)
+		p := retention.Policy{Keep: 7, KeepFailed: 14}
+		for _, test := range []struct {
+			ago        int
+			plans      string // as in dayText; R is Running
+			held       bool
+			deed       retention.Deed // what DueDays advises; "" if the policy does not reach the day
+			after, why string
+			removed    int64
+		}{
+			{ago: 20, plans: "CFS", deed: retention.Drop, after: "gone"},
+			{ago: 19, plans: "CFR", deed: retention.Drop, after: "R", why: "open", removed: 2},
+			{ago: 18, plans: "CF", held: true, deed: retention.Keep, after: "CF", why: "held"},
+			{ago: 15, plans: "F", deed: retention.Drop, after: "gone"},
+			{ago: 14, plans: "CFS", deed: retention.Purge, after: "F", removed: 2},
+			{ago: 13, plans: "CS", deed: retention.Drop, after: "gone"},
+			{ago: 12, plans: "CR", deed: retention.Purge, after: "R", removed: 1},
+			{ago: 11, plans: "F", deed: retention.Keep, after: "F"},
+			{ago: 10, plans: "C", held: true, deed: retention.Keep, after: "C", why: "held"},
+			{ago: 9, plans: "R", deed: retention.Keep, after: "R"},
+			{ago: 8, plans: "", deed: retention.Drop, after: "gone"},
+			{ago: 7, plans: "CS", after: "CS"},
+			{ago: 1, plans: "C", after: "C"},
+		} {
+			day := vaulttest.DaysAgo(test.ago)
+			server.PutContainer(vaulttest.ContainerOf(day), map[string]string{"planvaultlayout": "1"})
+			for _, letter := range test.plans {
+				ended(t, v, day, map[rune]workflow.Status{'C': workflow.Completed, 'F': workflow.Failed, 'S': workflow.Stopped, 'R': workflow.Running}[letter])
+			}
+			if test.held {
+				vaulttest.Must(t, v.Hold(t.Context(), day))
+			}
+			var deed retention.Deed
+			due, err := v.DueDays(t.Context(), p)
+			vaulttest.Must(t, err)
+			for _, d := range due {
+				if d.Day.Equal(day) {
+					deed = d.Deed()
+				}
+			}
+			r, err := v.Retire(t.Context(), p, day.Add(5*time.Hour), 0)
+			vaulttest.Must(t, err)
+			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
+			if after := dayText(t, v, server, test.ago); deed != test.deed || after != test.after || r != want {
+				t.Errorf("%+v: advised is %q, left is %q, and the result is %+v", test, deed, after, r)
+			}
+			noMark(t, server, day)
+		}
+		if due, err := v.DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
+			t.Errorf("%v, %v", due, err)
+		}
+		if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
+			t.Errorf("a day that does not exist: %+v, %v", r, err)
+		}
+		for _, p := range []retention.Policy{{}, {Keep: -1}} {
+			vaulttest.Fails(t, vaulttest.ErrOf(v.DueDays(t.Context(), p)), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
+		}
+	})
+	vaulttest.InBubble(t, "what is no whole plan stays", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for name, blob := range map[string]string{"an object alone": "plans/" + uuid.NewString() + "-object.json", "a stray": "plans/a"} {
+			day := vaulttest.DaysAgo(10)
+			ended(t, v, day, workflow.Completed)
+			server.Put(vaulttest.ContainerOf(day), blob, nil, nil)
+			r, err := v.Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, day, 0)
+			if vaulttest.Must(t, err); r.Dropped || r.Removed != 1 || server.Len(vaulttest.ContainerOf(day)) == 0 {
+				t.Errorf("%s: %+v", name, r)
+			}
+			server.RemoveContainer(vaulttest.ContainerOf(day))
+		}
+	})
+}
+
+// TestRetireBesideARestore restores a Failed plan, which the policy keeps, beside each request of a Retire: the Restore
+// begins there, or ends there. It fails, or its plan stays.
+func TestRetireBesideARestore(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	policy := retention.Policy{Keep: 3, KeepFailed: 30}
+	for _, begun := range []bool{false, true} {
+		vaulttest.BeforeEach(t, fmt.Sprintf("begun: %t", begun), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(10)
+			ended(t, v, day, workflow.Completed)
+			failed := vaulttest.Copied(vaulttest.PlanOf(day), workflow.Failed)
+			goOn, done := make(chan struct{}), make(chan error, 1)
+			restorer := vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() { <-goOn })
+			restore := func() { done <- restorer.Restore(t.Context(), failed) }
+			if begun {
+				go restore()
+				time.Sleep(time.Second) // it has written all but the entry
+			}
+			var once error
+			meets := func() {
+				close(goOn)
+				if !begun {
+					restore()
+				}
+				once = <-done
+			}
+			_, err := at.Vault(t, server, meets).Retire(t.Context(), policy, day, 0)
+			if err != nil && !errors.Is(err, storage.ErrUnavailable) {
+				t.Error(err)
+			}
+			if !at.Came() {
+				meets()
+			}
+			found, err := v.Exists(t.Context(), failed.ID)
+			if err != nil || found != (once == nil) || once != nil && !errors.Is(once, storage.ErrConflict) && !errors.Is(once, storage.ErrUnavailable) {
+				t.Errorf("the plan is there: %t, %v; its Restore: %v", found, err, once)
+			}
+		})
+	}
+}
+
+// history is a vault over years, and what was ever stored in it.
+type history struct {
+	t      *testing.T
+	server *emulator.Server
+	v      *azblob.Vault
+	random *rand.Rand
+	plans  map[uuid.UUID]workflow.Status
+	held   map[string]bool // by container
+	policy retention.Policy
+	since  time.Time // when the policy was set
+}
+
+// TestRetentionOverYears lets two processes enforce policies for three years. Plans end each day, some of them Failed;
+// days are held and released, the policy changes, and processes die in their steps. Nothing is removed that the policy
+// keeps, and three days later nothing is there that it does not.
+func TestRetentionOverYears(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		h := &history{
+			t: t, server: server, v: vaulttest.OnEmulator(t, server), random: rand.New(rand.NewPCG(1, 2)),
+			plans: map[uuid.UUID]workflow.Status{}, held: map[string]bool{},
+		}
+		time.Sleep(30 * time.Minute)
+		enforcers := []*retention.Enforcer{retention.NewEnforcer(h.v, "a"), retention.NewEnforcer(h.v, "b")}
+		idle, steps := 0, 0
+		for day := range efforttest.Pick(200, 1095, 1095) {
+			h.live(day)
+			for look := range 12 {
+				time.Sleep(2 * time.Hour)
+				before := len(server.Requests())
+				if h.random.IntN(150) == 0 {
+					h.dies(1 + h.random.IntN(30))
+				} else if _, report, err := enforcers[look%2].Look(t.Context()); err != nil {
+					t.Fatal(err)
+				} else if n := len(server.Requests()) - before; report == nil {
+					idle = max(idle, n)
+				} else {
+					steps++
+				}
+				h.check()
+				server.ResetRequests()
+			}
+		}
+		if idle > 3 || steps < efforttest.Pick(150, 900, 900) {
+			t.Errorf("a look without a step took up to %d requests, and there were %d steps", idle, steps)
+		}
+	})
+}
+
+// live is what happens on a day besides.
+func (h *history) live(day int) {
+	for i, status := range []workflow.Status{workflow.Completed, workflow.Stopped, workflow.Failed} {
+		if i == 0 || h.random.IntN(4) == 0 {
+			h.plans[ended(h.t, h.v, vaulttest.DaysAgo(0), status)] = status
+		}
+	}
+	if n := 10 + h.random.IntN(60); day%7 == 0 && h.server.Len(vaulttest.ContainerOf(vaulttest.DaysAgo(n))) > 0 {
+		if h.v.Hold(h.t.Context(), vaulttest.DaysAgo(n)) == nil {
+			h.held[vaulttest.ContainerOf(vaulttest.DaysAgo(n))] = true
+		}
+	}
+	if day%9 == 0 && len(h.held) > 0 {
+		container := slices.Min(slices.Collect(maps.Keys(h.held)))
+		held, _ := time.Parse(time.DateOnly, strings.TrimPrefix(container, "test-"))
+		vaulttest.Must(h.t, h.v.Release(h.t.Context(), held))
+		delete(h.held, container)
+		h.since = time.Now() // what is due now was not due before
+	}
+	policies := map[int]retention.Policy{5: {Keep: 30, KeepFailed: 90}, 120: {Keep: 20, KeepFailed: 40, Catalogue: true}, 500: {Keep: 60, KeepFailed: 90}, 900: {Keep: 40}}
+	if p, ok := policies[day]; ok {
+		vaulttest.Must(h.t, vaulttest.ErrOf(retention.Set(h.t.Context(), h.v, p, retention.Change{})))
+		h.policy, _ = p.WithDefaults()
+		h.since = time.Now()
+	}
+}
+
+// dies lets a process look that dies at its nth request.
+func (h *history) dies(n int) {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	defer cancel()
+	at := &vaulttest.NthRequest{N: n}
+	_, _, _ = retention.NewEnforcer(at.Vault(h.t, h.server, cancel), "dying").Look(ctx)
+}
+
+// check compares what is stored with the policy.
+func (h *history) check() {
+	stored := map[uuid.UUID]bool{}
+	for c := range h.server.Containers() {
+		for b := range h.server.Blobs(c) {
+			if text, ok := strings.CutSuffix(strings.TrimPrefix(b.Name, "plans/"), "-entry.json"); ok {
+				stored[uuid.MustParse(text)] = true
+			}
+		}
+	}
+	const enough = 3 * aDay
+	for id, status := range h.plans {
+		day := workflow.Time(id).Truncate(aDay)
+		reaches := func(at time.Time) bool { return slices.Contains(h.policy.Reach(day, at).Statuses(), status) }
+		switch held := h.held[vaulttest.ContainerOf(day)]; {
+		case !stored[id] && (!reaches(time.Now()) || held || time.Since(h.since) < aDay && !reaches(h.since)):
+			h.t.Fatalf("%v: a %s plan of %v is gone, held: %t, policy %+v since %v", time.Now(), status, day, held, h.policy, h.since)
+		case !stored[id]:
+			delete(h.plans, id)
+		case reaches(time.Now().Add(-enough)) && !held && time.Since(h.since) > enough:
+			h.t.Fatalf("%v: a %s plan of %v is still there, policy %+v since %v", time.Now(), status, day, h.policy, h.since)
+		}
+	}
+}
+
+// TestCostOfRetention counts the requests of a day by a policy of docs/operating.md, in a vault that it has kept small for a
+// year: 24 looks, of which one is a step.
+func TestCostOfRetention(t *testing.T) {
+	efforttest.NotShort(t, "requests are the same under the race detector")
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		time.Sleep(400 * aDay)
+		for n := range 367 {
+			ended(t, v, vaulttest.DaysAgo(n+1), workflow.Failed)
+			if n < 92 {
+				for range 9 {
+					ended(t, v, vaulttest.DaysAgo(n+1), workflow.Completed)
+				}
+			}
+		}
+		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 90, KeepFailed: 365, Catalogue: true}, retention.Change{AtOnce: true})))
+		e := retention.NewEnforcer(v, "a")
+		for range 24 { // the backlog
+			vaulttest.Must(t, func() error { _, _, err := e.Look(t.Context()); return err }())
+			time.Sleep(time.Hour)
+		}
+		server.ResetRequests()
+		var last *retention.Report
+		for range 24 {
+			_, report, err := e.Look(t.Context())
+			if vaulttest.Must(t, err); report != nil {
+				last = report
+			}
+			time.Sleep(time.Hour)
+		}
+		if last == nil || last.Dropped != 1 || last.Removed != 9 || last.More || last.KeptAll > 0 {
+			t.Fatalf("%+v", last)
+		}
+		all := 0
+		for op, n := range vaulttest.Requests(server) {
+			all += n
+			t.Logf("%s: %d", op, n)
+		}
+		t.Logf("%d requests", all)
+	})
+}
