@@ -21,31 +21,6 @@ import (
 
 // These are the recipes of docs/operating.md. TestRecipes compares them with the page.
 
-// purgeFailed removes the plans that failed or were stopped more than 30 days ago, for at most ten minutes.
-func purgeFailed(ctx context.Context, vault storage.Vault) error {
-	report, err := storage.Purge(ctx, vault, storage.PurgeOptions{
-		Select: storage.Filters{
-			ByStatus:    []workflow.Status{workflow.Failed, workflow.Stopped},
-			EndedBefore: time.Now().AddDate(0, 0, -30),
-		},
-		Budget: 10 * time.Minute,
-	})
-	fmt.Printf("%d plans removed, %d in held days kept, more are left: %t\n", report.Deleted, report.Held, report.More)
-	return err
-}
-
-// dropOld drops the days that ended more than 90 days ago, and says which of them it had to keep.
-func dropOld(ctx context.Context, vault *azblob.Vault) error {
-	report, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 90 * 24 * time.Hour})
-	fmt.Printf("%d days dropped\n", report.Dropped())
-	for _, day := range report.Days {
-		if day.Result != azblob.DayDropped {
-			fmt.Printf("%s kept: %s\n", day.Day.Format(time.DateOnly), day.Result)
-		}
-	}
-	return err
-}
-
 // holdDays holds the days from one to another. Days without plans have nothing to hold.
 func holdDays(ctx context.Context, vault *azblob.Vault, from, to time.Time) error {
 	for day := from; !day.After(to); day = day.AddDate(0, 0, 1) {
@@ -147,25 +122,6 @@ func ago(days int) time.Time { return time.Now().AddDate(0, 0, -days) }
 
 // inMarch returns the noon of a day of March 2025.
 func inMarch(day int) time.Time { return time.Date(2025, time.March, day, 12, 0, 0, 0, time.UTC) }
-
-func Example_purge() {
-	ctx, vault := withPast(uuid.Nil, ago(40), workflow.Failed, workflow.Completed, workflow.Running, workflow.Stopped)
-	check(purgeFailed(ctx, vault))
-	// Output:
-	// 2 plans removed, 0 in held days kept, more are left: false
-}
-
-func Example_dropOld() {
-	ctx, vault := withPast(uuid.Nil, inMarch(1), workflow.Completed, workflow.Failed)
-	addPast(vault, uuid.Nil, inMarch(2), workflow.Completed, workflow.Running)
-	addPast(vault, uuid.Nil, inMarch(3), workflow.Completed)
-	addPast(vault, uuid.Nil, ago(1), workflow.Completed)
-	check(errors.Join(vault.Hold(ctx, inMarch(3)), dropOld(ctx, vault)))
-	// Output:
-	// 1 days dropped
-	// 2025-03-02 kept: open
-	// 2025-03-03 kept: held
-}
 
 func Example_holdDays() {
 	ctx, vault := withPast(uuid.Nil, inMarch(1), workflow.Completed)

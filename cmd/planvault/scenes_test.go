@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -40,6 +41,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"deleted":      sceneDeleted,
 	"failed":       sceneFailed,
 	"year":         sceneYear,
+	"policy":       scenePolicy,
 	"move":         sceneMove,
 	"role":         sceneRole,
 	"fleet":        sceneFleet,
@@ -288,6 +290,18 @@ func sceneYear(t *testing.T, s *stage) {
 	}
 	night(time.Date(2026, 11, 14, 1, 0, 0, 0, time.UTC), 24, func(int) workflow.Status { return workflow.Failed })
 	s.slow(time.Second)
+}
+
+// scenePolicy: the days of sceneYear, of which one is held, and a node that looks for a policy in half an hour.
+func scenePolicy(t *testing.T, s *stage) {
+	sceneYear(t, s)
+	s.slow(10 * time.Millisecond)
+	s.must(t, "hold", "2025-11-05", "--yes")
+	time.AfterFunc(30*time.Minute, func() {
+		if _, _, err := retention.NewEnforcer(s.vault, "host-7").Look(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // sceneMove: a follower keeps a copy of the account prod in the account next, and host-3 works. Two minutes later, host-4

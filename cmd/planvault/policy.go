@@ -1,0 +1,250 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
+	"github.com/planvault/azblob/workflow"
+)
+
+// policyCommand sets and shows how long plans are kept.
+func (a *app) policyCommand() *cobra.Command {
+	c := &cobra.Command{Use: "policy", Short: "Let engines remove plans of some age"}
+	c.AddCommand(a.policySetCommand(), a.policyShowCommand(), a.policyRemoveCommand())
+	return c
+}
+
+func (a *app) policySetCommand() *cobra.Command {
+	var keep, keepFailed age
+	var p retention.Policy
+	var now, dryRun bool
+	c := a.onVault("set [--keep AGE] [--keep-failed AGE] [--catalogue]", "Say how long engines keep plans",
+		func(ctx context.Context, v *azblob.Vault, _ []string) (err error) {
+			if p.Keep, err = wholeDays("keep", keep); err != nil {
+				return err
+			}
+			if p.KeepFailed, err = wholeDays("keep-failed", keepFailed); err != nil {
+				return err
+			}
+			if p, err = p.WithDefaults(); err != nil {
+				return usageError("policy set: %w", err)
+			}
+			return a.setPolicy(ctx, v, p, now, dryRun)
+		})
+	c.Flags().Var(&keep, "keep", "keep Completed and Stopped plans for this `AGE`, such as 90d")
+	c.Flags().Var(&keepFailed, "keep-failed", "keep Failed plans for this `AGE` (default: that of --keep)")
+	c.Flags().BoolVar(&p.Catalogue, "catalogue", false, "build the catalogues of closed days")
+	c.Flags().BoolVar(&now, "now", false, "let engines begin at once, and not after a day")
+	addDryRun(c.Flags(), &dryRun)
+	return c
+}
+
+// wholeDays returns an age as the days of a policy.
+func wholeDays(flag string, g age) (int, error) {
+	const aDay = age(24 * time.Hour)
+	if g%aDay != 0 {
+		return 0, usageError("--%s: %s is not a number of days", flag, g.String())
+	}
+	return int(g / aDay), nil
+}
+
+// policyWork is what a step of a policy has to do.
+type policyWork struct {
+	Drop  int   `json:"drop"`  // days
+	Purge int   `json:"purge"` // days of which some plans are removed
+	Plans int64 `json:"plans"` // that are removed one by one
+	Held  int   `json:"held"`  // days that are held
+}
+
+func workOf(days []retention.Day) (w policyWork) {
+	for _, d := range days {
+		switch d.Deed() {
+		case retention.Drop:
+			w.Drop++
+		case retention.Purge:
+			w.Purge++
+			w.Plans += d.Plans[workflow.Completed] + d.Plans[workflow.Stopped]
+		}
+		if d.Held {
+			w.Held++
+		}
+	}
+	return w
+}
+
+// String returns "drop 275 days, remove 1,204 plans of 12 days; held: 1 day".
+func (w policyWork) String() string {
+	text := "drop " + plural(w.Drop, "day")
+	if w.Purge > 0 {
+		text += ", remove " + plural(w.Plans, "plan") + " of " + plural(w.Purge, "day")
+	}
+	if w.Held > 0 {
+		text += "; held: " + plural(w.Held, "day")
+	}
+	return text
+}
+
+func (w policyWork) takes() price.Tally {
+	return estimate(nil, step{dropDay, int64(w.Drop)}, step{keepDay, int64(w.Purge)}, step{purgePlan, w.Plans})
+}
+
+// policySet is what became of a policy that was set.
+type policySet struct {
+	retention.Policy
+	Changed bool       `json:"changed"`
+	First   policyWork `json:"firstStep"`
+	planned
+}
+
+// setPolicy says what a policy would do, and sets it if it may.
+func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy, now, dryRun bool) error {
+	a.progress("look", "day", 0).then(untouched)
+	days, err := v.DueDays(ctx, p)
+	if err != nil {
+		return err
+	}
+	set := policySet{Policy: p, First: workOf(days)}
+	when := "after a day"
+	if now {
+		when = "within an hour"
+	}
+	doing := policyText(p) + "; " + when + ", engines " + set.First.String()
+	if dryRun {
+		set.planned = plannedOf(set.First.takes())
+		return a.print(set, set.after(doing))
+	}
+	if err := a.confirm(ctx, change{doing: "policy set", what: doing, requests: set.First.takes()}); err != nil {
+		return err
+	}
+	// deed: By and Why of the change.
+	if set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now}); err != nil {
+		return err
+	}
+	return a.print(set, func(w io.Writer) {
+		if !set.Changed {
+			fmt.Fprintln(w, "this is the policy already")
+			return
+		}
+		fmt.Fprintf(w, "%s; engines begin %s\n", policyText(p), when)
+	})
+}
+
+// policyText returns "keep plans 90 days, Failed plans 365 days, build catalogues".
+func policyText(p retention.Policy) string {
+	text := "keep all plans"
+	if p.Keep > 0 {
+		text = "keep plans " + plural(p.Keep, "day")
+	}
+	if p.KeepFailed != p.Keep {
+		text += ", Failed plans " + plural(p.KeepFailed, "day")
+	}
+	if p.Catalogue {
+		text += ", build catalogues"
+	}
+	return text
+}
+
+func (a *app) policyRemoveCommand() *cobra.Command {
+	return a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
+		// deed: what was removed.
+		removed, err := retention.Remove(ctx, v)
+		if err != nil {
+			return err
+		}
+		return a.print(struct {
+			Removed bool `json:"removed"`
+		}{removed}, func(w io.Writer) {
+			if removed {
+				fmt.Fprintln(w, "the policy is removed; a step that is under way ends within a minute")
+				return
+			}
+			fmt.Fprintln(w, "there is no policy")
+		})
+	})
+}
+
+// policyShown is what policy show tells.
+type policyShown struct {
+	retention.Record
+	Next    time.Time  `json:"next"` // when the next step may begin
+	Overdue bool       `json:"overdue"`
+	Due     policyWork `json:"due"`
+}
+
+// overdue is how long after its time a step is late. Engines look each hour.
+const overdue = 3 * time.Hour
+
+func (a *app) policyShowCommand() *cobra.Command {
+	return a.onVault("show", "Show the policy, what it did last, and what it will do next",
+		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			found, err := retention.Find(ctx, v)
+			if errors.Is(err, storage.ErrNotFound) {
+				return cmp.Or(a.summarize("there is no policy: all plans are kept"), error(errFound))
+			}
+			if err != nil {
+				return err
+			}
+			roster, err := v.Roster(ctx)
+			if err != nil {
+				return err
+			}
+			days, err := v.DueDays(ctx, found.Policy)
+			if err != nil {
+				return err
+			}
+			s := policyShown{Record: found.Record, Next: utc(found.Begin()), Due: workOf(days)}
+			s.Overdue = roster.Now.Sub(s.Next) > overdue
+			if err := a.print(s, s.text); err != nil || !s.Overdue {
+				return err
+			}
+			return errFound
+		})
+}
+
+// text writes the policy for people.
+func (s policyShown) text(w io.Writer) {
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%-8s"+format+"\n", append([]any{name}, args...)...) }
+	line("policy", "%s", policyText(s.Policy))
+	line("set", "%s%s", stamp(s.Set), by(s.By, s.Why))
+	if s.Claim != "" {
+		line("now", "%s is at work", printable(s.Claim, 60))
+	}
+	if r := s.Last; r != nil {
+		line("last", "%s%s: %s dropped, %s removed one by one", stamp(r.At), by(r.By, ""), plural(r.Dropped, "day"), plural(r.Removed, "plan"))
+		for _, d := range r.Kept {
+			line("", "%s stays: %s", printable(d.Day, 10), printable(d.Why, 80))
+		}
+		if more := r.KeptAll - len(r.Kept); more > 0 {
+			line("", "%s more stay", plural(more, "day"))
+		}
+		if r.Error != "" {
+			line("", "failed: %s", printable(r.Error, 200))
+		}
+	}
+	when := "from " + stamp(s.Next)
+	if s.Overdue {
+		when = "overdue since " + stamp(s.Next) + ": no engine enforces it; start one, or update those that run"
+	}
+	line("next", "%s: %s", when, s.Due)
+}
+
+// by returns who did something, and why, behind a time.
+func by(who, why string) (text string) {
+	if who != "" {
+		text = " by " + printable(who, 60)
+	}
+	if why != "" {
+		text += " (" + printable(why, 100) + ")"
+	}
+	return text
+}
