@@ -213,7 +213,9 @@ func (a *app) policyShowCommand() *cobra.Command {
 
 // text writes the policy for people.
 func (s policyShown) text(w io.Writer) {
-	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%-8s"+format+"\n", append([]any{name}, args...)...) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-8s"+format+"\n", append([]any{name}, args...)...)
+	}
 	line("policy", "%s", policyText(s.Policy))
 	line("set", "%s%s", stamp(s.Set), by(s.By, s.Why))
 	if s.Claim != "" {

@@ -87,6 +87,12 @@
 // node by hash ends before the second search. A claim that a node sends after it froze for longer is left out: nodes
 // that have a free place have claimed the plan by then.
 //
+// # Policies
+//
+// A policy of retention is a small model in discrete time: operators set and remove it, and two processes claim steps and
+// remove days. They die, and pause anywhere for any time. AtOnce is left out, and so are reports: the time between two
+// steps saves requests only.
+//
 // # Deaths
 //
 // Who is dead is a model of its own, too, in discrete time: a node renews its record, a judge polls, and the service

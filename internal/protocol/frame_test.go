@@ -134,6 +134,12 @@ const (
 	oldStart
 	movesBack
 	neverOpens
+	// Of a policy.
+	policyEarly
+	policyTwice
+	policyFormer
+	policyBack
+	policyNever
 
 	breaches
 )
@@ -165,6 +171,11 @@ func (b breach) String() string {
 		oldStart:       "the copy begins from an older state than the source's",
 		movesBack:      "a follower moves the copy back, or writes to an opened one",
 		neverOpens:     "the switch does not lead to an open copy",
+		policyEarly:    "a day is removed less than a day after its policy was set",
+		policyTwice:    "two processes do a step at once",
+		policyFormer:   "two days are removed by a policy that was changed before",
+		policyBack:     "a policy comes back that was changed",
+		policyNever:    "no step of a policy can begin any more",
 	}[b]
 }
 
@@ -195,7 +206,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, policyNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {
