@@ -33,7 +33,7 @@ func (v *Vault) DueDays(ctx context.Context, p retention.Policy) (due []retentio
 		for _, d := range days {
 			reached := retention.Day{Day: d.date, Reach: p.Reach(d.date, d.seen), Held: d.lease == blob.LeasedForever}
 			switch {
-			case reached.Reach == retention.ReachNone || !closed(d.date, d.seen):
+			case reached.Reach == retention.ReachNone:
 			case reached.Reach == retention.ReachFinal || reached.Held:
 				due = append(due, reached)
 			default:
@@ -109,8 +109,8 @@ func (s *store) retireDay(ctx context.Context, p retention.Policy, date time.Tim
 	}
 	d := newDay(date, c)
 	reach := p.Reach(d.date, d.seen)
-	if reach == retention.ReachNone || !closed(d.date, d.seen) {
-		return retention.ReachNone, "", nil
+	if reach == retention.ReachNone {
+		return reach, "", nil
 	}
 	x := &expiry{store: s, day: d, result: ExpiredDay{Day: d.date}}
 	if reach != retention.ReachFinal {

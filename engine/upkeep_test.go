@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/storage/retention"
 )
 
 // kept is a vault that counts its upkeep.
@@ -45,4 +47,57 @@ func TestUpkeepIsDaily(t *testing.T) {
 			}
 		}
 	})
+}
+
+// retained is a vault that a policy empties.
+type retained struct {
+	*memvault.Vault
+	retired, upkeeps int
+}
+
+func (r *retained) DueDays(context.Context, retention.Policy) ([]retention.Day, error) {
+	return []retention.Day{{Day: time.Now().AddDate(-1, 0, 0), Reach: retention.ReachFinal}}, nil
+}
+
+func (r *retained) Retire(context.Context, retention.Policy, time.Time, time.Duration) (retention.Result, error) {
+	r.retired++
+	return retention.Result{Dropped: true}, nil
+}
+
+func (r *retained) Upkeep(context.Context) error { r.upkeeps++; return nil }
+
+// TestEnginesEnforceAPolicy runs two engines for ten days. Each day one of them does a step. The engines leave catalogues to
+// the policy, if it has any.
+func TestEnginesEnforceAPolicy(t *testing.T) {
+	for _, test := range []struct {
+		policy           retention.Policy
+		off              bool
+		retired, upkeeps int
+	}{
+		{retention.Policy{Keep: 1}, false, 10, 20},
+		{retention.Policy{Keep: 1, Catalogue: true}, false, 10, 10},
+		{retention.Policy{Keep: 1, Catalogue: true}, true, 0, 20},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store, plugins := memvault.NewStore(), registry.Must()
+			var vaults []*retained
+			var work sync.WaitGroup
+			ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
+			defer cancel()
+			for range 2 {
+				v := &retained{Vault: store.Open(plugins)}
+				vaults = append(vaults, v)
+				e, err := engine.New(v, plugins, engine.Options{Poll: time.Hour, NoRetention: test.off, Observer: engine.Observer{Problem: func(_ context.Context, err error) { t.Error(err) }}})
+				must(t, err)
+				work.Go(func() { _ = e.Run(ctx) })
+			}
+			_, err := retention.Set(t.Context(), vaults[0], test.policy, retention.Change{AtOnce: true})
+			must(t, err)
+			work.Wait()
+			retired, upkeeps := vaults[0].retired+vaults[1].retired, vaults[0].upkeeps+vaults[1].upkeeps
+			if retired < test.retired || retired > test.retired+1 && test.retired > 0 || upkeeps < test.upkeeps || upkeeps > test.upkeeps+1 {
+				t.Errorf("%+v: %d days were retired, and catalogues built %d times", test, retired, upkeeps)
+			}
+		})
+	}
 }

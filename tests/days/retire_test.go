@@ -128,6 +128,32 @@ func TestRetire(t *testing.T) {
 	})
 }
 
+// TestRetentionByTheServicesClock has a service whose clock is days behind this machine's, or ahead.
+func TestRetentionByTheServicesClock(t *testing.T) {
+	for off, want := range map[time.Duration]string{-3 * aDay: "C", 0: "C", aDay: "gone"} {
+		clock := emulator.WithClock(func() time.Time { return time.Now().Add(off) })
+		vaulttest.InBubbleOf(t, emulator.New(clock), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			ended(t, v, vaulttest.DaysAgo(5), workflow.Completed)
+			p := retention.Policy{Keep: 5}
+			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, p, retention.Change{})))
+			if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(5), 0); err != nil || r.Dropped != (want == "gone") {
+				t.Errorf("the service is %v ahead: %+v, %v", off, r, err)
+			}
+			if due, err := v.DueDays(t.Context(), p); err != nil || len(due) > 0 {
+				t.Errorf("due: %v, %v", due, err)
+			}
+			e := retention.NewEnforcer(v, "a")
+			for hour := range 26 {
+				if _, r, err := e.Look(t.Context()); err != nil || (r != nil) != (hour == 24) {
+					t.Errorf("after %d hours: %+v, %v", hour, r, err)
+				}
+				time.Sleep(time.Hour)
+			}
+		})
+	}
+}
+
 // TestRetireBesideARestore restores a Failed plan, which the policy keeps, beside each request of a Retire: the Restore
 // begins there, or ends there. It fails, or its plan stays.
 func TestRetireBesideARestore(t *testing.T) {
