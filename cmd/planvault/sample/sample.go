@@ -108,7 +108,7 @@ func nightly(n int) story {
 
 // node returns the ID of a node. Node c joined first, and is the only one without a record.
 func node(now time.Time, letter byte) uuid.UUID {
-	return idAt(began(now, letter), 0xfff0+uint64(letter))
+	return idAt(began(now, letter), 0xfff0+uint32(letter))
 }
 
 func began(now time.Time, letter byte) time.Time {

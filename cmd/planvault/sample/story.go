@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -46,10 +47,10 @@ func (s story) block(name string, sequences ...sequence) story {
 	return s
 }
 
-// idAt returns the nth ID of a time.
-func idAt(at time.Time, n uint64) (id uuid.UUID) {
+// idAt returns the nth ID of a time. Its last digits differ from those of other times, as random ones do.
+func idAt(at time.Time, n uint32) (id uuid.UUID) {
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)
-	binary.BigEndian.PutUint64(id[8:], n)
+	binary.BigEndian.PutUint32(id[12:], crc32.ChecksumIEEE(id[:6])+n)
 	id[6], id[8] = 0x70, 0x80 // version and variant of RFC 9562
 	return id
 }
@@ -133,7 +134,7 @@ func (q sequence) play(at time.Time, begins bool) *workflow.Sequence {
 
 // cut takes back what happens in a plan after a time, and gives all objects their IDs. A story that is stopped ends there.
 func (s story) cut(plan *workflow.Plan, until time.Time) {
-	n := uint64(0)
+	n := uint32(0)
 	for o := range workflow.Walk(plan) {
 		h := o.Header()
 		*h.ID, *h.PlanID = idAt(plan.SubmitTime, n), idAt(plan.SubmitTime, 0)
