@@ -25,6 +25,7 @@ func (a *app) addCompletion(c *cobra.Command) {
 	byFlag := map[string]cobra.CompletionFunc{
 		"status":     words("notstarted", "running", "completed", "failed", "stopped", "open", "final"),
 		"output":     words(string(outputTable), string(outputJSON)),
+		"time":       words(string(timeUTC), string(timeLocal), string(timeRelative)),
 		"by":         words("status", "group", "day"),
 		"profile":    a.completeProfiles,
 		"to-profile": a.completeProfiles,

@@ -27,6 +27,7 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 		id, err := parseID("group", text)
 		return []uuid.UUID{id}, err
 	})
+	flags.StringVar(&s.IDContains, "id", "", "plans whose ID contains these `DIGITS`")
 	flags.StringVar(&s.NamePrefix, "name", "", "plans whose name begins with `TEXT`")
 	flags.StringVar(&s.NameContains, "contains", "", "plans whose name contains `TEXT`")
 	flags.Func("label", "plans that have the label `KEY=VALUE`; give several for plans that have all of them", func(text string) (err error) {

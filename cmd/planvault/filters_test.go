@@ -38,6 +38,7 @@ func TestFilters(t *testing.T) {
 		"--status OPEN,Stopped":             {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
 		"--status final --status completed": {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
 		"--group " + group.String():         {ByGroupIDs: []uuid.UUID{group}},
+		"--id A-b":                          {IDContains: "A-b"},
 		"--name a --contains b":             {NamePrefix: "a", NameContains: "b"},
 		"--label a=1,b= --label c=2":        {Labels: map[string]string{"a": "1", "b": "", "c": "2"}},
 		"--created-after 2026-11-20 --created-before 2026-11-20T01:00Z": {After: day, Before: day.Add(time.Hour)},

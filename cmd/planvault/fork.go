@@ -17,7 +17,7 @@ import (
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
 	var fromFailure, fromStart, compensated, dryRun bool
-	c := a.onPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
+	c := a.changesPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			from := workflow.Fork
 			switch {

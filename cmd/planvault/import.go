@@ -120,7 +120,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 	found := verified{r.Plans, r.Parts, r.Bytes, r.Unreadable, r.Manifest.Created, r.Manifest.Source}
 	return a.print(found, func(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s, %s, whole\n", printable(path, 0), plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
-		fmt.Fprintf(w, "exported %s from %s\n", stamp(found.Created), printable(found.Source, 200))
+		fmt.Fprintf(w, "exported %s from %s\n", a.stamp(found.Created), printable(found.Source, 200))
 		if found.Unreadable > 0 {
 			fmt.Fprintf(w, "missing from it: %s that could not be read\n", plural(found.Unreadable, "plan"))
 		}

@@ -18,24 +18,32 @@ import (
 func (a *app) listCommand() *cobra.Command {
 	var s selection
 	var p page
+	var o *order[planRow]
+	var again repeat
 	c := a.onVault("list", "List plans, newest first",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			f := s.filters(time.Now())
-			if err := p.bound(&f); err != nil {
-				return err
-			}
-			return a.printPlans(search(ctx, v, f), f.Limit)
+			return a.repeat(ctx, again, func(ctx context.Context) error {
+				f := s.filters(time.Now())
+				if err := a.bound(ctx, v, &p, &f); err != nil {
+					return err
+				}
+				return a.printPlans(search(ctx, v, f), f.Limit, o)
+			})
 		})
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
+	o = addSort(c.Flags(), a.planColumns(), "sort the plans of the page")
+	again.addFlags(c.Flags())
 	return c
 }
 
-// printPlans prints plans as they come. It names those that can't be read on stderr, and counts them in its error.
-func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int) error {
-	t := newStream(a, planRow.cells, "PLAN", "STATUS", "SUBMITTED", ">TOOK", "NAME")
+// printPlans prints plans as they come, or in another order when all have come. It names those that can't be read on
+// stderr, and counts them in its error.
+func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int, o *order[planRow]) error {
+	t := newColumns(a, a.planColumns()).streamed()
 	p := a.progress("list", "plan", 0)
 	defer p.end()
+	var rows []planRow // what is to be sorted
 	var last uuid.UUID
 	var printed, unread, foreign int64
 	for r := range found {
@@ -48,15 +56,20 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 			unread++
 			continue
 		case r.Err != nil:
-			return errors.Join(t.end(), r.Err)
-		}
-		if err := t.add(planRowOf(r.Result)); err != nil {
-			return err
+			o.sort(rows)
+			return errors.Join(t.print(rows), r.Err)
+		case o.compare != nil:
+			rows = append(rows, planRowOf(r.Result))
+		default:
+			if err := t.add(planRowOf(r.Result)); err != nil {
+				return err
+			}
 		}
 		printed, last = printed+1, r.Result.ID
 		p.at(printed)
 	}
-	if err := t.end(); err != nil {
+	o.sort(rows)
+	if err := t.print(rows); err != nil {
 		return err
 	}
 	a.noteForeign(foreign)

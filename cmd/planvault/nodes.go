@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -15,20 +16,32 @@ import (
 
 // nodesCommand shows the members of the fleet.
 func (a *app) nodesCommand() *cobra.Command {
-	return a.onVault("nodes", "Show the nodes of the fleet, and how many open plans each owns",
+	var o *order[nodeRow]
+	var again repeat
+	c := a.onVault("nodes", "Show the nodes of the fleet, and how many open plans each owns",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: readNone})
-			if err != nil {
-				return err
-			}
-			if err := printTable(a, nodeRows(i), nodeRow.cells, "NODE", "NAME", "STATE", ">HEARTBEAT", ">TTL", "STARTED", ">PLANS"); err != nil {
-				return err
-			}
-			if a.found() {
-				a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
-			}
-			return nil
+			return a.repeat(ctx, again, func(ctx context.Context) error { return a.nodes(ctx, v, o) })
 		})
+	o = addSort(c.Flags(), a.nodeColumns(), "sort the nodes")
+	again.addFlags(c.Flags())
+	return c
+}
+
+// nodes prints the nodes.
+func (a *app) nodes(ctx context.Context, v *azblob.Vault, o *order[nodeRow]) error {
+	i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: readNone})
+	if err != nil {
+		return err
+	}
+	rows := nodeRows(i)
+	o.sort(rows)
+	if err := newColumns(a, a.nodeColumns()).print(rows); err != nil {
+		return err
+	}
+	if a.found() {
+		a.remark("%s, %s.", alive(i), plural(len(i.Plans), "open plan"))
+	}
+	return nil
 }
 
 // nodeRow is a node in the output of nodes.
@@ -67,14 +80,30 @@ func nodeRows(i fleet.Inspection) (rows []nodeRow) {
 	return rows
 }
 
-// cells returns the columns of a node that are not known as dashes.
-func (r nodeRow) cells() []string {
-	heartbeat, ttl := "-", "-"
-	if r.HeartbeatSeconds != nil {
-		heartbeat = seconds(*r.HeartbeatSeconds)
+// nodeColumns are the columns of nodes. What is not known is a dash.
+func (a *app) nodeColumns() []column[nodeRow] {
+	return []column[nodeRow]{
+		idColumn("NODE", func(r nodeRow) uuid.UUID { return r.ID }),
+		{title: "NAME", cell: func(r nodeRow) string { return orDash(printable(r.Name, 40)) }, compare: by(func(r nodeRow) string { return r.Name }), least: 8},
+		{title: "STATE", cell: func(r nodeRow) string { return r.State }, compare: by(func(r nodeRow) string { return r.State })},
+		{title: ">HEARTBEAT", cell: func(r nodeRow) string { return secondsOrDash(r.HeartbeatSeconds) }, compare: by(nodeRow.silence)},
+		{title: ">TTL", cell: nodeRow.ttl, compare: by(func(r nodeRow) float64 { return r.TTLSeconds })},
+		{title: "STARTED", cell: func(r nodeRow) string { return a.stamp(r.Started) }, compare: byTime(func(r nodeRow) time.Time { return r.Started })},
+		{title: ">PLANS", cell: func(r nodeRow) string { return count(r.Plans) }, compare: by(func(r nodeRow) int { return r.Plans })},
 	}
-	if r.TTLSeconds != 0 {
-		ttl = seconds(r.TTLSeconds)
+}
+
+// silence returns the seconds since the last heartbeat. An owner without a record has been silent for longest.
+func (r nodeRow) silence() float64 {
+	if r.HeartbeatSeconds == nil {
+		return math.Inf(1)
 	}
-	return []string{r.ID.String(), orDash(printable(r.Name, 40)), r.State, heartbeat, ttl, stamp(r.Started), count(r.Plans)}
+	return *r.HeartbeatSeconds
+}
+
+func (r nodeRow) ttl() string {
+	if r.TTLSeconds == 0 {
+		return "-"
+	}
+	return seconds(r.TTLSeconds)
 }

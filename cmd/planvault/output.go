@@ -72,6 +72,7 @@ func (a *app) write(b []byte) error {
 	_, err := a.stdout.Write(b)
 	switch {
 	case errors.Is(err, syscall.EPIPE):
+		a.enough = true
 		return errEnough
 	case err != nil:
 		return fmt.Errorf("write the results: %w", err)
@@ -114,6 +115,8 @@ type table[T any] struct {
 	titles []string         // a column whose title begins with > is aligned to the right, as numbers are
 	cells  func(T) []string // has a cell for each column
 	rows   [][]string
+	width  int   // what a row may take; 0 is no limit
+	least  []int // what a cell keeps at least when the row is too wide; 0 is all of it
 	began  bool
 	stream bool  // the rows come until the reader has seen enough: add and end return errEnough then
 	failed error // the first failure to write
@@ -129,20 +132,23 @@ func newTable[T any](a *app, cells func(T) []string, titles ...string) *table[T]
 
 // printTable prints all rows of a table.
 func printTable[T any](a *app, rows []T, cells func(T) []string, titles ...string) error {
-	t := newTable(a, cells, titles...)
+	return newTable(a, cells, titles...).print(rows)
+}
+
+// streamed makes it the table of a listing, which ends when its reader has seen enough.
+func (t *table[T]) streamed() *table[T] {
+	t.stream = true
+	return t
+}
+
+// print prints all rows of the table.
+func (t *table[T]) print(rows []T) error {
 	for _, row := range rows {
 		if err := t.add(row); err != nil {
 			return err
 		}
 	}
 	return t.end()
-}
-
-// newStream returns the table of a listing, which ends when its reader has seen enough.
-func newStream[T any](a *app, cells func(T) []string, titles ...string) *table[T] {
-	t := newTable(a, cells, titles...)
-	t.stream = true
-	return t
 }
 
 // add adds a row.
@@ -184,9 +190,13 @@ func (t *table[T]) end() error {
 			widths[i] = max(widths[i], textWidth(cell))
 		}
 	}
+	if t.width > 0 {
+		fitColumns(widths, t.least, t.width)
+	}
 	var b strings.Builder
 	for _, row := range t.rows {
 		for i, cell := range row {
+			cell = cutText(cell, widths[i])
 			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
 			if row[i] = cell + pad; strings.HasPrefix(t.titles[i], ">") {
 				row[i] = pad + cell
@@ -216,7 +226,7 @@ func utc(t time.Time) time.Time {
 	return t
 }
 
-// stamp returns a time for a table.
+// stamp returns a time in UTC, or a dash for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -233,6 +243,14 @@ func seconds(s float64) string {
 		return span(math.MaxInt64) // what a float64 makes of the longest duration is longer
 	}
 	return span(time.Duration(s * float64(time.Second)).Truncate(time.Second))
+}
+
+// secondsOrDash returns a number of seconds, or a dash if it is not known.
+func secondsOrDash(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return seconds(*s)
 }
 
 // orDash returns a text, or a dash if it is empty.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +160,9 @@ func (r *pageRun) command(t *testing.T, line string) (printed string, ran bool) 
 	}
 	for i, arg := range args {
 		args[i] = anID.ReplaceAllStringFunc(arg, func(id string) string { return cmp.Or(r.real[id], id) })
+		if short, ok := r.real[arg]; ok {
+			args[i] = short
+		}
 	}
 	var terminal bytes.Buffer
 	r.ran++
@@ -167,22 +172,49 @@ func (r *pageRun) command(t *testing.T, line string) (printed string, ran bool) 
 
 var (
 	anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	// anIDOrEnd also matches the last digits of an ID, as short tables have them.
+	anIDOrEnd = regexp.MustCompile(anID.String() + `|\b[0-9a-f]{8}\b`)
 	// fixedID matches IDs that are not random: those of scenes, and groups, which are hashes of names.
 	fixedID = regexp.MustCompile(`-7000-8000-0000|-5[0-9a-f]{3}-[89ab]|-0000-0000-0000`)
 )
 
-// stable replaces the IDs that a command made up.
+// stable replaces the IDs that a command made up, and the last digits of those.
 func (r *pageRun) stable(text string) string {
-	return anID.ReplaceAllStringFunc(text, func(id string) string {
-		if fixedID.MatchString(id) {
+	stored := sync.OnceValue(r.storedIDs)
+	return anIDOrEnd.ReplaceAllStringFunc(text, func(id string) string {
+		whole := id
+		if len(id) == shortDigits {
+			if whole = stored()[id]; whole == "" {
+				return id
+			}
+		}
+		if fixedID.MatchString(whole) {
 			return id
 		}
-		if r.shown[id] == "" {
-			shown := fmt.Sprintf("%s-7000-8000-0000000000%02x", id[:13], 0xa0+len(r.shown))
-			r.shown[id], r.real[shown] = shown, id
+		if r.shown[whole] == "" {
+			shown := fmt.Sprintf("%s-7000-8000-0000000000%02x", whole[:13], 0xa0+len(r.shown))
+			r.shown[whole], r.real[shown] = shown, whole
+			r.real[endOf(shown)] = endOf(whole)
 		}
-		return r.shown[id]
+		return r.shown[whole][len(whole)-len(id):]
 	})
+}
+
+func endOf(id string) string { return id[len(id)-shortDigits:] }
+
+// storedIDs returns the IDs in the names and the metadata of all blobs, by their last digits.
+func (r *pageRun) storedIDs() map[string]string {
+	stored := map[string]string{}
+	for c := range r.server.Containers() {
+		for b := range r.server.Blobs(c) {
+			for _, text := range append(slices.Collect(maps.Values(b.Metadata)), b.Name) {
+				for _, id := range anID.FindAllString(text, -1) {
+					stored[endOf(id)] = id
+				}
+			}
+		}
+	}
+	return stored
 }
 
 // shellWords splits a command line as a shell does: at spaces that are not quoted, up to a comment.

@@ -48,8 +48,26 @@ func known(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-func (r planRow) cells() []string {
-	return []string{r.ID.String(), r.Status, stamp(r.Submitted), took(r.Started, r.Ended), printable(r.Name, 60)}
+// planColumns are the columns of list and search.
+func (a *app) planColumns() []column[planRow] {
+	return []column[planRow]{
+		idColumn("PLAN", func(r planRow) uuid.UUID { return r.ID }),
+		{title: "STATUS", cell: func(r planRow) string { return r.Status }, compare: by(func(r planRow) string { return r.Status })},
+		{
+			title: "SUBMITTED", cell: func(r planRow) string { return a.stamp(r.Submitted) },
+			compare: byTime(func(r planRow) time.Time { return r.Submitted }),
+		},
+		{title: ">TOOK", cell: func(r planRow) string { return took(r.Started, r.Ended) }, compare: by(planRow.took)},
+		{title: "NAME", cell: func(r planRow) string { return printable(r.Name, 60) }, compare: by(func(r planRow) string { return r.Name }), least: 8},
+	}
+}
+
+// took returns how long the plan took. It is negative if the plan has not ended.
+func (r planRow) took() time.Duration {
+	if r.Started.IsZero() || r.Ended.IsZero() {
+		return -1
+	}
+	return r.Ended.Sub(r.Started)
 }
 
 // took returns how long something took, or "-" if it has not ended.
@@ -76,22 +94,24 @@ func (p *page) addFlags(flags *pflag.FlagSet) {
 }
 
 // bound bounds filters to the page.
-func (p *page) bound(f *storage.Filters) (err error) {
-	if p.after != "" {
-		if f.BeforeID, err = parseID("plan", p.after); err != nil {
-			return err
-		}
-	}
+func (a *app) bound(ctx context.Context, v storage.Reader, p *page, f *storage.Filters) error {
 	switch {
 	case p.all && p.flags.Changed("limit"):
 		return usageError("--all and --limit exclude each other")
 	case p.all:
-		return nil
 	case p.limit <= 0:
 		return usageError("--limit must be positive; --all lists all plans")
+	default:
+		f.Limit = p.limit
 	}
-	f.Limit = p.limit
-	return nil
+	if p.after == "" {
+		return nil
+	}
+	last, err := a.planIDs(ctx, v, []string{p.after})
+	if err == nil {
+		f.BeforeID = last[0]
+	}
+	return err
 }
 
 // search yields the plans that filters select. Filters without any selection are a List. An error at the start is the

@@ -217,12 +217,12 @@ func (s policyShown) text(w io.Writer) {
 		fmt.Fprintf(w, "%-8s"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("policy", "%s", policyText(s.Policy))
-	line("set", "%s%s", stamp(s.Set), by(s.By, s.Why))
+	line("set", "%s%s", stamp(s.Set), signed(s.By, s.Why))
 	if s.Claim != "" {
 		line("now", "%s is at work", printable(s.Claim, 60))
 	}
 	if r := s.Last; r != nil {
-		line("last", "%s%s: %s dropped, %s removed one by one", stamp(r.At), by(r.By, ""), plural(r.Dropped, "day"), plural(r.Removed, "plan"))
+		line("last", "%s%s: %s dropped, %s removed one by one", stamp(r.At), signed(r.By, ""), plural(r.Dropped, "day"), plural(r.Removed, "plan"))
 		for _, d := range r.Kept {
 			line("", "%s stays: %s", printable(d.Day, 10), printable(d.Why, 80))
 		}
@@ -241,7 +241,7 @@ func (s policyShown) text(w io.Writer) {
 }
 
 // by returns who did something, and why, behind a time.
-func by(who, why string) (text string) {
+func signed(who, why string) (text string) {
 	if who != "" {
 		text = " by " + printable(who, 60)
 	}

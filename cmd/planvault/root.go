@@ -14,7 +14,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
@@ -35,6 +34,8 @@ type process struct {
 	terminalSize func() (width, height int)
 	// whoami names the user and the machine.
 	whoami func() string
+	// zone is the local time zone. The default is that of the machine.
+	zone *time.Location
 	// options are those of each vault that is opened.
 	options []azblob.Option
 	// transport sends requests that are not a vault's. If it is nil, they are sent over the network.
@@ -46,6 +47,8 @@ type app struct {
 	process
 	connection connection
 	output     outputForm
+	times      timeForm
+	wide       bool
 	yes, cost  bool
 	allowEmpty bool
 	timeout    time.Duration
@@ -62,6 +65,7 @@ type app struct {
 	screen  screen
 	reached atomic.Pointer[progress] // how far the command has come
 	grace   atomic.Int64             // how long the command may take to return when it is interrupted, if not interruptGrace
+	enough  bool                     // nobody reads the results any more
 	running atomic.Bool              // the arguments are right, and the command has begun
 }
 
@@ -117,7 +121,7 @@ func run(ctx context.Context, p process, args []string) int {
 
 // newApp returns a run of the tool that has not begun.
 func newApp(p process) *app {
-	a := &app{process: p, output: outputTable, meter: meter{sums: traffic{requests: price.Tally{}}}}
+	a := &app{process: p, output: outputTable, times: timeUTC, meter: meter{sums: traffic{requests: price.Tally{}}}}
 	a.stderr = &oneWriter{w: p.stderr}
 	if p.stderrIsTerm {
 		a.screen.w = a.stderr
@@ -261,6 +265,8 @@ func (a *app) rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	a.connection.addFlags(flags, "")
 	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")
+	flags.BoolVar(&a.wide, "wide", false, "show whole IDs and all columns, however wide the terminal is")
+	flags.Var(&a.times, "time", "`FORM` of times in tables: utc, local or relative")
 	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
 	flags.BoolVar(&a.allowEmpty, "allow-empty", false, "a vault may have no container, because it is new")
@@ -382,19 +388,4 @@ func (a *app) onVault(use, short string, act func(ctx context.Context, v *azblob
 		}
 		return act(c.Context(), v, args)
 	}}
-}
-
-// onPlan is onVault for a command whose argument is the ID of a plan.
-func (a *app) onPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) *cobra.Command {
-	var id uuid.UUID
-	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, _ []string) error { return act(ctx, v, id) })
-	c.Args = cobra.ExactArgs(1)
-	run := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		if id, err = parseID("plan", args[0]); err != nil {
-			return err
-		}
-		return run(c, args)
-	}
-	return c
 }

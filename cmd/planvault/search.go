@@ -17,32 +17,34 @@ import (
 func (a *app) searchCommand() *cobra.Command {
 	var s selection
 	var p page
+	var o *order[planRow]
 	c := a.onVault("search [ID...]", "Find plans by ID, status, group, name or time",
 		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
-			if f.ByIDs, err = parsePlanIDs(args); err != nil {
+			if f.ByIDs, err = a.planIDs(ctx, v, args); err != nil {
 				return err
 			}
 			if selectsAll(f) {
 				return usageError("search needs an ID or a flag that selects plans; planvault list shows all")
 			}
-			if err := p.bound(&f); err != nil {
+			if err := a.bound(ctx, v, &p, &f); err != nil {
 				return err
 			}
 			if len(args) > 0 && !p.flags.Changed("limit") {
 				f.Limit = 0 // all that were asked for
 			}
-			return a.search(ctx, v, f)
+			return a.search(ctx, v, f, o)
 		})
 	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
 	p.addFlags(c.Flags())
+	o = addSort(c.Flags(), a.planColumns(), "sort the plans of the page")
 	return c
 }
 
 // search prints the plans that filters select. It fails if it finds none, or lacks one of the IDs. A plan that was asked
 // for twice is missed once.
-func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters) error {
+func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters, o *order[planRow]) error {
 	missing, some := slices.Clone(f.ByIDs), false
 	found := func(yield func(storage.Stream[storage.ListResult]) bool) {
 		for r := range search(ctx, v, f) {
@@ -53,7 +55,7 @@ func (a *app) search(ctx context.Context, v storage.Reader, f storage.Filters) e
 			}
 		}
 	}
-	if err := a.printPlans(found, f.Limit); err != nil {
+	if err := a.printPlans(found, f.Limit, o); err != nil {
 		return err
 	}
 	slices.SortFunc(missing, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })

@@ -231,7 +231,7 @@ func TestShowOfStrangePlans(t *testing.T) {
 		}
 		for _, all := range []bool{false, true} {
 			var out bytes.Buffer
-			tree{all: all}.write(&out, p, root)
+			tree{all: all, stamp: stamp}.write(&out, p, root)
 			if n := strings.Count(out.String(), "\n"); n > 12+lines+1 {
 				t.Errorf("%.20q: %d lines for %d objects", strange, n, lines)
 			}
@@ -247,7 +247,7 @@ func TestShowOfStrangePlans(t *testing.T) {
 			t.Errorf("%.20q: %v", strange, err)
 		}
 		for _, c := range changes(report.NewOutline(new(workflow.Plan), far), root) {
-			if line := (tree{}).change(c); strings.ContainsAny(line, "\x1b\n\r\u202e") {
+			if line := (tree{stamp: stamp}).change(c); strings.ContainsAny(line, "\x1b\n\r\u202e") {
 				t.Errorf("%.20q: %q", strange, line)
 			}
 		}

@@ -65,24 +65,32 @@ func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
 	return r
 }
 
-// dayTitles returns the titles of the columns of a day.
-func dayTitles(bytes bool) []string {
-	titles := []string{"DAY", ">PLANS", ">NOT STARTED", ">RUNNING", ">COMPLETED", ">FAILED", ">STOPPED"}
+// dayColumns are the columns of stats. Beside bytes, the short table says of the statuses only how many plans are open.
+func dayColumns(bytes bool) []column[dayRow] {
+	number := func(title string, shown shownIn, n func(dayRow) int64) column[dayRow] {
+		return column[dayRow]{title: title, shown: shown, cell: func(r dayRow) string { return count(n(r)) }}
+	}
+	status := inBoth
 	if bytes {
-		titles = append(titles, ">BLOBS", ">SIZE", ">$/MONTH")
+		status = inWide
 	}
-	return append(titles, "")
-}
-
-func (r dayRow) cells() []string {
-	cells := []string{r.Day}
-	for _, n := range []int64{r.Plans, r.NotStarted, r.Running, r.Completed, r.Failed, r.Stopped} {
-		cells = append(cells, count(n))
+	columns := []column[dayRow]{
+		{title: "DAY", cell: func(r dayRow) string { return r.Day }},
+		number(">PLANS", inBoth, func(r dayRow) int64 { return r.Plans }),
+		number(">NOT STARTED", status, func(r dayRow) int64 { return r.NotStarted }),
+		number(">RUNNING", status, func(r dayRow) int64 { return r.Running }),
+		number(">COMPLETED", status, func(r dayRow) int64 { return r.Completed }),
+		number(">FAILED", status, func(r dayRow) int64 { return r.Failed }),
+		number(">STOPPED", status, func(r dayRow) int64 { return r.Stopped }),
 	}
-	if r.Blobs != nil {
-		cells = append(cells, count(*r.Blobs), byteSize(*r.Bytes), dollars(*r.Month))
+	if bytes {
+		columns = append(columns,
+			number(">OPEN", inShort, func(r dayRow) int64 { return r.NotStarted + r.Running }),
+			column[dayRow]{title: ">BLOBS", cell: func(r dayRow) string { return countOrDash(r.Blobs) }},
+			column[dayRow]{title: ">SIZE", cell: func(r dayRow) string { return byteSize(*r.Bytes) }},
+			column[dayRow]{title: ">$/MONTH", cell: func(r dayRow) string { return dollars(*r.Month) }})
 	}
-	return append(cells, r.note())
+	return append(columns, column[dayRow]{title: "", cell: dayRow.note, least: 5})
 }
 
 // note returns what else there is to say about a day.
@@ -112,7 +120,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 		return err
 	}
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
-	t := newStream(a, dayRow.cells, dayTitles(o.Bytes)...)
+	t := newColumns(a, dayColumns(o.Bytes)).streamed()
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
 	n := 0
 	for d := range days {

@@ -16,7 +16,7 @@ import (
 // stopCommand asks the owner of a plan to stop it.
 func (a *app) stopCommand() *cobra.Command {
 	wait := false
-	c := a.onPlan("stop ID", "Ask the owner of a plan to stop it",
+	c := a.changesPlan("stop ID", "Ask the owner of a plan to stop it",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			return a.stop(ctx, v, id, wait)
 		})

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -20,17 +20,21 @@ import (
 func (a *app) stuckCommand() *cobra.Command {
 	older := age(fleet.DefaultOlder)
 	all := false
+	var o *order[openRow]
+	var again repeat
 	c := a.onVault("stuck", "Show open plans that make no progress, and why",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.stuck(ctx, v, time.Duration(older), all)
+			return a.repeat(ctx, again, func(ctx context.Context) error { return a.stuck(ctx, v, time.Duration(older), all, o) })
 		})
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
+	o = addSort(c.Flags(), openColumns(true), "sort the plans")
+	again.addFlags(c.Flags())
 	return c
 }
 
 // stuck prints the plans that are stuck, or all open plans.
-func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool) error {
+func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool, o *order[openRow]) error {
 	i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: older, ReadAll: all})
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
@@ -45,6 +49,7 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 			rows = append(rows, openRowOf(p, i))
 		}
 	}
+	o.sort(rows)
 	if err := a.printOpen(rows, all); err != nil {
 		return err
 	}
@@ -123,11 +128,24 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	return r
 }
 
-// cells returns the columns of a plan. The condition is shown beside all open plans.
-func (r openRow) cells() []string {
-	return []string{
-		r.ID.String(), r.condition(), r.owner(), r.heartbeat(), seconds(r.IdleSeconds), orDash(printable(r.doing, 40)), printable(r.Name, 40),
+// openColumns are the columns of stuck. The condition is shown beside all open plans.
+func openColumns(all bool) []column[openRow] {
+	columns := []column[openRow]{
+		idColumn("PLAN", func(r openRow) uuid.UUID { return r.ID }),
+		{title: "CONDITION", cell: openRow.condition, short: openRow.state, compare: by(openRow.condition)},
+		{
+			title: "OWNER", cell: func(r openRow) string { return r.owner(uuid.UUID.String) }, short: func(r openRow) string { return r.owner(shortID) },
+			compare: by(func(r openRow) string { return r.owner(uuid.UUID.String) }), least: 8,
+		},
+		{title: ">HEARTBEAT", cell: openRow.heartbeat, compare: by(openRow.silence)},
+		{title: ">PROGRESS", cell: func(r openRow) string { return seconds(r.IdleSeconds) }, compare: by(func(r openRow) float64 { return r.IdleSeconds })},
+		{title: "DOING", cell: func(r openRow) string { return orDash(printable(r.doing, 40)) }, compare: by(func(r openRow) string { return r.doing }), least: 8},
+		{title: "NAME", cell: func(r openRow) string { return printable(r.Name, 40) }, compare: by(func(r openRow) string { return r.Name }), least: 8},
 	}
+	if !all {
+		columns = slices.Delete(columns, 1, 2)
+	}
+	return columns
 }
 
 func (r openRow) condition() string {
@@ -137,15 +155,34 @@ func (r openRow) condition() string {
 	return r.Condition
 }
 
-// owner returns the name of the owner, or its ID.
-func (r openRow) owner() string {
+// state returns the condition of a plan that is not stuck.
+func (r openRow) state() string {
+	if r.Stuck {
+		return "stuck"
+	}
+	return r.Condition
+}
+
+// owner returns the name of the owner, or its ID in a form.
+func (r openRow) owner(form func(uuid.UUID) string) string {
 	switch {
 	case r.OwnerName != "":
 		return printable(r.OwnerName, 24)
 	case r.Owner != nil:
-		return r.Owner.String()
+		return form(*r.Owner)
 	}
 	return "-"
+}
+
+// silence orders heartbeats: the youngest first, then owners without a record, then plans without an owner.
+func (r openRow) silence() float64 {
+	switch {
+	case r.HeartbeatSeconds != nil:
+		return *r.HeartbeatSeconds
+	case r.OwnerState == string(fleet.OwnerGone):
+		return math.MaxFloat64
+	}
+	return math.Inf(1)
 }
 
 func (r openRow) heartbeat() string {
@@ -160,15 +197,12 @@ func (r openRow) heartbeat() string {
 
 // printOpen prints open plans as a table, and below it why each is stuck or how it is doing.
 func (a *app) printOpen(rows []openRow, all bool) error {
-	cells, titles := openRow.cells, []string{"PLAN", "CONDITION", "OWNER", ">HEARTBEAT", ">PROGRESS", "DOING", "NAME"}
-	if !all {
-		cells, titles = func(r openRow) []string { return slices.Delete(r.cells(), 1, 2) }, slices.Delete(titles, 1, 2)
-	}
-	if err := printTable(a, rows, cells, titles...); err != nil {
+	t := newColumns(a, openColumns(all))
+	if err := t.print(rows); err != nil {
 		return err
 	}
 	for _, r := range rows {
-		if err := a.summarize(fmt.Sprintf("\n%s: %s", r.ID, printable(r.Why, 0))); err != nil {
+		if err := a.summarize("\n" + wrap(r.ID.String()+": "+printable(r.Why, 0), t.width)); err != nil {
 			return err
 		}
 	}

@@ -26,10 +26,10 @@ type takeover struct {
 func (a *app) takeoverCommand() *cobra.Command {
 	var t takeover
 	var node string
-	c := a.onPlan("takeover ID", "Fence a plan from its owner, and hand it to the live nodes",
+	c := a.changesPlan("takeover ID", "Fence a plan from its owner, and hand it to the live nodes",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
 			if node != "" {
-				if t.evict, err = parseID("node", node); err != nil {
+				if t.evict, err = a.findNode(ctx, v, node); err != nil {
 					return err
 				}
 			}

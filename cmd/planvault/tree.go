@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,6 +18,8 @@ type tree struct {
 	all   bool // nothing is folded or cut
 	fold  bool // groups that are Completed are a line
 	begun bool // the plan has begun, so that groups that have not are a line
+	stamp func(time.Time) string
+	wide  int // how many columns a time takes
 }
 
 // manyActions is how many actions a plan has of which show folds what is Completed.
@@ -28,7 +31,7 @@ func (a *app) newTree(root *report.Node, all bool) tree {
 	for _, c := range root.Actions {
 		n += c
 	}
-	return tree{color: a.colors(), all: all, fold: !all && n > manyActions, begun: root.Status != workflow.NotStarted}
+	return tree{color: a.colors(), all: all, fold: !all && n > manyActions, begun: root.Status != workflow.NotStarted, stamp: a.stamp, wide: a.stampWidth()}
 }
 
 // colors reports whether results may have colors.
@@ -71,9 +74,9 @@ func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	add("Forked from", idOf(p.ForkedFrom))
 	add("Forked by", t.text(report.Deed(p.Forked)))
 	add("Stopped by", t.text(report.Deed(p.Stopped)))
-	add("Submitted", report.Time(p.SubmitTime))
-	add("Started", report.Time(p.State.Start))
-	add("Ended", report.Time(p.State.End))
+	add("Submitted", t.time(p.SubmitTime))
+	add("Started", t.time(p.State.Start))
+	add("Ended", t.time(p.State.End))
 	if took, ok := root.Span.Took(); ok {
 		add("Took", span(took))
 	}
@@ -92,6 +95,14 @@ func idOf(id uuid.UUID) string {
 	return id.String()
 }
 
+// time returns a time, or "" for the zero time.
+func (t tree) time(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return t.stamp(at)
+}
+
 // treeLine is a line of a tree.
 type treeLine struct {
 	text string
@@ -100,7 +111,7 @@ type treeLine struct {
 
 // lines returns the tree below a plan.
 func (t tree) lines(root *report.Node) (lines []treeLine) {
-	lines = append(lines, treeLine{text: fmt.Sprintf("%-20s  %7s  %s", "STARTED", "TOOK", "PLAN")})
+	lines = append(lines, treeLine{text: fmt.Sprintf("%-*s  %7s  %s", t.wide, "STARTED", "TOOK", "PLAN")})
 	for _, c := range root.Children {
 		lines = t.node(lines, c, 0)
 	}
@@ -124,7 +135,7 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	if d, ok := n.Span.Took(); ok {
 		took = span(d)
 	}
-	line := fmt.Sprintf("%-20s  %7s  %s%s %s", report.Time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
+	line := fmt.Sprintf("%-*s  %7s  %s%s %s", t.wide, t.time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
 	if len(notes) > 0 {
 		line += "  " + strings.Join(notes, ", ")
 	}
@@ -159,7 +170,7 @@ func (t tree) errors(lines []treeLine, n *report.Node, depth int) []treeLine {
 	if n.Harmless && !t.all {
 		return lines
 	}
-	indent := strings.Repeat(" ", 31+2*depth)
+	indent := strings.Repeat(" ", t.wide+11+2*depth)
 	var shown []report.Attempt
 	for _, a := range n.Attempts {
 		if a.Outcome == report.Failed || a.Outcome == report.Interrupted {

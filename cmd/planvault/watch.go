@@ -86,7 +86,7 @@ func (w *watch) showNext(p *workflow.Plan, before, root *report.Node) error {
 		return nil
 	}
 	return w.app.printNext(summaryOf(p, root), func(out io.Writer) {
-		t := tree{color: w.app.colors(), all: w.all}
+		t := tree{color: w.app.colors(), all: w.all, stamp: w.app.stamp, wide: w.app.stampWidth()}
 		for _, c := range list {
 			fmt.Fprintln(out, t.change(c))
 		}
@@ -223,7 +223,7 @@ func (t tree) change(c changed) string {
 	if path == "" {
 		path = c.node.Title
 	}
-	text := fmt.Sprintf("%-20s  %s  %s", report.Time(c.at), t.paint(label.Color, fmt.Sprintf("%-11s", label.Word)), t.text(path))
+	text := fmt.Sprintf("%-*s  %s  %s", t.wide, t.time(c.at), t.paint(label.Color, fmt.Sprintf("%-11s", label.Word)), t.text(path))
 	switch {
 	case c.attempt != nil:
 		text += "  " + t.attempt(*c.attempt)

@@ -95,6 +95,17 @@ func ParseTime(text string) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
+// Ago returns how long ago something was, to the second: 12m05s ago. What is still to come is "in 12m05s".
+func Ago(d time.Duration) string {
+	if d <= -time.Second {
+		return "in " + Duration(-max(d, -math.MaxInt64).Truncate(time.Second))
+	}
+	if d < time.Second {
+		return "now"
+	}
+	return Duration(d.Truncate(time.Second)) + " ago"
+}
+
 // Duration returns a duration in its two largest units, such as 350ms, 1.2s, 2m05s, 3h12m and 2d04h.
 func Duration(d time.Duration) string {
 	switch {

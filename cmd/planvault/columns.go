@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/cmd/planvault/human"
+)
+
+// column is a column of a table of rows. Its title in lower case is its name in --sort.
+type column[T any] struct {
+	title   string // one that begins with > is aligned to the right, as numbers are
+	cell    func(T) string
+	compare func(a, b T) int // nil for a column that has no order
+	// short returns the cell of the short table, if it is another one.
+	short func(T) string
+	// least is how many columns of the terminal the cell keeps at least when the short table is too wide. 0 is all.
+	least int
+	shown shownIn
+}
+
+// shownIn says which tables have a column: the short one, the one of --wide, or both.
+type shownIn int
+
+const (
+	inBoth shownIn = iota
+	inShort
+	inWide
+)
+
+func (c column[T]) name() string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(c.title, ">")), " ", "-")
+}
+
+// newColumns returns the table of a command that has a short form and a wide one.
+func newColumns[T any](a *app, columns []column[T]) *table[T] {
+	var shown []column[T]
+	for _, c := range columns {
+		if c.shown == inBoth || (c.shown == inWide) == a.wide {
+			shown = append(shown, c)
+		}
+	}
+	t := &table[T]{a: a, least: make([]int, len(shown))}
+	if !a.wide {
+		t.width = a.width()
+	}
+	for i, c := range shown {
+		t.titles, t.least[i] = append(t.titles, c.title), c.least
+	}
+	t.cells = func(row T) (cells []string) {
+		for _, c := range shown {
+			if c.short != nil && !a.wide {
+				cells = append(cells, c.short(row))
+			} else {
+				cells = append(cells, c.cell(row))
+			}
+		}
+		return cells
+	}
+	return t
+}
+
+// usualWidth is how many columns a table takes in a pipe, and at most on a terminal that has no more.
+const usualWidth = 80
+
+// width returns how wide a short table may be.
+func (a *app) width() int {
+	if a.stdoutIsTerm && a.terminalSize != nil {
+		width, _ := a.terminalSize()
+		return width
+	}
+	return usualWidth
+}
+
+// fit makes cells narrower, the widest first, until the row fits a width or nothing can be cut any more.
+func fitColumns(widths, least []int, width int) {
+	all := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		all += w
+	}
+	for ; all > width; all-- {
+		widest := -1
+		for i, w := range widths {
+			if least[i] > 0 && w > least[i] && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// cutText cuts a printable text with an ellipsis, if it takes more columns of a terminal than there are.
+func cutText(text string, most int) string {
+	if textWidth(text) <= most {
+		return text
+	}
+	return printable(text, most-1)
+}
+
+// wrap breaks a printable text between words, so that a line takes a number of columns if its words allow it. 0 is no limit.
+func wrap(text string, most int) string {
+	if most == 0 {
+		return text
+	}
+	var b strings.Builder
+	at := 0
+	for word := range strings.SplitSeq(text, " ") {
+		switch size := textWidth(word); {
+		case at == 0:
+			at = size
+		case at+1+size > most:
+			b.WriteByte('\n')
+			at = size
+		default:
+			b.WriteByte(' ')
+			at += 1 + size
+		}
+		b.WriteString(word)
+	}
+	return b.String()
+}
+
+// idColumn is a column of IDs. The short table has their last digits: the first ones are time, and look alike.
+func idColumn[T any](title string, id func(T) uuid.UUID) column[T] {
+	return column[T]{
+		title: title, cell: func(r T) string { return id(r).String() }, short: func(r T) string { return shortID(id(r)) },
+		compare: by(func(r T) string { return id(r).String() }),
+	}
+}
+
+// by orders rows by a key.
+func by[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
+	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
+}
+
+// byTime orders rows by a time.
+func byTime[T any](key func(T) time.Time) func(a, b T) int {
+	return func(a, b T) int { return key(a).Compare(key(b)) }
+}
+
+// order is the value of --sort: a column, and whether the largest comes first.
+type order[T any] struct {
+	columns    []column[T]
+	text       string
+	compare    func(a, b T) int // nil if the flag is not given
+	descending bool
+}
+
+// addSort adds the flag --sort. what says which rows are sorted.
+func addSort[T any](flags *pflag.FlagSet, columns []column[T], what string) *order[T] {
+	o := &order[T]{columns: columns}
+	flags.Var(o, "sort", what+" by `FIELD`: "+strings.Join(o.names(), ", ")+"; FIELD,desc for the largest first")
+	return o
+}
+
+func (o *order[T]) String() string { return o.text }
+func (o *order[T]) Type() string   { return "field" }
+
+func (o *order[T]) Set(text string) error {
+	name, direction, turned := strings.Cut(text, ",")
+	i := slices.IndexFunc(o.columns, func(c column[T]) bool { return c.compare != nil && c.name() == strings.ToLower(name) })
+	if i < 0 || turned && direction != "desc" && direction != "asc" {
+		return fmt.Errorf("%q is not a field: %s, each with ,desc for the largest first", printable(text, 50), strings.Join(o.names(), ", "))
+	}
+	o.text, o.compare, o.descending = text, o.columns[i].compare, direction == "desc"
+	return nil
+}
+
+// names returns the names of the fields that rows can be sorted by.
+func (o *order[T]) names() (names []string) {
+	for _, c := range o.columns {
+		if c.compare != nil {
+			names = append(names, c.name())
+		}
+	}
+	return names
+}
+
+// sort sorts rows, if the flag is given. Equal rows stay in their order.
+func (o *order[T]) sort(rows []T) {
+	if o.compare == nil {
+		return
+	}
+	slices.SortStableFunc(rows, func(a, b T) int {
+		if o.descending {
+			a, b = b, a
+		}
+		return o.compare(a, b)
+	})
+}
+
+// timeForm is the value of --time: how tables and trees show times. JSON has them in UTC.
+type timeForm string
+
+const (
+	timeUTC      timeForm = "utc"
+	timeLocal    timeForm = "local"
+	timeRelative timeForm = "relative"
+)
+
+func (f *timeForm) String() string { return string(*f) }
+func (f *timeForm) Type() string   { return "form" }
+
+func (f *timeForm) Set(text string) error {
+	switch form := timeForm(text); form {
+	case timeUTC, timeLocal, timeRelative:
+		*f = form
+		return nil
+	}
+	return fmt.Errorf("the form is utc, local or relative, not %q", text)
+}
+
+// stamp returns a time as --time wants it, or a dash for the zero time.
+func (a *app) stamp(t time.Time) string {
+	switch {
+	case t.IsZero():
+	case a.times == timeLocal:
+		return t.In(cmp.Or(a.zone, time.Local)).Format("2006-01-02 15:04:05-07:00")
+	case a.times == timeRelative:
+		return human.Ago(time.Since(t))
+	}
+	return stamp(t)
+}
+
+// stampWidth is how many columns a time takes.
+func (a *app) stampWidth() int {
+	if a.times == timeLocal {
+		return len("2006-01-02 15:04:05-07:00")
+	}
+	return len("2006-01-02 15:04:05Z")
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+)
+
+// repeat is the flags of a command that can look again and again.
+type repeat struct {
+	on    bool
+	every age
+}
+
+func (r *repeat) addFlags(flags *pflag.FlagSet) {
+	r.every = age(defaultInterval)
+	flags.BoolVar(&r.on, "watch", false, "look again and again, until an interrupt ends it")
+	flags.Var(&r.every, "interval", "with --watch, the `TIME` between two looks, such as 15s or 1m")
+}
+
+// repeat looks once, or with --watch until an interrupt ends it, which is no failure. A terminal shows the last look
+// alone. In a pipe each look follows the one before, with a blank line between tables. What fails for a while is said,
+// and the next look tries again. That there is something to find, such as a stuck plan, is no reason to end.
+func (a *app) repeat(ctx context.Context, r repeat, look func(ctx context.Context) error) error {
+	if !r.on {
+		return look(ctx)
+	}
+	if time.Duration(r.every) < shortestInterval {
+		return usageError("--interval must be %v or more", shortestInterval)
+	}
+	if a.stdoutIsTerm && a.output == outputTable {
+		return a.redraw(ctx, r, look)
+	}
+	for first := true; ; first = false {
+		if !first && a.output == outputTable {
+			if err := a.write([]byte("\n")); err != nil {
+				return unlessEnough(err)
+			}
+		}
+		err := look(ctx)
+		switch {
+		case a.enough:
+			return unlessFound(err)
+		case ends(ctx, err, first):
+			return unlessInterrupted(ctx, err)
+		}
+		if err = unlessFound(err); err != nil {
+			a.complain(err)
+		}
+		if !sleep.For(ctx, time.Duration(r.every)) {
+			return unlessInterrupted(ctx, ctx.Err())
+		}
+	}
+}
+
+// ends reports whether the error of a look ends a watch: another look would fail as well.
+func ends(ctx context.Context, err error, first bool) bool {
+	err = unlessFound(err)
+	_, said := errors.AsType[*exitError](err)
+	lasting := errors.Is(err, storage.ErrInvalid) || errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrClosed)
+	return ctx.Err() != nil || said || lasting || first && errors.Is(err, storage.ErrUnavailable)
+}
+
+// unlessFound returns an error unless it says nothing but that the answer is bad.
+func unlessFound(err error) error {
+	if exit, ok := errors.AsType[*exitError](err); ok && exit.err == nil {
+		return nil
+	}
+	return err
+}
+
+// unlessInterrupted returns an error unless the interrupt has come, by which a watch ends.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// redraw draws each look on the second screen of a terminal, and leaves the last one on the first.
+func (a *app) redraw(ctx context.Context, r repeat, look func(ctx context.Context) error) error {
+	c := &canvas{}
+	terminal := a.stdout
+	a.stdout, a.stderr, a.screen.w = c.over(a.stdout), c.over(a.stderr), nil // the progress would cover what is drawn
+	fmt.Fprint(terminal, secondScreen, topLeft, restOfScreen, "Looking…")
+	var good, last []string // what the last look that worked has shown, and what was drawn
+	defer func() {
+		fmt.Fprint(terminal, firstScreen)
+		for _, line := range last {
+			fmt.Fprintln(terminal, line)
+		}
+		c.end()
+	}()
+	for first := true; ; first = false {
+		err := look(ctx)
+		if ends(ctx, err, first) {
+			return unlessInterrupted(ctx, err)
+		}
+		if err = unlessFound(err); err != nil {
+			a.complain(err)
+		}
+		if last = c.take(); err == nil {
+			good = last
+		} else {
+			last = slices.Concat(good, []string{""}, last)
+		}
+		width, height := a.terminalSize()
+		fmt.Fprint(terminal, screenOf(last, fmt.Sprintf("Every %s. Ctrl-C ends.", span(time.Duration(r.every))), width, height-1))
+		if !sleep.For(ctx, time.Duration(r.every)) {
+			return unlessInterrupted(ctx, ctx.Err())
+		}
+	}
+}
+
+// screenOf returns what draws lines on a screen from its top, as many as fit above the last one.
+func screenOf(lines []string, last string, width, height int) string {
+	if more := len(lines) - (height - 1); more > 0 {
+		lines, last = lines[:max(0, height-1)], plural(more, "more line")+". "+last
+	}
+	var b strings.Builder
+	b.WriteString(topLeft)
+	for _, line := range append(slices.Clone(lines), last) {
+		b.WriteString(restOfLine + cutText(line, width) + "\n")
+	}
+	return b.String() + restOfScreen
+}
+
+// canvas keeps what a command writes until it is drawn.
+type canvas struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	ended bool
+}
+
+// over returns a writer to the canvas, and to another one when the canvas has ended.
+func (c *canvas) over(w io.Writer) io.Writer { return &overCanvas{c, w} }
+
+type overCanvas struct {
+	canvas *canvas
+	below  io.Writer
+}
+
+func (o *overCanvas) Write(b []byte) (int, error) {
+	o.canvas.mu.Lock()
+	defer o.canvas.mu.Unlock()
+	if o.canvas.ended {
+		return o.below.Write(b)
+	}
+	return o.canvas.text.Write(b)
+}
+
+// take returns the lines that were written, and forgets them.
+func (c *canvas) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.text.Reset()
+	return strings.Split(strings.TrimRight(c.text.String(), "\n"), "\n")
+}
+
+// end lets through what is written from now on.
+func (c *canvas) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+}
