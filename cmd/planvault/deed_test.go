@@ -86,8 +86,8 @@ func TestWhoAndWhy(t *testing.T) {
 	}
 }
 
-// token returns an access token with claims, which are JSON.
-func token(claims string) azcore.AccessToken {
+// jwt returns an access jwt with claims, which are JSON.
+func jwt(claims string) azcore.AccessToken {
 	return azcore.AccessToken{Token: "head." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".signature"}
 }
 
@@ -104,7 +104,7 @@ func TestNameInToken(t *testing.T) {
 		`{"upn":"` + strings.Repeat("x", 64<<10) + `"}`:    "",
 		`{"upn":"` + strings.Repeat("x", 200) + `","a":1}`: strings.Repeat("x", 200),
 	} {
-		if got := nameIn(token(claims)); got != want {
+		if got := nameIn(jwt(claims)); got != want {
 			t.Errorf("%.60s: %q, want %q", claims, got, want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestNameInToken(t *testing.T) {
 func FuzzNameInToken(f *testing.F) {
 	f.Add(`{"upn":"ops@example.com"}`)
 	f.Fuzz(func(t *testing.T, claims string) {
-		if err := workflow.CheckDeed(workflow.Deed{By: nameIn(token(claims))}); err != nil {
+		if err := workflow.CheckDeed(workflow.Deed{By: nameIn(jwt(claims))}); err != nil {
 			t.Errorf("%q: %v", claims, err)
 		}
 	})

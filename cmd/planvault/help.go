@@ -20,7 +20,7 @@ func helpOf(name string) (long, example string) {
 }
 
 // topics returns the pages of help that are about no command.
-func topics() (list []*cobra.Command) {
+func (a *app) topics() (list []*cobra.Command) {
 	for _, topic := range []struct{ name, short string }{
 		{"connect", "Where the vault is, and how to log in"},
 		{"exit-codes", "What the exit codes mean"},
@@ -30,5 +30,5 @@ func topics() (list []*cobra.Command) {
 		long, _ := helpOf(topic.name)
 		list = append(list, &cobra.Command{Use: topic.name, Short: topic.short, Long: long})
 	}
-	return list
+	return append(list, &cobra.Command{Use: "output-fields", Short: "The columns and JSON fields of each command", Long: a.outputFields()})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -271,6 +272,8 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
 	flags.BoolVar(&a.allowEmpty, "allow-empty", false, "a vault may have no container, because it is new")
 	flags.DurationVar(&a.timeout, "timeout", 0, "end after this `TIME`, such as 30s; 0 is no limit (default 1m for looks, 0 for other commands)")
+	root.Version = builtVersion(debug.ReadBuildInfo()).String()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.Long, root.Example = helpOf("planvault")
 	for _, g := range a.commands() {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
@@ -282,7 +285,7 @@ func (a *app) rootCommand() *cobra.Command {
 	}
 	root.SetHelpCommandGroupID(theTool)
 	root.SetCompletionCommandGroupID(theTool)
-	root.AddCommand(topics()...)
+	root.AddCommand(a.topics()...)
 	refuseUnknownTopics(root)
 	a.addCompletion(root)
 	return root
@@ -310,7 +313,7 @@ func (a *app) commands() []group {
 			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
 			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),
 		}},
-		{theTool, []*cobra.Command{a.emulatorCommand(), a.profileCommand(), a.versionCommand()}},
+		{theTool, []*cobra.Command{a.emulatorCommand(), a.manCommand(), a.profileCommand(), a.versionCommand()}},
 	}
 }
 

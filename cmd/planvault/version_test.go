@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +17,10 @@ func TestVersion(t *testing.T) {
 	}
 	if got, want := builtVersion(nil, false).String(), "planvault unknown, "+built; got != want {
 		t.Errorf("%q, not %q", got, want)
+	}
+	said := newStage(t).run(t.Context(), "version")
+	if flag := newStage(t).run(t.Context(), "--version"); flag != said || flag.code != exitDone || !strings.HasPrefix(flag.stdout, "planvault ") {
+		t.Errorf("--version: %+v, version: %+v", flag, said)
 	}
 	if r := newStage(t).run(t.Context(), "version", "--output", "json"); r.code != exitDone || r.stdout == "" {
 		t.Errorf("%+v", r)

@@ -40,6 +40,11 @@ type webFlags struct {
 	interval, older age
 }
 
+// served is where the pages are.
+type served struct {
+	URL string `json:"url"`
+}
+
 // shortestInterval keeps a slip from costing dollars an hour.
 const shortestInterval = time.Second
 
@@ -68,9 +73,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 		fmt.Fprintf(a.stderr, "planvault: warning: there is no login: everybody who reaches %s can read all plans\n", l.Addr())
 	}
 	a.remark("Serving %s. Interrupt to end.", where)
-	address := struct {
-		URL string `json:"url"`
-	}{"http://" + l.Addr().String()}
+	address := served{"http://" + l.Addr().String()}
 	if err := a.print(address, func(w io.Writer) { fmt.Fprintln(w, address.URL) }); err != nil {
 		return errors.Join(err, l.Close())
 	}
