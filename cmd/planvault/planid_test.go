@@ -29,6 +29,7 @@ func TestShortIDs(t *testing.T) {
 		open := s.store(t, ending(90*aDay, "bbbb0003"), workflow.Running, "open\x1b").ID.String()
 		s.store(t, ending(time.Hour, "1cccc0004"), workflow.Completed, "one")
 		s.store(t, ending(200*aDay, "2cccc0004"), workflow.NotStarted, "two")
+		s.store(t, ending(time.Hour, "aaaa00010005"), workflow.Completed, "digits in the middle")
 		node := s.join(t, "host").ID().String()
 		for _, c := range []struct {
 			args string

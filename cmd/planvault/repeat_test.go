@@ -80,7 +80,9 @@ func TestWatchEnds(t *testing.T) {
 			s := newStage(t)
 			s.store(t, workflow.NewV7At(time.Now().Add(-time.Hour)), workflow.Running, "nightly")
 			p := s.process(&closedPipe{}, io.Discard)
-			if code := run(t.Context(), p, strings.Fields(args)); code != want {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // longer than any of these takes
+			defer cancel()
+			if code := run(ctx, p, strings.Fields(args)); code != want {
 				t.Errorf("%s: %d, want %d", args, code, want)
 			}
 		})
