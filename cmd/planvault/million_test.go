@@ -31,6 +31,7 @@ func TestLargeVault(t *testing.T) {
 			{"list --created-before 3d", 50, 4, exitDone},
 			{"list --status running", fill.RunningPlans, 1 + 14 + fill.RunningPlans, exitDone},
 			{"count --status open", 1, 1 + 14 + fill.RunningPlans, exitDone},
+			{"show fffffff0", 0, 1 + 14 + 15, exitFound},                                  // a short ID: the days of open plans, and the newest plans
 			{"stuck", fill.RunningPlans, 1 + 1 + 14 + fill.RunningPlans*(1+5), exitFound}, // the roster, the days, and a read of each open plan
 		} {
 			r := s.run(t.Context(), append(strings.Fields(c.args), "--cost", "--output", "json")...)

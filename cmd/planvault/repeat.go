@@ -116,24 +116,23 @@ func (a *app) redraw(ctx context.Context, r repeat, look func(ctx context.Contex
 			last = slices.Concat(good, []string{""}, last)
 		}
 		width, height := a.terminalSize()
-		fmt.Fprint(terminal, screenOf(last, fmt.Sprintf("Every %s. Ctrl-C ends.", span(time.Duration(r.every))), width, height-1))
+		lines := fitLines(last, fmt.Sprintf("Every %s. Ctrl-C ends.", span(time.Duration(r.every))), width, height-1)
+		fmt.Fprint(terminal, screenOf(lines))
 		if !sleep.For(ctx, time.Duration(r.every)) {
 			return unlessInterrupted(ctx, ctx.Err())
 		}
 	}
 }
 
-// screenOf returns what draws lines on a screen from its top, as many as fit above the last one.
-func screenOf(lines []string, last string, width, height int) string {
+// fitLines returns the lines that fit a screen above its last one, cut to its width.
+func fitLines(lines []string, last string, width, height int) (fit []string) {
 	if more := len(lines) - (height - 1); more > 0 {
 		lines, last = lines[:max(0, height-1)], plural(more, "more line")+". "+last
 	}
-	var b strings.Builder
-	b.WriteString(topLeft)
-	for _, line := range append(slices.Clone(lines), last) {
-		b.WriteString(restOfLine + cutText(line, width) + "\n")
+	for _, line := range slices.Concat(lines, []string{last}) {
+		fit = append(fit, cutText(line, width))
 	}
-	return b.String() + restOfScreen
+	return fit
 }
 
 // canvas keeps what a command writes until it is drawn.

@@ -90,7 +90,7 @@ func TestWatchEnds(t *testing.T) {
 }
 
 func TestScreenOf(t *testing.T) {
-	got := screenOf([]string{"one", "日本語日本語", "three"}, "end", 6, 3)
+	got := screenOf(fitLines([]string{"one", "日本語日本語", "three"}, "end", 6, 3))
 	if want := topLeft + restOfLine + "one\n" + restOfLine + "日本…\n" + restOfLine + "1 mor…\n" + restOfScreen; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

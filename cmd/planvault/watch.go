@@ -123,19 +123,27 @@ const (
 func (w *watch) draw(p *workflow.Plan, root *report.Node) error {
 	t := w.app.newTree(root, w.all)
 	width, height := w.app.terminalSize()
-	var b strings.Builder
-	b.WriteString(topLeft)
 	head, lines := t.head(p, root), t.lines(root)
 	if !t.all && len(head)+1+len(lines) >= height {
 		t.fold = true
 		lines = t.lines(root)
 	}
-	for _, line := range fit(head, lines, height-1) {
-		b.WriteString(cutStyled(line, width-1) + restOfLine + "\n")
+	shown := fit(head, lines, height-1)
+	for i, line := range shown {
+		shown[i] = cutStyled(line, width-1)
 	}
-	b.WriteString(restOfScreen)
-	_, err := io.WriteString(w.app.stdout, b.String())
+	_, err := io.WriteString(w.app.stdout, screenOf(shown))
 	return err
+}
+
+// screenOf returns what draws lines from the top of a screen.
+func screenOf(lines []string) string {
+	var b strings.Builder
+	b.WriteString(topLeft)
+	for _, line := range lines {
+		b.WriteString(restOfLine + line + "\n")
+	}
+	return b.String() + restOfScreen
 }
 
 // fit returns the lines of a plan that fit a height: the head, and of the tree the lines around the first live one.
