@@ -28,6 +28,7 @@ type page struct {
 	Facts          []fact
 	Meta           string
 	Total          int
+	Many           bool // so many actions that print has two columns
 	Counts         []part
 	Failures       []problem
 	MoreFailures   int
@@ -62,7 +63,9 @@ type row struct {
 	Status             Label
 	Note               string // what the summary says behind the name
 	Took               string
+	At                 string // when it started, for print
 	Open               bool
+	Told               bool // open in print
 	Facts              []fact
 	Descr              string
 	Request            *data
@@ -140,7 +143,7 @@ func newPage(plan *workflow.Plan, o Options) *page {
 	v.Reason = Reason(p)
 	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}}
 	v.Counts, v.Total = share(root.Counts())
-	b.total = v.Total
+	b.total, v.Many = v.Total, v.Total > fewActions
 	b.scale, b.timed = newScale(root, o.Now)
 	for _, c := range root.Children {
 		v.Children = append(v.Children, b.row(c, 3))
@@ -233,7 +236,7 @@ func (b *builder) row(n *Node, level int) *row {
 	r := &row{
 		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title, maxTitle),
 		Status: n.Label(), Facts: facts(n), Descr: text(n.descr),
-		Open: b.open(n),
+		At: b.at(n), Open: b.open(n), Told: told(n),
 	}
 	b.rows[n] = r
 	if n.Object.Kind() == workflow.KindBlock {
@@ -271,6 +274,20 @@ func (b *builder) open(n *Node) bool {
 		return false
 	}
 	return n.Object.Kind() == workflow.KindBlock || b.total <= fewActions || n.Troubled() || n.Status == workflow.Running && n.Actions[workflow.Running] > 0
+}
+
+// told reports whether print shows what is below the line of an object: groups, and actions that did not succeed at once.
+func told(n *Node) bool {
+	return n.Object.Kind() != workflow.KindAction || len(n.Attempts) > 1 || n.Status != workflow.Completed && n.Status != workflow.NotStarted
+}
+
+// at returns when an object started: the time, on the day on which the timeline begins.
+func (b *builder) at(n *Node) string {
+	at := Time(n.Span.Start)
+	if b.timed {
+		at = strings.TrimPrefix(at, date(b.scale.from))
+	}
+	return at
 }
 
 func newAttemptView(a Attempt) attempt {

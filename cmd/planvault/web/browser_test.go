@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,11 +19,11 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
-// browser runs a headless Chromium for a second of its scripts, and returns the page that it then shows and what its
-// console has said.
-func browser(t *testing.T, url string) (dom string, console []string) {
+// chromium runs a headless Chromium, and returns what it prints.
+func chromium(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	efforttest.NotShort(t, "it starts a browser")
 	var path string
@@ -36,20 +38,59 @@ func browser(t *testing.T, url string) (dom string, console []string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--user-data-dir="+t.TempDir(), "--enable-logging=stderr", "--v=0", "--virtual-time-budget=1000", "--dump-dom", url)
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
+	c := exec.CommandContext(ctx, path, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir(),
+	}, args...)...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
 	c.WaitDelay = time.Second // processes that it leaves behind may hold the pipes
 	if err := c.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
+		t.Fatalf("%v\n%s", err, errs.String())
 	}
-	for line := range strings.Lines(stderr.String()) {
+	return out.String(), errs.String()
+}
+
+// browser runs the scripts of a page for a second, and returns the page that is then shown and what the console has
+// said.
+func browser(t *testing.T, url string) (dom string, console []string) {
+	t.Helper()
+	dom, stderr := chromium(t, "--enable-logging=stderr", "--v=0", "--virtual-time-budget=1000", "--dump-dom", url)
+	for line := range strings.Lines(stderr) {
 		if strings.Contains(line, "CONSOLE") {
 			console = append(console, strings.TrimSpace(line))
 		}
 	}
-	return stdout.String(), console
+	return dom, console
+}
+
+// TestPrint prints a plan of 1,001 actions. Without the lines of its actions it would have a page or two.
+func TestPrint(t *testing.T) {
+	p, now := plantest.Sized(7, 13, 11), time.Now()
+	for o := range workflow.Walk(p) {
+		h := o.Header()
+		*h.ID = workflow.NewV7()
+		s := h.State
+		s.Status, s.Start, s.End = workflow.Completed, now, now.Add(time.Second)
+		if a, ok := o.(*workflow.Action); ok {
+			a.Attempts = []workflow.Attempt{{Start: now, End: now.Add(time.Second)}}
+		}
+	}
+	page, pdf := filepath.Join(t.TempDir(), "plan.html"), filepath.Join(t.TempDir(), "plan.pdf")
+	var b bytes.Buffer
+	if err := report.Write(&b, p, report.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(page, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chromium(t, "--print-to-pdf="+pdf, "file://"+page)
+	text, err := os.ReadFile(pdf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(text, -1)); n < 7 || n > 30 {
+		t.Errorf("the report prints on %d pages", n)
+	}
 }
 
 // TestBrowser visits all pages with a browser. What changes when a script of a page asks for news must appear, and the
