@@ -23,6 +23,7 @@ var functions = template.FuncMap{
 	"printable": func(text string) string { return human.Line(text, 0) },
 	"span":      human.Duration,
 	"label":     report.LabelOf,
+	"lower":     valueOf,
 	"whole":     whole,
 	"stamp":     report.Time,
 	"took":      func(from, to time.Time) string { return human.Duration(to.Sub(from)) },

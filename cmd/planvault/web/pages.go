@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -85,7 +86,12 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, planURL(id), http.StatusSeeOther)
 		return
 	}
-	if find != "" {
+	inNames := ""
+	switch {
+	case isPart(find):
+		v.Set("id", find)
+		inNames = query{url.Values{"contains": {find}}}.after("")
+	case find != "":
 		v.Set("contains", find)
 	}
 	q := parseQuery(v)
@@ -93,7 +99,7 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return
 	}
-	data := historyData{Query: q, Plans: found.plans, Statuses: statuses}
+	data := historyData{Query: q, Plans: found.plans, Statuses: statuses, InNames: inNames}
 	for _, e := range append(found.errs, err) {
 		if e != nil {
 			data.Errors = append(data.Errors, storage.Detail(e))
@@ -108,11 +114,17 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 	if q.Has("page") {
 		data.Newest = q.after("")
 	}
-	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: "History", Find: find, Data: data})
+	data.Title = "History"
+	if text := q.String(); text != "" {
+		data.Title += ": " + text
+	}
+	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: data.Title, Find: find, Data: data})
 }
 
 type historyData struct {
+	Title         string
 	Query         query
+	InNames       string // the address of a search in names for what was looked for in IDs
 	Statuses      []workflow.Status
 	Plans         []storage.ListResult
 	Errors        []string

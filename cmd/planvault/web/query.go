@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/report"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -33,6 +34,10 @@ type field struct {
 
 // fields has a row for each text of the form. Statuses have boxes.
 var fields = []field{
+	{"id", "ID contains", "", false, func(f *storage.Filters, text string) error {
+		f.IDContains = text
+		return nil
+	}},
 	{"contains", "Name contains", "", false, func(f *storage.Filters, text string) error {
 		f.NameContains = text
 		return nil
@@ -87,8 +92,8 @@ func parseQuery(form url.Values) query {
 		}
 	}
 	for _, s := range statuses {
-		if slices.Contains(form["status"], s.String()) {
-			q.Add("status", s.String())
+		if slices.ContainsFunc(form["status"], func(text string) bool { return strings.EqualFold(text, s.String()) }) {
+			q.Add("status", valueOf(s))
 		}
 	}
 	return q
@@ -110,7 +115,40 @@ func (q query) after(id string) string {
 }
 
 // Asks reports whether the form asks for a status.
-func (q query) Asks(s workflow.Status) bool { return slices.Contains(q.Values["status"], s.String()) }
+func (q query) Asks(s workflow.Status) bool { return slices.Contains(q.Values["status"], valueOf(s)) }
+
+// valueOf is how forms name a status.
+func valueOf(s workflow.Status) string { return strings.ToLower(s.String()) }
+
+// String says what the form asks for, such as "failed or stopped, name contains checkout". It is empty if it asks for
+// everything.
+func (q query) String() string {
+	var words, parts []string
+	for _, s := range statuses {
+		if q.Asks(s) {
+			words = append(words, report.LabelOf(s).Word)
+		}
+	}
+	if len(words) > 0 {
+		parts = append(parts, strings.Join(words, " or "))
+	}
+	for _, f := range fields {
+		if q.Has(f.Name) {
+			label := strings.TrimSuffix(f.Label, " (UTC)")
+			if f.Name != "id" {
+				label = strings.ToLower(label[:1]) + label[1:]
+			}
+			parts = append(parts, label+" "+human.Line(q.Get(f.Name), 60))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// isPart reports whether a text is rather a part of an ID than of a name.
+func isPart(text string) bool {
+	digits := strings.ReplaceAll(text, "-", "")
+	return len(digits) >= 6 && len(digits) <= 32 && strings.Trim(digits, "0123456789abcdefABCDEF") == "" && strings.ContainsAny(digits, "0123456789")
+}
 
 // Fields returns the fields that the page hides until they are asked for, or the others.
 func (q query) Fields(more bool) []field {
