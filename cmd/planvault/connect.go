@@ -111,11 +111,34 @@ func (a *app) environment(c connection) connection {
 
 func (c connection) hasAccount() bool { return c.Endpoint != "" || c.ConnectionString != "" }
 
+// hasSecret reports whether the connection has a key or a signature.
+func (c connection) hasSecret() bool { return c.ConnectionString != "" || c.hasSignature() }
+
+// public returns flags that lead to a vault that was resolved, without secrets. Where the profiles and the environment are
+// the same, they log in as the connection does.
+func (a *app) public(c connection) []string {
+	name := cmp.Or(a.connection.profile, a.getenv("PLANVAULT_PROFILE"), defaultProfile)
+	profiles, _ := a.readProfiles() // it was resolved, so they can be read if they are needed
+	flags := []string{"--endpoint", c.account()}
+	switch p := profiles[name]; {
+	case !a.connection.hasAccount() && p.hasAccount() && p.Endpoint == c.Endpoint && p.ConnectionString == c.ConnectionString:
+		flags = []string{"--profile", name}
+	case c.fields()["usedevelopmentstorage"] != "":
+		flags = []string{"--connection-string", "UseDevelopmentStorage=true"}
+	}
+	flags = append(flags, "--prefix", c.Prefix)
+	if c.ServiceVersion != "" {
+		flags = append(flags, "--service-version", c.ServiceVersion)
+	}
+	return flags
+}
+
 func (c connection) complete() bool { return c.hasAccount() && c.Prefix != "" }
 
-// fill returns the connection with what it lacks from another one. An account is taken as a whole.
+// fill returns the connection with what it lacks from another one. An account is taken as a whole. An endpoint alone takes
+// the login of the same account, so that a command that names its vault and has no secret works beside one.
 func (c connection) fill(from connection) connection {
-	if !c.hasAccount() {
+	if !c.hasAccount() || !c.hasSecret() && from.hasSecret() && c.account() == from.account() {
 		c.Endpoint, c.ConnectionString = from.Endpoint, from.ConnectionString
 	}
 	c.Prefix = cmp.Or(c.Prefix, from.Prefix)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // TestResolve checks where a connection comes from.
@@ -54,6 +56,8 @@ func TestResolve(t *testing.T) {
 		"both":                    {connection{Endpoint: "x", ConnectionString: "y", Prefix: "z"}, env(), connection{}, "exclude each other"},
 		"second has no default":   {connection{kind: "to-"}, env("PLANVAULT_ENDPOINT=https://env"), connection{}, "no account: give --to-endpoint"},
 		"environment of a second": {connection{kind: "to-", Prefix: "p"}, env("PLANVAULT_TO_ENDPOINT=https://to"), connection{Endpoint: "https://to", Prefix: "p"}, ""},
+		"login of the account":    {connection{Endpoint: "https://a.blob.core.windows.net", Prefix: "p"}, env("PLANVAULT_CONNECTION_STRING=AccountName=a;AccountKey=x"), connection{ConnectionString: "AccountName=a;AccountKey=x", Prefix: "p"}, ""},
+		"login of another":        {flags, env("PLANVAULT_CONNECTION_STRING=AccountName=a;AccountKey=x"), flags, ""},
 		"profile of a second":     {connection{kind: "to-", profile: "prod"}, env("PLANVAULT_PROFILE=default"), prod, ""},
 	} {
 		a := newApp(process{getenv: func(name string) string { return c.env[name] }, stderr: io.Discard})
@@ -67,6 +71,51 @@ func TestResolve(t *testing.T) {
 		c.want.kind, c.want.profile = c.flags.kind, c.flags.profile
 		if err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// TestPublicFlags pastes the flags of a vault where its profiles and environment are.
+func TestPublicFlags(t *testing.T) {
+	path := t.TempDir() + "/profiles.json"
+	if err := os.WriteFile(path, []byte(`{"default": {"connectionString": "AccountName=d;AccountKey=secret", "prefix": "d"}, "it's": {"endpoint": "https://e?sig=secret"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]struct {
+		flags connection
+		env   map[string]string
+	}{
+		"--profile default --prefix d":    {},
+		"--profile it's --prefix e":       {flags: connection{profile: "it's", Prefix: "e"}},
+		"--endpoint https://f --prefix f": {env: map[string]string{"PLANVAULT_ENDPOINT": "https://f/?sig=secret", "PLANVAULT_PREFIX": "f"}},
+		"--endpoint https://g.blob.core.windows.net --prefix d --service-version 2021-12-02": {env: map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "AccountName=g;AccountKey=secret", "PLANVAULT_SERVICE_VERSION": "2021-12-02"}},
+		"--connection-string UseDevelopmentStorage=true --prefix h":                          {flags: connection{ConnectionString: "UseDevelopmentStorage=true", Prefix: "h"}},
+		"--endpoint https://i --prefix i":                                                    {flags: connection{Endpoint: "https://i", Prefix: "i"}},
+	} {
+		getenv := func(name string) string {
+			if name == "PLANVAULT_PROFILES" {
+				return path
+			}
+			return c.env[name]
+		}
+		a := newApp(process{getenv: getenv, stderr: io.Discard})
+		a.connection = c.flags
+		where, err := a.resolve(a.connection)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags := a.public(where)
+		if got := strings.Join(flags, " "); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+		var pasted connection
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		pasted.addFlags(set, "")
+		if err := set.Parse(flags); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := a.resolve(pasted); err != nil || again.Endpoint != where.Endpoint || again.ConnectionString != where.ConnectionString || again.Prefix != where.Prefix {
+			t.Errorf("%s leads to %+v, %v", want, again, err)
 		}
 	}
 }
