@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/internal/price"
 )
 
@@ -39,7 +40,8 @@ func (m *meter) observer() azblob.Observer {
 				m.sums.roundTrips += e.RoundTrips
 			}
 		},
-		Request: func(_ context.Context, e azblob.RequestEvent) {
+		Request: func(ctx context.Context, e azblob.RequestEvent) {
+			web.Observer().Request(ctx, e)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.sums.requests[e.Class]++

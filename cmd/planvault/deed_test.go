@@ -86,7 +86,7 @@ func TestWhoAndWhy(t *testing.T) {
 	}
 }
 
-// jwt returns an access jwt with claims, which are JSON.
+// jwt returns an access token with claims, which are JSON.
 func jwt(claims string) azcore.AccessToken {
 	return azcore.AccessToken{Token: "head." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".signature"}
 }

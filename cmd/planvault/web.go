@@ -65,7 +65,7 @@ func (a *app) web(ctx context.Context, f webFlags) error {
 		return fmt.Errorf("serve on %s: %w: choose another address with --listen", f.listen, err)
 	}
 	local := l.Addr().(*net.TCPAddr).IP.IsLoopback()
-	o := web.Options{Vault: where.Prefix, Hosts: f.hosts, Interval: time.Duration(f.interval), Older: time.Duration(f.older), AllowEmpty: a.allowEmpty}
+	o := web.Options{Vault: where.Prefix, Flags: a.public(where), Hosts: f.hosts, Interval: time.Duration(f.interval), Older: time.Duration(f.older), AllowEmpty: a.allowEmpty}
 	if local {
 		o.Hosts = append(o.Hosts, web.LoopbackHosts()...)
 	}

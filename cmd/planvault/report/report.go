@@ -22,18 +22,35 @@ import (
 type Options struct {
 	// Now is the time up to which the page draws what is running. Default: time.Now().
 	Now time.Time
-	// Nav are links above the page, such as back to a list of plans. Default: none.
-	Nav []Link
+	// Site is the site of which the page is a part. Default: none.
+	Site *Site
 	// PlanURL returns the address of another plan's page, for the plan that this one was forked from. Default: the
 	// page has the plan's ID without a link.
 	PlanURL func(id uuid.UUID) string
-	// Script is the address of a script that a server adds, on its own origin, to keep the page of an open plan
-	// fresh. Default: the page has no script and allows none.
-	Script string
+	// OwnerName is the name of the node that owns the plan. Default: the page has its ID alone.
+	OwnerName string
+	// Stuck says why the plan is stuck. Default: the page does not say that it is.
+	Stuck string
+	// Commands are commands for a shell that the reader may want to run. Default: none.
+	Commands []Command
+	// Scripts are the addresses of scripts that a server adds, on its own origin, to keep the page of an open plan
+	// fresh and to copy texts. Default: the page has no script and allows none.
+	Scripts []string
+}
+
+// Site is what surrounds a page that a server shows.
+type Site struct {
+	Name  string // of the vault
+	Home  string // an address
+	Find  string // the address of a search; its field is find
+	Links []Link
 }
 
 // Link is a link of a page.
 type Link struct{ Text, URL string }
+
+// Command is a command for a shell, and when to run it.
+type Command struct{ When, Line string }
 
 //go:embed page.html
 var pageHTML string
@@ -54,8 +71,13 @@ func Tokens() string { return tokensCSS }
 // in a meta element, too.
 func Policy(o Options) string {
 	sum := sha256.Sum256([]byte(pageCSS))
-	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'"
-	if o.Script != "" {
+	policy := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action "
+	if o.Site != nil && o.Site.Find != "" {
+		policy += "'self'"
+	} else {
+		policy += "'none'"
+	}
+	if len(o.Scripts) > 0 {
 		policy += "; script-src 'self'; connect-src 'self'"
 	}
 	return policy
@@ -74,7 +96,10 @@ func Write(w io.Writer, plan *workflow.Plan, o Options) error {
 	return buffered.Flush()
 }
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"pct": percent}).Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"pct":  percent,
+	"line": func(s string) string { return line(s, maxTitle) },
+}).Parse(pageHTML))
 
 // percent writes a place on the timeline. A hundredth of a percent is a tenth of a pixel.
 func percent(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) + "%" }

@@ -31,8 +31,16 @@ func precise(t time.Time) string {
 // date returns what all times of a day begin with.
 func date(t time.Time) string { return t.UTC().Format("2006-01-02 ") }
 
+// maxText is how much of a name, a description or an error a page shows.
+const maxText = 64 << 10
+
 // text returns a text as a page can show it. Lines stay lines.
-func text(s string) string { return human.Lines(s) }
+func text(s string) string {
+	if left := len(s) - maxText; left > 0 {
+		return human.Lines(strings.ToValidUTF8(s[:maxText], "")) + fmt.Sprintf("… (%d more bytes)", left)
+	}
+	return human.Lines(s)
+}
 
 // line returns a text on one line, of a limited length.
 func line(s string, limit int) string {

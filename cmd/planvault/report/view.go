@@ -17,25 +17,28 @@ import (
 // them.
 
 type page struct {
-	CSS            template.CSS
-	Policy, Script string
-	Nav            []Link
-	Made           string
-	Title, Name    string
-	Full           string // the whole name, if Name is shortened
-	Status         Label
-	Descr, Reason  string
-	Facts          []fact
-	Meta           string
-	Total          int
-	Many           bool // so many actions that print has two columns
-	Counts         []part
-	Failures       []problem
-	MoreFailures   int
-	Running        []problem
-	MoreRunning    int
-	Timeline       *timeline
-	Children       []*row
+	CSS           template.CSS
+	Policy        string
+	Scripts       []string
+	Site          *Site
+	Made          string
+	Title, Name   string
+	Full          string // the whole name, if Name is shortened
+	Status        Label
+	Descr, Reason string
+	Stuck         string
+	Commands      []Command
+	Facts         []fact
+	Meta          string
+	Total         int
+	Many          bool // so many actions that print has two columns
+	Counts        []part
+	Failures      []problem
+	MoreFailures  int
+	Running       []problem
+	MoreRunning   int
+	Timeline      *timeline
+	Children      []*row
 }
 
 type fact struct {
@@ -110,6 +113,7 @@ type lane struct {
 
 const (
 	maxTitle    = 120 // characters of a name in a line
+	maxLabels   = 2000
 	maxProblems = 20
 	maxAttempts = 10 // that are not folded
 	fewActions  = 60 // a plan of so many is shown unfolded
@@ -132,8 +136,9 @@ func newPage(plan *workflow.Plan, o Options) *page {
 	root := NewOutline(plan, o.Now)
 	p := root.Object.(*workflow.Plan)
 	v := &page{
-		CSS: template.CSS(pageCSS), Policy: Policy(o), Script: o.Script, Nav: o.Nav, Made: Time(o.Now),
+		CSS: template.CSS(pageCSS), Policy: Policy(o), Scripts: o.Scripts, Site: o.Site, Made: Time(o.Now),
 		Name: line(root.Title, maxTitle), Status: LabelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
+		Stuck: line(o.Stuck, 0), Commands: o.Commands,
 		Meta: meta(p.Meta),
 	}
 	v.Title = v.Name + " · " + v.Status.Word
@@ -183,7 +188,8 @@ func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 	return present([]fact{
 		{Name: "ID", Value: id(p.ID), Mono: true},
 		{Name: "Group", Value: id(p.GroupID), Mono: true},
-		{Name: "Labels", Value: text(workflow.FormatLabels(p.Labels))},
+		{Name: "Labels", Value: line(workflow.FormatLabels(p.Labels), maxLabels)},
+		{Name: "Node", Value: line(o.OwnerName, maxTitle)},
 		{Name: "Owner", Value: id(p.Owner), Mono: true},
 		{Name: "Epoch", Value: epoch},
 		from,

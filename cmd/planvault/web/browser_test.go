@@ -99,7 +99,7 @@ func TestPrint(t *testing.T) {
 func TestBrowser(t *testing.T) {
 	st := newStore()
 	st.add(t, "here already", workflow.NotStarted)
-	running := st.add(t, hostile[0], workflow.Running)
+	running, failed := st.add(t, hostile[0], workflow.Running), st.add(t, "failed", workflow.Failed)
 	pages := web.New(st, web.Options{Interval: 10 * time.Millisecond})
 	for _, test := range []struct {
 		path    string
@@ -114,6 +114,7 @@ func TestBrowser(t *testing.T) {
 		{"/history?contains=script", nil, `<table.*` + running.ID.String()},
 		{"/health", nil, "The store answers."},
 		{"/plan/" + running.ID.String(), func() { st.end(t, running, workflow.Failed) }, `&lt;script&gt;alert\(1\).*class="badge bad">.*failed<`},
+		{"/plan/" + failed.ID.String(), nil, `id="said"[^>]*>(Copied|Selected): planvault fork `},
 		{"/forbidden", nil, "<title>quiet"},
 	} {
 		t.Run(test.path, func(t *testing.T) {
@@ -123,6 +124,10 @@ func TestBrowser(t *testing.T) {
 				case r.URL.Path == "/forbidden":
 					w.Header().Set("Content-Security-Policy", report.Policy(report.Options{}))
 					io.WriteString(w, `<title>quiet</title><script>document.title = "inline scripts run"</script>`)
+					return
+				case r.URL.Path == "/static/copy.js":
+					w.Header().Set("Content-Type", "text/javascript")
+					io.WriteString(w, get(t, pages, r.URL.Path).Body.String()+"document.querySelector('[data-copy*=fork]')?.click();")
 					return
 				case r.Header.Get("Sec-Fetch-Mode") == "cors" && test.happens != nil:
 					once.Do(test.happens)

@@ -19,7 +19,8 @@ var functions = template.FuncMap{
 	"name":      func(text string) string { return human.Line(text, 160) },
 	"part":      func(now time.Time, data any) part { return part{now, data} },
 	"negate":    func(d time.Duration) time.Duration { return -d },
-	"plans":     func(id string, now time.Time, rows []planRow) planTable { return planTable{id, now, rows} },
+	"long":      func(text string) string { return human.Line(text, 2000) },
+	"row":       func(now time.Time, row planRow, detail bool) planView { return planView{now, row, detail} },
 	"printable": func(text string) string { return human.Line(text, 0) },
 	"span":      human.Duration,
 	"label":     report.LabelOf,
@@ -35,11 +36,11 @@ type menu struct {
 	Here      bool
 }
 
-// planTable is a table of open plans.
-type planTable struct {
-	ID   string
-	Now  time.Time
-	Rows []planRow
+// planView is a row of open plans. With detail, it says why the plan is as it is.
+type planView struct {
+	Now    time.Time
+	Row    planRow
+	Detail bool
 }
 
 // whole returns a duration in whole seconds.

@@ -3,15 +3,20 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"html"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // interval is the default of [web.Options].
@@ -78,7 +83,16 @@ func TestMembersDie(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		inOrder("two", "one")
-		contains(t, s, "/fleet", []string{"1 of 2 nodes dead.", "</span> dead</span>"}, nil)
+		contains(t, s, "/fleet", []string{"1 of 2 nodes silent.", "</span> silent</span>"}, []string{"gone</span>"})
+		p := &workflow.Plan{Name: "orphan"}
+		if err := st.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		p.State.Status, p.Owner, p.Epoch = workflow.Running, workflow.NewV7(), 1
+		st.update(t, p)
+		time.Sleep(interval)
+		inOrder(p.Owner.String(), "two")
+		contains(t, s, "/fleet", []string{"</span> gone</span>", `<a href="/?owner=` + p.Owner.String() + `">1</a>`}, nil)
 	})
 }
 
@@ -144,17 +158,107 @@ func TestSlowLook(t *testing.T) {
 	})
 }
 
-// TestManyPlans shows the first 500 plans and counts the others.
-func TestManyPlans(t *testing.T) {
+// stuckPlans stores plans of ten objects each that are stuck: 312 whose owner is gone, 88 that nobody picks up, and 100 on
+// a live node that hangs.
+func stuckPlans(t *testing.T, v *azblob.Vault) {
+	t.Helper()
+	m := storage.Member{ID: workflow.NewV7(), Name: "host-3", TTL: 24 * time.Hour}
+	if _, err := v.AddMember(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	gone := workflow.NewV7()
+	for n := range 500 {
+		began := time.Now().Add(-time.Hour + time.Duration(n)*time.Second)
+		p := plantest.Sized(1, 2, 3)
+		p.SubmitTime, p.Name = began, fmt.Sprintf("release %d", n)
+		for o := range workflow.Walk(p) {
+			h := o.Header()
+			*h.ID = workflow.NewV7At(began)
+			*h.PlanID = p.ID
+			if h.State.Status = workflow.NotStarted; n < 412 {
+				h.State.Status, h.State.Start = workflow.Running, began
+			}
+		}
+		switch {
+		case n < 312:
+			p.Owner, p.Epoch = gone, 1
+		case n < 412:
+			p.Owner, p.Epoch = m.ID, 1
+		}
+		if err := v.Restore(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestManyStuckPlans looks at 500 stuck plans: a look takes few requests and says how many, a page is short, and pages and
+// filters lead to every plan.
+func TestManyStuckPlans(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(12 * time.Hour)
+		server, v, _ := account(t, 0)
+		stuckPlans(t, v)
+		s := web.New(v, web.Options{Older: 5 * time.Minute})
+		var body string
+		for range 4 {
+			before := len(server.Requests())
+			body = get(t, s, "/").Body.String()
+			n := len(server.Requests()) - before
+			if n > 60 {
+				t.Errorf("a look takes %d requests", n)
+			}
+			contains(t, s, "/", []string{
+				"312 plans: owner gone", "88 plans: not picked up", fmt.Sprintf("The latest look took %d requests", n),
+			}, nil)
+			time.Sleep(interval)
+		}
+		if rows := strings.Count(body, "<tr data-key"); rows > 15 || len(body) > 40_000 {
+			t.Errorf("the page has %d rows and %d bytes", rows, len(body))
+		}
+		found := map[string]bool{}
+		var address string
+		for _, group := range regexp.MustCompile(`<a href="([^"]*)">All `).FindAllStringSubmatch(body, -1) {
+			for address = html.UnescapeString(group[1]); address != ""; {
+				page := get(t, s, address).Body.String()
+				rows := regexp.MustCompile(`<tr data-key="([^"]*)"`).FindAllStringSubmatch(page, -1)
+				if len(rows) > 25 {
+					t.Errorf("%s has %d rows", address, len(rows))
+				}
+				for _, row := range rows {
+					found[row[1]] = true
+				}
+				address = ""
+				if next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`).FindStringSubmatch(page); next != nil {
+					address = html.UnescapeString(next[1])
+				}
+			}
+		}
+		if len(found) != 500 {
+			t.Errorf("the pages of the groups have %d plans", len(found))
+		}
+		contains(t, s, "/?owner=host-3", []string{"Open plans: owner contains host-3", "100"}, []string{"plans: owner gone", "plans: not picked up"})
+		contains(t, s, "/?name=release+49", []string{"release 49<", "release 499<"}, []string{"release 59<"})
+		contains(t, s, "/?name=none", []string{"No plan that matches is stuck."}, nil)
+		for range 120 { // the plans of the node are read in turn
+			get(t, s, "/")
+			time.Sleep(5 * time.Second)
+		}
+		contains(t, s, "/", []string{"<dt>stuck</dt><dd>500</dd>", "100 plans: no progress", "--evict"}, []string{"not read yet"})
+	})
+}
+
+// TestMostPlans bounds a look at more open plans than it covers.
+func TestMostPlans(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
-		for range 510 {
+		for range 1010 {
 			st.add(t, "one of many", workflow.NotStarted)
 		}
 		body := get(t, web.New(st, web.Options{}), "/").Body.String()
-		if n := strings.Count(body, "one of many"); n != 500 || !strings.Contains(body, "10 more open plans are not shown") || !strings.Contains(body, "<dd>510</dd>") {
-			t.Errorf("%d of 510 plans are shown, or the others are not counted", n)
+		if n := strings.Count(body, "one of many"); n != 20 || !strings.Contains(body, "about the newest 1000:") || !strings.Contains(body, "<dd>1000</dd>") {
+			t.Errorf("%d plans are shown, or the page does not say that there are more", n)
 		}
 	})
 }

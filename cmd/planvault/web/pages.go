@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,13 +23,14 @@ import (
 
 // frame is what surrounds every page.
 type frame struct {
-	Vault string
-	Path  string // of the page, for the menu
-	Title string
-	Find  string // what was looked for in the header
-	Now   time.Time
-	Live  time.Duration // after it, the page should be read again; 0 if it does not change
-	Data  any
+	Vault   string
+	Path    string // of the page, for the menu
+	Title   string
+	Heading string // on the page; by default the title
+	Find    string // what was looked for in the header
+	Now     time.Time
+	Live    time.Duration // after it, the page should be read again; 0 if it does not change
+	Data    any
 }
 
 // part is what a template below a page needs: data, and the time from which ages count.
@@ -39,7 +41,7 @@ type part struct {
 
 // render answers with a page.
 func (s *Server) render(w http.ResponseWriter, status int, name string, f frame) {
-	f.Vault = s.o.Vault
+	f.Vault, f.Heading = s.o.Vault, cmp.Or(f.Heading, f.Title)
 	if f.Now.IsZero() {
 		f.Now = time.Now()
 	}
@@ -54,27 +56,32 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, f frame)
 
 // openPage shows the open plans, stuck ones first.
 func (s *Server) openPage(w http.ResponseWriter, r *http.Request) {
-	s.livePage(w, r, "open", "Open plans")
+	c := parseChoice(r.URL.Query())
+	title := "Open plans"
+	if text := c.String(); text != "" {
+		title += ": " + text
+	}
+	s.livePage(w, r, "open", title, func(now *state) any { return now.view(c) })
 }
 
 // fleetPage shows the members.
 func (s *Server) fleetPage(w http.ResponseWriter, r *http.Request) {
-	s.livePage(w, r, "fleet", "Fleet")
+	s.livePage(w, r, "fleet", "Fleet", func(now *state) any { return now })
 }
 
 // livePage shows the latest state. A script reads the page again when the next look is due.
-func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title string) {
+func (s *Server) livePage(w http.ResponseWriter, r *http.Request, name, title string, data func(*state) any) {
 	now, err := s.now(r.Context())
 	if err != nil {
 		return // the viewer has left
 	}
-	live := time.Until(now.Seen.Add(s.o.Interval)) // when the next look is due
+	live := time.Until(now.Seen.Add(s.untilNext(now))) // when the next look is due
 	if live <= 0 {
-		live = s.o.Interval
+		live = s.untilNext(now)
 	}
 	s.render(w, http.StatusOK, name, frame{
-		Path: r.URL.Path, Title: now.Counts.title() + title, Now: now.clock(), Live: live,
-		Data: now,
+		Path: r.URL.Path, Title: now.Counts.title() + title, Heading: title, Now: now.clock(), Live: live,
+		Data: data(now),
 	})
 }
 
@@ -114,15 +121,14 @@ func (s *Server) historyPage(w http.ResponseWriter, r *http.Request) {
 	if q.Has("page") {
 		data.Newest = q.after("")
 	}
-	data.Title = "History"
+	title := "History"
 	if text := q.String(); text != "" {
-		data.Title += ": " + text
+		title += ": " + text
 	}
-	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: data.Title, Find: find, Data: data})
+	s.render(w, statusOf(err), "history", frame{Path: "/history", Title: title, Find: find, Data: data})
 }
 
 type historyData struct {
-	Title         string
 	Query         query
 	InNames       string // the address of a search in names for what was looked for in IDs
 	Statuses      []workflow.Status
@@ -147,7 +153,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
 	case asJSON:
 		download(w, p)
 	default:
-		s.report(w, p, expires.Add(-s.o.Interval))
+		s.report(w, r, p, expires.Add(-s.o.Interval))
 	}
 }
 
@@ -155,19 +161,22 @@ func planURL(id uuid.UUID) string { return "/plan/" + id.String() }
 
 // report answers with the page of a plan as it was read at a time. The page has a policy of its own, which allows its
 // inline style. A script keeps the page of an open plan up to date.
-func (s *Server) report(w http.ResponseWriter, p *workflow.Plan, read time.Time) {
+func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan, read time.Time) {
 	o := report.Options{
-		Now: read, PlanURL: planURL,
-		Nav: []report.Link{
+		Now: read, PlanURL: planURL, Scripts: []string{"/static/copy.js"}, Commands: s.commandsAfter(p),
+		Site: &report.Site{Name: s.o.Vault, Home: "/", Find: "/history", Links: []report.Link{
 			{Text: "Open plans", URL: "/"},
 			{Text: "Fleet", URL: "/fleet"},
 			{Text: "History", URL: "/history"},
 			{Text: "Health", URL: "/health"},
 			{Text: "JSON", URL: planURL(p.ID) + ".json"},
-		},
+		}},
 	}
 	if !p.State.Status.Final() {
-		o.Script = fmt.Sprintf("/static/plan.js?every=%d", s.o.Interval.Milliseconds())
+		o.Scripts = append(o.Scripts, fmt.Sprintf("/static/plan.js?every=%d", s.o.Interval.Milliseconds()))
+	}
+	if roster, _, err := s.rosters.get(r.Context(), struct{}{}); err == nil {
+		s.judge(r.Context(), p, roster, &o)
 	}
 	var b bytes.Buffer
 	if err := report.Write(&b, p, o); err != nil {
@@ -260,7 +269,7 @@ type health struct {
 	Stuck          int     `json:"stuck"`
 	Open           int     `json:"open"`
 	MembersAlive   int     `json:"membersAlive"`
-	MembersDead    int     `json:"membersDead"`
+	MembersSilent  int     `json:"membersSilent"`
 }
 
 // healthz answers for machines: 200 if the store answers, and 503 otherwise. Stuck plans are no failure of the
@@ -290,7 +299,7 @@ func newHealth(p ping, now *state) health {
 	h := health{
 		OK: p.Err == nil && now.Failure == failure{}, Error: now.Failure.Err,
 		LatencySeconds: p.Latency.Seconds(), SkewSeconds: p.Skew.Seconds(),
-		Stuck: now.Counts.Stuck, Open: now.Counts.Total(), MembersAlive: now.Counts.Alive, MembersDead: now.Counts.Dead,
+		Stuck: now.Counts.Stuck, Open: now.Counts.Total(), MembersAlive: now.Counts.Alive, MembersSilent: now.Counts.Silent,
 	}
 	if p.Err != nil {
 		h.Error = storage.Detail(p.Err)

@@ -23,6 +23,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -124,9 +125,10 @@ func TestHostileNames(t *testing.T) {
 		texts := map[string]string{}
 		for _, name := range append(hostile, "2026-13-45") {
 			q := "?find=" + url.QueryEscape(name)
-			for _, field := range []string{"prefix", "contains", "group", "after", "page", "status", "none"} {
+			for _, field := range []string{"prefix", "contains", "id", "group", "after", "page", "status", "owner", "name", "reason", "none"} {
 				q2 := "?" + field + "=" + url.QueryEscape(name)
 				texts["/history"+q2] = get(t, s, "/history"+q2).Body.String()
+				texts["/"+q2] = get(t, s, "/"+q2).Body.String()
 			}
 			texts["/history"+q] = get(t, s, "/history"+q).Body.String()
 			texts["/plan/"+name] = get(t, s, "/plan/"+url.PathEscape(name)).Body.String()
@@ -191,7 +193,8 @@ func TestHistoryFilters(t *testing.T) {
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	for query, want := range map[string]int{
 		"": 3, "status=Failed": 2, "status=Failed&status=Completed": 3, "prefix=night": 2, "contains=eek": 1,
-		"status=Failed&prefix=night": 1, "status=none": 3, "before=2020-01-01": 0, "after=2020-01-01T03:00": 3,
+		"status=failed&prefix=night": 1, "find=" + failed.ID.String()[24:]: 1, "id=" + failed.ID.String()[20:]: 1, "id=" + failed.ID.String()[24:] + "&contains=week": 0,
+		"status=none": 3, "before=2020-01-01": 0, "after=2020-01-01T03:00": 3,
 		"after=2020-01-01+03:00:00Z": 3, "before=" + tomorrow: 3, "after=" + tomorrow: 0, "ended-after=2020-01-01": 3,
 		"ended-before=" + tomorrow: 3, "group=018f0000-0000-7000-8000-000000000001": 0, "find=week": 1, "none=1": 3,
 		"page=" + failed.ID.String(): 0,
@@ -259,6 +262,39 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanInItsSite has what surrounds a plan, its owner's name, and the commands for its trouble.
+func TestPlanInItsSite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		failed, done := st.add(t, "a", workflow.Failed), st.add(t, "b", workflow.Completed)
+		m := st.join(t, "host-3 \u202e<b>")
+		p := st.add(t, "hangs", workflow.NotStarted)
+		p.State.Status, p.Owner, p.Epoch = workflow.Running, m.ID, 1
+		st.update(t, p)
+		s := web.New(st, web.Options{Vault: "ci", Flags: []string{"--prefix", "it's"}})
+		const flags = ` --prefix &#39;it&#39;\&#39;&#39;s&#39;"`
+		site := []string{`planvault <span class="dim">ci</span>`, `<form class="find" action="/history"`, "/static/copy.js"}
+		contains(t, s, "/plan/"+failed.ID.String(), append(site, `data-copy="planvault fork `+failed.ID.String()+` --from-failure`+flags), []string{"plan.js"})
+		contains(t, s, "/plan/"+done.ID.String(), site, []string{"data-copy"})
+		contains(t, s, "/plan/"+p.ID.String(), append(site, "planvault stop", `<dt>Node</dt><dd>host-3 \u202e&lt;b&gt;</dd>`), []string{"--evict", ">Stuck<"})
+		for range 2 * int(fleet.DefaultOlder/interval) {
+			time.Sleep(interval)
+			var err error
+			if m.Version, err = st.RenewMember(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		contains(t, s, "/plan/"+p.ID.String(), []string{">Stuck<", "but nothing has been stored for", "planvault takeover " + p.ID.String() + " --evict " + m.ID.String()}, nil)
+		contains(t, s, "/", []string{"planvault takeover " + p.ID.String() + " --evict " + m.ID.String() + flags}, nil)
+		before := st.calls("Roster")
+		get(t, s, "/plan/"+p.ID.String())
+		get(t, s, "/plan/"+done.ID.String())
+		if n := st.calls("Roster") - before; n > 1 {
+			t.Errorf("two plans took %d looks at the roster", n)
+		}
+	})
+}
+
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
@@ -272,10 +308,10 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%d %s\nwant %d %s", w.Code, got, code, want)
 			}
 		}
-		check(http.StatusOK, `{"ok":true,"latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersDead":0}`)
+		check(http.StatusOK, `{"ok":true,"latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersSilent":0}`)
 		st.fail(errOutage)
 		time.Sleep(interval + time.Second)
-		check(http.StatusServiceUnavailable, `{"ok":false,"error":"Roster: unavailable: connection refused","latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersDead":0}`)
+		check(http.StatusServiceUnavailable, `{"ok":false,"error":"Roster: unavailable: connection refused","latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersSilent":0}`)
 		if w := get(t, s, "/health"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "The store does not answer as it should.") {
 			t.Errorf("the health page: %d %s", w.Code, w.Body)
 		}
@@ -284,7 +320,7 @@ func TestHealth(t *testing.T) {
 
 // TestHealthOfNothing looks at a prefix without containers, which is healthy only if it may be new.
 func TestHealthOfNothing(t *testing.T) {
-	server, _, _ := account(t)
+	server, _, _ := account(t, 3)
 	v, err := azblob.NewFromConnectionString(t.Context(), "tset", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
 	if err != nil {
 		t.Fatal(err)
@@ -301,16 +337,16 @@ func TestHealthOfNothing(t *testing.T) {
 	}
 }
 
-// account returns a server for a vault on an emulator, with three open plans and 60 final ones.
-func account(t *testing.T) (*emulator.Server, *azblob.Vault, *web.Server) {
+// account returns a server for a vault on an emulator, with n plans, of which three are open.
+func account(t *testing.T, n int) (*emulator.Server, *azblob.Vault, *web.Server) {
 	t.Helper()
 	server := emulator.New()
-	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()), azblob.WithObserver(web.Observer()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })
-	for i := range 63 {
+	for i := range n {
 		p := &workflow.Plan{Name: fmt.Sprintf("plan %d", i)}
 		if err := v.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -331,7 +367,7 @@ func account(t *testing.T) (*emulator.Server, *azblob.Vault, *web.Server) {
 // TestCost counts the requests of each page.
 func TestCost(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	server, _, s := account(t)
+	server, _, s := account(t, 63)
 	for _, c := range []struct {
 		url  string
 		most int
@@ -358,7 +394,7 @@ func TestCost(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		server, _, _ := account(t)
+		server, _, _ := account(t, 63)
 		host := regexp.MustCompile(`BlobEndpoint=([^;]*)`).FindStringSubmatch(server.ConnectionString())[1]
 		sas := server.AccountSAS(emulator.Permissions{Allowed: "rl"})
 		signature := regexp.MustCompile(`sig=([^&]*)`).FindStringSubmatch(sas)[1]

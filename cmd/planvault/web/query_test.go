@@ -2,8 +2,10 @@ package web
 
 import (
 	"net/url"
+	"os/exec"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,40 @@ func TestEveryFilterIsInTheForm(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(got)) {
 		if !slices.Contains(got.Fields(), f.Name) && f.Name != "ByIDs" { // the page finds a plan by its ID
 			t.Errorf("nothing in the form sets %s", f.Name)
+		}
+	}
+}
+
+// TestQuote lets a shell read what was quoted.
+func TestQuote(t *testing.T) {
+	for _, word := range []string{"a", "", "it's", "a b", "$(id) `id` $HOME", "a\nb", `\"*?[]~!#&;|<>()`, "--prefix", "https://a/b?c=d&e"} {
+		got, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+quote(word)).Output()
+		if err != nil || string(got) != word {
+			t.Errorf("%q is read as %q, %v", word, got, err)
+		}
+	}
+}
+
+func TestFormAsText(t *testing.T) {
+	for form, want := range map[string]string{
+		"": "", "status=failed&contains=checkout": "failed, name contains checkout", "status=Stopped&status=NotStarted": "not started or stopped",
+		"id=0005f255&label=env%3Dprod": "ID contains 0005f255, labels env=prod", "after=2026-11-22": "created after 2026-11-22",
+		"contains=" + strings.Repeat("x", 500): "name contains " + strings.Repeat("x", 60) + "…",
+	} {
+		v, _ := url.ParseQuery(form)
+		if got := parseQuery(v).String(); got != want {
+			t.Errorf("%q is %q, not %q", form, got, want)
+		}
+	}
+}
+
+func TestPartsOfIDs(t *testing.T) {
+	for text, want := range map[string]bool{
+		"5779f255": true, "1ca0-7467": true, "5779F2": true, "5779f": false, "deadbeef": false, "release 5779f255": false, "2.0.1": false,
+		strings.Repeat("1", 33): false,
+	} {
+		if isPart(text) != want {
+			t.Errorf("%q is a part of an ID: %t", text, !want)
 		}
 	}
 }

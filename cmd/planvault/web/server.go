@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -28,6 +29,9 @@ type Options struct {
 	// Vault names the vault on the pages, such as by its prefix. Everybody who reaches the server sees it.
 	// Default: empty.
 	Vault string
+	// Flags are the flags of the tool that lead to the vault, such as --prefix, for the commands on the pages. They
+	// must not have secrets. Default: none.
+	Flags []string
 	// Hosts are the names by which browsers may call the server, without ports. A request for another name is
 	// refused, so that no page of another site can read through a name that it points at this machine. A server
 	// that listens on loopback wants [LoopbackHosts]. Default: nil, which allows all names.
@@ -65,6 +69,7 @@ type Server struct {
 	pings    *shared[struct{}, ping]
 	searches *shared[string, results]
 	plans    *shared[uuid.UUID, *workflow.Plan]
+	rosters  *shared[struct{}, storage.Roster]
 }
 
 const (
@@ -77,10 +82,11 @@ const (
 // New returns a server for a store.
 func New(store Store, o Options) *Server {
 	s := &Server{store: store, o: o.complete()}
-	s.looks = newShared(s.o.Interval, lookLimit, 1, s.look)
-	s.pings = newShared(answerTTL, readLimit, 1, s.ping)
-	s.searches = newShared(answerTTL, readLimit, 64, s.search)
-	s.plans = newShared(s.o.Interval, readLimit, 4, store.Read)
+	s.looks = newShared(s.untilNext, lookLimit, 1, s.look)
+	s.pings = newShared(always[ping](answerTTL), readLimit, 1, s.ping)
+	s.searches = newShared(always[results](answerTTL), readLimit, 64, s.search)
+	s.plans = newShared(always[*workflow.Plan](s.o.Interval), readLimit, 4, store.Read)
+	s.rosters = newShared(always[storage.Roster](s.o.Interval), readLimit, 1, s.roster)
 	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
 	s.handler = s.guard(s.routes())
 	return s
@@ -121,7 +127,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	for _, end := range []func(){s.looks.end, s.pings.end, s.searches.end, s.plans.end} {
+	for _, end := range []func(){s.looks.end, s.pings.end, s.searches.end, s.plans.end, s.rosters.end} {
 		end()
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

@@ -11,9 +11,9 @@ import (
 // call, and its answer is used until it is no longer fresh.
 type shared[K comparable, V any] struct {
 	call  func(ctx context.Context, key K) (V, error)
-	fresh time.Duration // how long an answer is used
-	limit time.Duration // how long a call may take, whoever waits for it
-	keep  int           // the largest number of answers
+	fresh func(V) time.Duration // how long an answer is used
+	limit time.Duration         // how long a call may take, whoever waits for it
+	keep  int                   // the largest number of answers
 
 	mu      sync.Mutex
 	answers map[K]*answer[V]
@@ -29,9 +29,12 @@ type answer[V any] struct {
 	expires time.Time
 }
 
-func newShared[K comparable, V any](fresh, limit time.Duration, keep int, call func(context.Context, K) (V, error)) *shared[K, V] {
+func newShared[K comparable, V any](fresh func(V) time.Duration, limit time.Duration, keep int, call func(context.Context, K) (V, error)) *shared[K, V] {
 	return &shared[K, V]{call: call, fresh: fresh, limit: limit, keep: keep, answers: map[K]*answer[V]{}}
 }
+
+// always returns the freshness of answers that are all used for the same time.
+func always[V any](d time.Duration) func(V) time.Duration { return func(V) time.Duration { return d } }
 
 // get returns the answer for a key and when it expires. Errors are answers, too, so that a store in trouble is
 // asked no more often than a healthy one. When ctx ends, get returns its cause.
@@ -63,7 +66,7 @@ func (s *shared[K, V]) ask(ctx context.Context, key K) *answer[V] {
 		defer a.cancel()
 		defer close(a.done)
 		a.value, a.err = s.call(ctx, key)
-		a.expires = time.Now().Add(s.fresh)
+		a.expires = time.Now().Add(s.fresh(a.value))
 	}()
 	return a
 }

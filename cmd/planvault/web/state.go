@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -16,8 +17,11 @@ import (
 )
 
 const (
-	// maxPlans is how many open plans a page shows. The stuck ones come first.
-	maxPlans = 500
+	// maxPlans is how many open plans a look covers, and maxReads how many of them it reads. A read of a plan takes two
+	// requests and more.
+	maxPlans, maxReads = 1000, 3
+	// soon is when the next look is due while plans are left to read.
+	soon = 5 * time.Second
 	// maxFailures is how many failures the health page shows.
 	maxFailures = 10
 	// lookLimit is how long a look may take.
@@ -26,19 +30,23 @@ const (
 
 // state is what the live pages show at one time. It does not change.
 type state struct {
-	Seen        time.Time // by this machine's clock, when the look ended
-	Took        time.Duration
-	Now         time.Time // by the store's clock, when the look began
-	Stuck, Open []planRow
-	Members     []fleet.MemberState
-	Counts      counts
-	Failure     failure // the zero value if the last look succeeded
+	Seen     time.Time // by this machine's clock, when the look ended
+	Took     time.Duration
+	Requests int64     // of the look; 0 if they are not counted
+	Now      time.Time // by the store's clock, when the look began
+	Plans    []planRow // stuck ones first
+	Members  []memberRow
+	Counts   counts
+	Failure  failure // the zero value if the last look succeeded
 
 	inspection *fleet.Inspection // on which the next look builds
 }
 
-// counts are the figures of a state. They cover all open plans, also those that are not shown.
-type counts struct{ Stuck, Running, Waiting, Hidden, Alive, Dead int }
+// counts are the figures of a state. They cover all open plans that were looked at, also those that are not shown.
+type counts struct {
+	Stuck, Running, Waiting, Unread, Alive, Silent, Gone int
+	More                                                 bool // there are more open plans
+}
 
 // failure says since when looks have failed, and why the last one did.
 type failure struct {
@@ -53,6 +61,13 @@ func (s *state) clock() time.Time { return s.Now.Add(s.Took + time.Since(s.Seen)
 type planRow struct {
 	fleet.OpenPlan
 	OwnerName string
+	Remedy    []report.Command // one or none
+}
+
+// memberRow is a member, or an owner of plans that is gone.
+type memberRow struct {
+	fleet.MemberState
+	State fleet.OwnerState
 }
 
 // Label returns how the status of the plan is shown.
@@ -71,33 +86,46 @@ func (r planRow) Note() string {
 	return ""
 }
 
-// newState makes a state of an inspection. Dead members come first; others stay in the order in which they joined.
-func newState(i fleet.Inspection, shown int) *state {
-	s := &state{Now: i.Now, inspection: &i}
+// newState makes a state of an inspection. Members that are gone come first, then those that are silent; others stay in
+// the order in which they joined.
+func (s *Server) newState(i fleet.Inspection) *state {
+	st := &state{Now: i.Now, inspection: &i}
 	names := map[uuid.UUID]string{}
-	var alive []fleet.MemberState
 	for _, m := range i.Members {
+		row := memberRow{m, fleet.OwnerSilent}
 		if names[m.ID] = m.Name; m.Alive {
-			alive = append(alive, m)
-		} else {
-			s.Members = append(s.Members, m)
+			row.State = fleet.OwnerAlive
 		}
+		st.Members = append(st.Members, row)
 	}
-	s.Counts.Alive, s.Counts.Dead = len(alive), len(s.Members)
-	s.Members = append(s.Members, alive...)
-	for n, p := range i.Plans {
-		row := planRow{p, names[p.Owner]}
-		s.Counts.add(p)
-		switch {
-		case n >= shown:
-			s.Counts.Hidden++
-		case p.Stuck:
-			s.Stuck = append(s.Stuck, row)
+	gone := map[uuid.UUID]int{}
+	st.Counts.More = i.More
+	for _, p := range i.Plans {
+		name, member := names[p.Owner]
+		if p.OwnerState == fleet.OwnerGone && !member {
+			gone[p.Owner]++
+		}
+		st.Plans = append(st.Plans, planRow{p, name, s.remedyFor(p)})
+		st.Counts.add(p)
+	}
+	for id, plans := range gone {
+		st.Members = append(st.Members, memberRow{fleet.MemberState{Member: storage.Member{ID: id}, Plans: plans}, fleet.OwnerGone})
+	}
+	order := []fleet.OwnerState{fleet.OwnerGone, fleet.OwnerSilent, fleet.OwnerAlive}
+	slices.SortStableFunc(st.Members, func(a, b memberRow) int {
+		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	for _, m := range st.Members {
+		switch m.State {
+		case fleet.OwnerAlive:
+			st.Counts.Alive++
+		case fleet.OwnerSilent:
+			st.Counts.Silent++
 		default:
-			s.Open = append(s.Open, row)
+			st.Counts.Gone++
 		}
 	}
-	return s
+	return st
 }
 
 // title says how many plans are stuck, in front of a page's title.
@@ -122,24 +150,23 @@ func (c counts) StuckText() string {
 // FleetText says how many nodes are alive.
 func (c counts) FleetText() string {
 	switch {
-	case c.Members() == 0:
+	case c.Alive+c.Silent == 0:
 		return "No node is in the fleet."
-	case c.Dead == 0:
+	case c.Silent == 0:
 		return "All nodes are alive."
 	}
-	return fmt.Sprintf("%d of %d nodes dead.", c.Dead, c.Members())
+	return fmt.Sprintf("%d of %d nodes silent.", c.Silent, c.Alive+c.Silent)
 }
 
 // Total is the number of open plans.
-func (c counts) Total() int { return c.Stuck + c.Running + c.Waiting }
-
-// Members is the number of members.
-func (c counts) Members() int { return c.Alive + c.Dead }
+func (c counts) Total() int { return c.Stuck + c.Unread + c.Running + c.Waiting }
 
 func (c *counts) add(p fleet.OpenPlan) {
 	switch {
 	case p.Stuck:
 		c.Stuck++
+	case p.Unread:
+		c.Unread++
 	case p.Condition == fleet.Waiting:
 		c.Waiting++
 	default:
@@ -197,6 +224,16 @@ func (w *watch) recent() []failure {
 	return failures
 }
 
+// inspection returns that of the latest state, or nil.
+func (w *watch) inspection() *fleet.Inspection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		return nil
+	}
+	return w.last.inspection
+}
+
 // maxWait is how long a page waits for a look before it shows what is known.
 const maxWait = 5 * time.Second
 
@@ -215,17 +252,28 @@ func (s *Server) now(ctx context.Context) (*state, error) {
 	}
 }
 
-// look inspects the vault.
+// look inspects the vault. It builds on the look before, because it reads only a few plans.
 func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
 	started := time.Now()
-	i, err := fleet.Inspect(ctx, s.store, fleet.InspectOptions{Older: s.o.Older})
+	ctx, sent := counted(ctx)
+	i, err := fleet.Inspect(ctx, s.store, fleet.InspectOptions{
+		Older: s.o.Older, MaxPlans: maxPlans, MaxReads: maxReads, Before: s.watch.inspection(),
+	})
 	if ctx.Err() == context.Canceled {
 		return nil, ctx.Err() // the server ends
 	}
 	if i.Now.IsZero() {
 		i.Now = started
 	}
-	next := newState(i, maxPlans)
-	next.Seen, next.Took = time.Now(), time.Since(started)
+	next := s.newState(i)
+	next.Seen, next.Took, next.Requests = time.Now(), time.Since(started), sent.Load()
 	return s.watch.note(next, err), nil
+}
+
+// untilNext returns how long a state is fresh.
+func (s *Server) untilNext(now *state) time.Duration {
+	if now != nil && now.Counts.Unread > 0 {
+		return min(s.o.Interval, soon)
+	}
+	return s.o.Interval
 }

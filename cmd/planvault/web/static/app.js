@@ -1,7 +1,5 @@
-// The pages work without this script. With it, ages count on, IDs can be copied, and live pages stay up to date.
+// The pages work without this script. With it, ages count on, and live pages stay up to date.
 'use strict';
-
-document.documentElement.classList.add('script');
 
 // ahead is how far the store's clock is ahead of the browser's, in milliseconds.
 let ahead = Date.parse(document.body.dataset.now) - Date.now();
@@ -23,22 +21,6 @@ function countOn() {
   }
 }
 setInterval(countOn, 1000);
-
-document.addEventListener('click', async event => {
-  const button = event.target.closest('button[data-copy]');
-  if (!button) return;
-  let said = 'Copied';
-  try {
-    await navigator.clipboard.writeText(button.dataset.copy);
-  } catch { // browsers allow it only on this machine and over https
-    getSelection().selectAllChildren(button.previousElementSibling);
-    said = 'Selected';
-  }
-  const label = button.firstChild;
-  label.data = said;
-  document.getElementById('said').textContent = `${said}: ${button.dataset.copy}`;
-  setTimeout(() => { label.data = 'Copy'; }, 1500);
-});
 
 // replaceRow changes the cells that differ, so that the focus and the selection stay in those that don't.
 function replaceRow(row, next) {
@@ -71,16 +53,34 @@ function replaceRows(body, next) {
   if (focused.isConnected) focused.focus({preventScroll: true}); // a row that moves loses it
 }
 
+function replaceText(here, there) {
+  if (here.innerHTML !== there.innerHTML) here.innerHTML = there.innerHTML;
+}
+
+// replaceGroups changes what groups say of themselves, or takes other groups as they are.
+function replaceGroups(here, there) {
+  const ids = groups => [...groups.children].map(group => group.id).join();
+  if (ids(here) !== ids(there)) {
+    here.replaceChildren(...there.children);
+    return;
+  }
+  for (const part of ['.about', '.more']) {
+    const parts = there.querySelectorAll(part);
+    here.querySelectorAll(part).forEach((p, i) => replaceText(p, parts[i]));
+  }
+}
+
 // renew shows what another reading of the page has.
 function renew(next) {
   document.title = next.title;
   document.body.dataset.live = next.body.dataset.live;
   ahead = Date.parse(next.body.dataset.now) - Date.now();
-  for (const id of ['alarm', 'counts', 'failure', 'hidden']) {
-    const here = document.getElementById(id), there = next.getElementById(id);
-    if (here && here.innerHTML !== there.innerHTML) here.innerHTML = there.innerHTML;
+  for (const id of ['alarm', 'counts', 'failure', 'look']) replaceText(document.getElementById(id), next.getElementById(id));
+  for (const groups of document.querySelectorAll('.groups')) replaceGroups(groups, next.getElementById(groups.id));
+  for (const body of document.querySelectorAll('tbody[id]')) {
+    const there = next.getElementById(body.id);
+    if (there) replaceRows(body, there); // groups that were replaced have taken theirs
   }
-  for (const body of document.querySelectorAll('tbody[id]')) replaceRows(body, next.getElementById(body.id));
   countOn();
 }
 

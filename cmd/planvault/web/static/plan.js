@@ -23,7 +23,7 @@ async function read() {
     if (!answer.ok) return answer.status !== 404;
     const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
     renew(next);
-    return next.querySelector('script') !== null; // the page of a final plan has none
+    return next.querySelector('script[src*="plan.js"]') !== null; // the page of a final plan does not have it
   } catch {
     return true; // the server may come back
   }

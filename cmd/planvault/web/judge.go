@@ -1,0 +1,57 @@
+package web
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// roster reads the roster for the pages of plans.
+func (s *Server) roster(ctx context.Context, _ struct{}) (storage.Roster, error) {
+	return s.store.Roster(ctx)
+}
+
+// judge adds to the page of a plan what the roster shows: the owner's name, and whether and why the plan is stuck.
+func (s *Server) judge(ctx context.Context, p *workflow.Plan, roster storage.Roster, o *report.Options) {
+	for _, m := range roster.Members {
+		if m.ID == p.Owner {
+			o.OwnerName = m.Name
+		}
+	}
+	if p.State.Status.Final() {
+		return
+	}
+	i, err := fleet.Inspect(ctx, onePlan{plan: p, roster: roster}, fleet.InspectOptions{Older: s.o.Older})
+	if err != nil || len(i.Plans) != 1 {
+		return
+	}
+	open := i.Plans[0]
+	if o.Commands = s.commandsFor(open); open.Stuck {
+		o.Stuck = open.Why
+	}
+}
+
+// onePlan is what an inspection needs to judge a plan that was read, at no further request.
+type onePlan struct {
+	storage.Reader // nil: an inspection only searches and reads
+	plan           *workflow.Plan
+	roster         storage.Roster
+}
+
+func (o onePlan) Roster(context.Context) (storage.Roster, error) { return o.roster, nil }
+
+func (o onePlan) Read(context.Context, uuid.UUID) (*workflow.Plan, error) { return o.plan, nil }
+
+func (o onePlan) Search(context.Context, storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
+	p := o.plan
+	return slices.Values([]storage.Stream[storage.ListResult]{{Result: storage.ListResult{
+		ID: p.ID, GroupID: p.GroupID, Name: p.Name, SubmitTime: p.SubmitTime, State: p.State, Owner: p.Owner, Epoch: p.Epoch,
+	}}}), nil
+}
