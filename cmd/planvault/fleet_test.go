@@ -96,3 +96,18 @@ func TestForkAfterCompensation(t *testing.T) {
 		}
 	}
 }
+
+// TestManyStuck bounds what stuck prints of 500 plans. JSON has all.
+func TestManyStuck(t *testing.T) {
+	s := newStage(t)
+	sceneMany(t, s)
+	for args, want := range map[string][3]int{
+		"stuck": {50, 2, 0}, "stuck --limit 0": {500, 2, 0}, "stuck --all": {500, 0, 500}, "stuck --output json": {500, 0, 500},
+	} {
+		r := s.run(t.Context(), strings.Fields(args)...)
+		got := [3]int{strings.Count(r.stdout, "release "), strings.Count(r.stdout, " plans: "), strings.Count(r.stdout, "although 1 node is alive")}
+		if r.code != exitFound || got != want {
+			t.Errorf("%s: exit code %d; plans, groups and stories are %v, not %v", args, r.code, got, want)
+		}
+	}
+}

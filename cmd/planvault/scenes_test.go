@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -37,6 +38,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"hanging":      sceneHanging,
 	"dead":         sceneDead,
 	"nobody":       sceneNobody,
+	"many":         sceneMany,
 	"corrupt":      sceneCorrupt,
 	"deleted":      sceneDeleted,
 	"failed":       sceneFailed,
@@ -203,6 +205,27 @@ func sceneNobody(t *testing.T, s *stage) {
 func sceneOutage(t *testing.T, s *stage) {
 	s.production(t)
 	s.network = fails(errors.New("no route to host"))
+}
+
+// sceneMany: the only node that runs checkouts has died, and host-7 is full.
+func sceneMany(t *testing.T, s *stage) {
+	s.production(t)
+	host7, host3 := storage.Member{ID: workflow.NewV7(), Name: "host-7", TTL: time.Hour}, workflow.NewV7()
+	if _, err := s.vault.AddMember(t.Context(), host7); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 500 {
+		id := workflow.NewV7At(time.Now().Add(time.Duration(n-3600) * time.Second))
+		copy(id[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n), 0})
+		p := planOf(id, workflow.NotStarted, fmt.Sprintf("release search 5.%d", n))
+		if n < 312 {
+			p = planOf(id, workflow.Running, fmt.Sprintf("release checkout 3.%d", n))
+			p.Owner, p.Epoch = host3, 1
+		}
+		if err := s.vault.Restore(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // history stores some final plans of the sample, and exports them to a bundle.

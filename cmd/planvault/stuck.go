@@ -19,22 +19,23 @@ import (
 // stuckCommand shows what is stuck.
 func (a *app) stuckCommand() *cobra.Command {
 	older := age(fleet.DefaultOlder)
-	all := false
+	all, limit := false, mostStuck
 	var o *order[openRow]
 	var again repeat
 	c := a.onVault("stuck", "Show open plans that make no progress, and why",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.repeat(ctx, again, func(ctx context.Context) error { return a.stuck(ctx, v, time.Duration(older), all, o) })
+			return a.repeat(ctx, again, func(ctx context.Context) error { return a.stuck(ctx, v, time.Duration(older), all, limit, o) })
 		})
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
+	c.Flags().IntVar(&limit, "limit", mostStuck, "if more than 20 plans are stuck, the `NUMBER` to show; 0 shows all")
 	o = addSort(c.Flags(), openColumns(true), "sort the plans")
 	again.addFlags(c.Flags())
 	return c
 }
 
 // stuck prints the plans that are stuck, or all open plans.
-func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool, o *order[openRow]) error {
+func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool, limit int, o *order[openRow]) error {
 	i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: older, ReadAll: all})
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
@@ -50,6 +51,11 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 		}
 	}
 	o.sort(rows)
+	if !all {
+		if rows, err = a.printReasons(rows, limit); err != nil {
+			return err
+		}
+	}
 	if err := a.printOpen(rows, all); err != nil {
 		return err
 	}
@@ -74,6 +80,7 @@ type openRow struct {
 	Status           string       `json:"status,omitempty"`
 	Condition        string       `json:"condition"`
 	Stuck            bool         `json:"stuck"`
+	Reason           fleet.Reason `json:"reason,omitempty"`
 	Why              string       `json:"why"`
 	Owner            *uuid.UUID   `json:"owner,omitempty"`
 	OwnerName        string       `json:"ownerName,omitempty"`
@@ -103,7 +110,7 @@ const mostRunning = 100
 
 func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	r := openRow{
-		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Why: p.Why,
+		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Reason: p.Reason, Why: p.Why,
 		Owner: known(p.Owner), OwnerState: string(p.OwnerState), Epoch: p.Epoch,
 		Progress: p.Progress.UTC(), IdleSeconds: max(0, i.Now.Sub(p.Progress)).Seconds(),
 		Done: p.Done, Actions: p.Actions, StopRequested: p.StopRequested.UTC(), doing: p.Doing(),
@@ -202,6 +209,9 @@ func (a *app) printOpen(rows []openRow, all bool) error {
 		return err
 	}
 	for _, r := range rows {
+		if r.Why == "" {
+			continue
+		}
 		if err := a.summarize("\n" + wrap(r.ID.String()+": "+printable(r.Why, 0), t.width)); err != nil {
 			return err
 		}

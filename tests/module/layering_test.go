@@ -102,7 +102,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"emulator/schedule":   {"emulator"},
 		".":                   {"internal/blob", "internal/catalogue", "internal/listing", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
 		"storage/bundle":      {"storage", "storage/driver", "workflow"},
-		"storage/mirror":      {"storage", "storage/driver", "workflow"},
+		"storage/mirror":      {"internal/sleep", "storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
 		"fleet":              {"internal/sleep", "storage", "storage/driver", "workflow"},
 		"engine":             {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
@@ -111,8 +111,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/fill":      {".", "emulator", "workflow", "workflow/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
-			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "fleet",
-			"internal/firsthour", "internal/price", "internal/sleep", "storage", "storage/bundle", "storage/mirror", "storage/retention", "workflow",
+			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "engine", "fleet",
+			"internal/firsthour", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/mirror", "storage/retention", "workflow",
 		},
 		"cmd/planvault/human":  {},
 		"cmd/planvault/report": {"cmd/planvault/human", "plugins", "workflow"},
