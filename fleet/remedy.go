@@ -5,13 +5,13 @@ package fleet
 func (r Reason) Remedy() string {
 	switch r {
 	case ReasonNoNode:
-		return "They need a node, and none is alive. Start an engine: it takes them all."
+		return "No node is alive. Start an engine: it takes them all."
 	case ReasonOwnerGone:
-		return "Their owners have left the fleet or died, and no live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make the nodes look again."
+		return "No live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make them look again."
 	case ReasonOwnerSilent:
-		return "Their owners have been silent for longer than their TTL, and no live node has taken the plans. Read the logs of the live nodes. Take a plan over to make them look again."
+		return "Their owners have been silent for longer than their TTL, and no live node has taken the plans: the nodes may be full, or lack the plugins. Read their logs."
 	case ReasonNotPickedUp:
-		return "They have not begun, although nodes are alive: these may be full, or lack the plugins. Read their logs, or start another node."
+		return "The live nodes may be full, or lack the plugins. Read their logs, or start another node."
 	case ReasonNoProgress:
 		return "Their owners are alive, but have stored nothing for long. Look at the plugins. If one hangs, restart its node, or evict the node: the next owners run the actions again."
 	case ReasonStopIgnored:

@@ -219,8 +219,8 @@ func sceneMany(t *testing.T, s *stage) {
 		copy(id[6:], []byte{0x70, 0, 0x80, 0, 0, 0, 0, 0, byte(n), 0})
 		p := planOf(id, workflow.NotStarted, fmt.Sprintf("release search 5.%d", n))
 		if n < 312 {
-			p = planOf(id, workflow.Running, fmt.Sprintf("release checkout 3.%d", n))
-			p.Owner, p.Epoch = host3, 1
+			p.Name, p.Owner, p.Epoch = fmt.Sprintf("release checkout 3.%d", n), host3, 1
+			p.State.Status, p.State.Start = workflow.Running, p.SubmitTime
 		}
 		if err := s.vault.Restore(t.Context(), p); err != nil {
 			t.Fatal(err)

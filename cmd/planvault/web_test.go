@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +62,34 @@ func TestWeb(t *testing.T) {
 	}
 }
 
+// TestPastedCommand runs a command that the page of a plan shows.
+func TestPastedCommand(t *testing.T) {
+	s := newStage(t)
+	failed := s.store(t, workflow.NewV7(), workflow.Failed, "nightly")
+	url, stop := s.serve(t, "web", "--listen", "127.0.0.1:0")
+	defer stop()
+	answer, err := http.Get(url + "/plan/" + failed.ID.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`data-copy="([^"]*)"`).FindSubmatch(page)
+	if shown == nil {
+		t.Fatalf("the page has no command:\n%s", page)
+	}
+	words := shellWords(html.UnescapeString(string(shown[1])))
+	if r := s.run(t.Context(), append(words[1:], "--dry-run")...); r.code != exitDone || !strings.Contains(r.stdout, "run again") {
+		t.Errorf("%q: %+v", words, r)
+	}
+	if secret := s.env["PLANVAULT_CONNECTION_STRING"]; !strings.Contains(secret, "AccountKey=") || strings.Contains(string(page), "AccountKey") {
+		t.Error("the page has the key of the account")
+	}
+}
+
 // TestWebWarns listens on all addresses, which is dangerous without a login.
 func TestWebWarns(t *testing.T) {
 	_, stop := newStage(t).serve(t, "web", "--listen", "0.0.0.0:0")
@@ -72,14 +102,14 @@ func TestWebWarns(t *testing.T) {
 func TestWebCosts(t *testing.T) {
 	help, _ := helpOf("web")
 	for _, v := range []struct {
-		what                  string
-		days, open, old, each int
+		what                   string
+		days, open, read, each int
 	}{
 		{"10 days, 20 open plans", 10, 20, 0, 0},
 		{"365 days, 20 open plans", 365, 20, 0, 0},
-		{"365 days, 20 plans of 60 actions that run for long", 365, 20, 20, 79},
+		{"365 days, 20 plans of 60 actions that are stuck", 365, 20, 3, 79},
 	} {
-		look := price.Tally{azblob.ClassList: 2 + v.days, azblob.ClassOther: v.open, azblob.ClassRead: v.old * v.each}
+		look := price.Tally{azblob.ClassList: 2 + v.days, azblob.ClassOther: v.open, azblob.ClassRead: v.read * v.each}
 		want := fmt.Sprintf("    %-52s %s\n", v.what, dollars(look.Dollars()*float64(time.Hour/defaultInterval)))
 		if !strings.Contains(help, want) {
 			t.Errorf("the help lacks %q", want)

@@ -18,6 +18,7 @@ var functions = template.FuncMap{
 	"menu":      func(at, url, text string) menu { return menu{url, text, at == url} },
 	"name":      func(text string) string { return human.Line(text, 160) },
 	"part":      func(now time.Time, data any) part { return part{now, data} },
+	"last":      func(id uuid.UUID) string { return "…" + id.String()[28:] },
 	"negate":    func(d time.Duration) time.Duration { return -d },
 	"long":      func(text string) string { return human.Line(text, 2000) },
 	"row":       func(now time.Time, row planRow, detail bool) planView { return planView{now, row, detail} },

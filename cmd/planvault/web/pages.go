@@ -267,6 +267,7 @@ type health struct {
 	LatencySeconds float64 `json:"latencySeconds"`
 	SkewSeconds    float64 `json:"skewSeconds"`
 	Stuck          int     `json:"stuck"`
+	Unread         int     `json:"unread"` // plans that may be stuck, too
 	Open           int     `json:"open"`
 	MembersAlive   int     `json:"membersAlive"`
 	MembersSilent  int     `json:"membersSilent"`
@@ -299,7 +300,7 @@ func newHealth(p ping, now *state) health {
 	h := health{
 		OK: p.Err == nil && now.Failure == failure{}, Error: now.Failure.Err,
 		LatencySeconds: p.Latency.Seconds(), SkewSeconds: p.Skew.Seconds(),
-		Stuck: now.Counts.Stuck, Open: now.Counts.Total(), MembersAlive: now.Counts.Alive, MembersSilent: now.Counts.Silent,
+		Stuck: now.Counts.Stuck, Unread: now.Counts.Unread, Open: now.Counts.Total(), MembersAlive: now.Counts.Alive, MembersSilent: now.Counts.Silent,
 	}
 	if p.Err != nil {
 		h.Error = storage.Detail(p.Err)

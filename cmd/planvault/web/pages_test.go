@@ -308,10 +308,10 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%d %s\nwant %d %s", w.Code, got, code, want)
 			}
 		}
-		check(http.StatusOK, `{"ok":true,"latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersSilent":0}`)
+		check(http.StatusOK, `{"ok":true,"latencySeconds":0.012,"skewSeconds":0,"stuck":0,"unread":0,"open":1,"membersAlive":1,"membersSilent":0}`)
 		st.fail(errOutage)
 		time.Sleep(interval + time.Second)
-		check(http.StatusServiceUnavailable, `{"ok":false,"error":"Roster: unavailable: connection refused","latencySeconds":0.012,"skewSeconds":0,"stuck":0,"open":1,"membersAlive":1,"membersSilent":0}`)
+		check(http.StatusServiceUnavailable, `{"ok":false,"error":"Roster: unavailable: connection refused","latencySeconds":0.012,"skewSeconds":0,"stuck":0,"unread":0,"open":1,"membersAlive":1,"membersSilent":0}`)
 		if w := get(t, s, "/health"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "The store does not answer as it should.") {
 			t.Errorf("the health page: %d %s", w.Code, w.Body)
 		}
