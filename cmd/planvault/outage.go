@@ -17,6 +17,8 @@ import (
 type outage struct {
 	say func(why error)
 
+	saying sync.Mutex // held while say runs, and before mu
+
 	mu     sync.Mutex
 	sent   map[time.Time]int // how many requests are under way, by when they were sent
 	failed time.Time         // when the first request was sent that failed since the last good answer, or zero
@@ -103,6 +105,8 @@ func (o *outage) wait(d time.Duration) {
 
 // look says what is wrong if a request has waited for too long.
 func (o *outage) look() {
+	o.saying.Lock()
+	defer o.saying.Unlock()
 	if why := o.news(); why != nil {
 		o.say(why)
 	}
@@ -146,8 +150,10 @@ func (o *outage) since() (oldest time.Time) {
 	return oldest
 }
 
-// end makes the outage say nothing more.
+// end makes the outage say nothing more once it has returned.
 func (o *outage) end() {
+	o.saying.Lock()
+	defer o.saying.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
