@@ -156,7 +156,7 @@ func (w *week) disturb() {
 // submit gives a plan to one of the processes.
 func (w *week) submit() {
 	c, p := drawPlan(w.r, w.longestAction), w.seats[w.r.IntN(len(w.seats))]
-	if _, known := w.known["crash"]; p == nil || p.dead || p.engine == nil || c.rare && !p.rare || known && c.shape == "crash" {
+	if p == nil || p.dead || p.engine == nil || c.rare && !p.rare {
 		return
 	}
 	c.plan.ID = workflow.NewV7At(time.Now().Add(p.ahead))
@@ -185,7 +185,7 @@ func (w *week) fork(from *career) {
 			w.t.Error(err)
 			return
 		}
-		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, progress: progress{clock: from.clock, clocks: from.clocks}, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
+		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
 		w.mu.Lock()
 		w.add(c)
 		w.mu.Unlock()

@@ -289,7 +289,7 @@ func (w *week) hits(p *process, kind string) {
 	p.hit, p.since = time.Now(), time.Now()
 	for _, c := range w.openPlans() {
 		if w.nodes[c.owner] == p {
-			c.kind, c.since, c.causes = kind, time.Now(), append(c.causes, kind)
+			c.kind, c.since = kind, time.Now()
 			w.note(p, c, "%s", kind)
 		}
 	}

@@ -12,14 +12,11 @@ import (
 type progress struct {
 	since  time.Time     // its last progress, or the last event of its owner
 	kind   string        // what it waits after
-	causes []string      // all that it waits after
 	by     *process      // who submitted it
 	ttl    time.Duration // the longest of its owners since
 	waits  time.Duration
 	bound  time.Duration
 	active map[*call]bool
-	clock  time.Duration // of its owner
-	clocks bool          // they were different
 }
 
 // slack is for the requests of a takeover, and for the whole seconds of the store's clock.
@@ -50,7 +47,7 @@ func (w *week) moves(c *career) {
 		}
 		w.longest[c.kind] = l
 	}
-	c.since, c.kind, c.causes, c.waits, c.ttl = time.Now(), "progress", nil, 0, 0
+	c.since, c.kind, c.waits, c.ttl = time.Now(), "progress", 0, 0
 }
 
 // longest is the longest wait after an event, and the bound that it had.
@@ -60,18 +57,10 @@ type longest struct {
 	plan         uuid.UUID
 }
 
-// cause returns the kind of a wait that is too long: one that is known, if something is known to have caused it.
+// cause returns the kind of a wait that is too long.
 func (w *week) cause(c *career) string {
-	if _, known := w.known["wait for a clock"]; known && c.clocks {
-		return "wait for a clock"
-	}
 	if p := w.nodes[c.owner]; p != nil && p.full {
 		return "wait for a place"
-	}
-	for _, cause := range c.causes {
-		if _, known := w.known["wait after "+cause]; known {
-			return "wait after " + cause
-		}
 	}
 	return "wait after " + c.kind
 }
@@ -83,7 +72,7 @@ func (w *week) look() {
 	open := w.openPlans()
 	has := map[uuid.UUID]int{} // how many plans the nodes work on
 	for _, c := range open {
-		if _, known := w.known["sleepers"]; known || len(c.active) > 0 || now.Sub(c.since) < slack {
+		if len(c.active) > 0 || now.Sub(c.since) < slack {
 			has[c.owner]++
 		}
 	}
@@ -119,7 +108,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
 			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
-				c.since, c.kind, c.causes, c.waits, c.ttl = now, "progress", nil, 0, 0
+				c.since, c.kind, c.waits, c.ttl = now, "progress", 0, 0
 				return
 			}
 		}

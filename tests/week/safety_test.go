@@ -107,10 +107,6 @@ func (w *week) entry(c *career, r emulator.Request) {
 		w.find("end", c, "%s makes it %s after it was %s", r.Client, s.Status, c.status)
 	}
 	if epoch != c.epoch {
-		if p := w.nodes[owner]; p != nil {
-			c.clocks = c.clocks || (c.epoch > 0 || c.shape == "fork") && p.ahead != c.clock
-			c.clock = p.ahead
-		}
 		w.note(nil, c, "%s owns it with epoch %d", r.Client, epoch)
 	}
 	final := s.Status.Final() && !c.status.Final()
