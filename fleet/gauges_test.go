@@ -96,10 +96,15 @@ func TestGaugesOfAFleet(t *testing.T) {
 				t.Errorf("in three minutes after %s, %v reported, want %s", event, got, want)
 			}
 		}
+		stores["stays"].OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
+			t.Error("a node looked before its turn")
+			return do()
+		})
 		phase("the start", func() {}, "dies")
 		phase("a death", stores["dies"].Kill, "freezes")
 		phase("a freeze", stores["freezes"].Freeze, "drains")
 		phase("the thaw", stores["freezes"].Thaw, "drains")
+		stores["stays"].On(nil)
 		phase("a drain", nodes["drains"].Drain, "stays")
 		leave(t, nodes["drains"])
 		leave(t, nodes["stays"])

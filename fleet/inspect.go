@@ -33,7 +33,8 @@ type InspectOptions struct {
 	// Older is how long a plan may go without progress before it is stuck. Running plans that were created more
 	// recently are not read. Default: [DefaultOlder].
 	Older time.Duration
-	// ReadAll reads the younger Running plans, too, so that what each is doing is known. Default: false.
+	// ReadAll reads the younger Running plans, too, so that what each is doing is known. MaxReads overrides it.
+	// Default: false.
 	ReadAll bool
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID

@@ -304,10 +304,12 @@ func TestInspectBounded(t *testing.T) {
 
 		leave(t, n)
 		look(two, "", "damaged: unreadable, hangs: no node alive, lingers: no node alive, stops: no node alive, waits: no node alive, works: no node alive", 0)
-		start(t, store, fleet.Options{}) // it runs no loop over Plans
+		_, next := start(t, store, fleet.Options{}) // it runs no loop over Plans
 		look(two, "hangs, stops", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up", 0)
 		time.Sleep(15 * time.Minute)
 		i = look(two, "", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up, works: owner gone", 0)
+		must(t, second(next.Take(t.Context(), ids["hangs"]))) // what was read before says nothing of the new owner
+		look(fleet.InspectOptions{MaxReads: -1}, "", "damaged: unreadable, lingers: owner gone, stops: owner gone, waits: not picked up, works: owner gone", 1)
 		if i = look(fleet.InspectOptions{MaxReads: -1, MaxPlans: 2}, "", "stops: owner gone, waits: not picked up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
 			t.Errorf("%d plans, more: %t", len(i.Plans), i.More)
 		}

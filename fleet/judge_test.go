@@ -18,6 +18,22 @@ var epoch0 = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
 func at(seconds int) time.Time { return epoch0.Add(time.Duration(seconds) * time.Second) }
 
+// TestGauger: the member looks at the open plans that joined first of those that are alive and stay.
+func TestGauger(t *testing.T) {
+	member := func(joined, renewed int, phase storage.Phase) storage.Member {
+		return storage.Member{ID: workflow.NewV7At(at(joined)), Renewed: at(renewed), TTL: 30 * time.Second, Phase: phase}
+	}
+	r := storage.Roster{Now: at(100), Members: []storage.Member{
+		member(1, 69, ""), member(2, 99, storage.Left), member(3, 99, storage.Leaving), member(5, 70, "napping"), member(4, 70, ""), member(6, 99, ""),
+	}}
+	if got := gaugerOf(inspectRoster(r).Members); got != r.Members[4].ID {
+		t.Errorf("it is %s", got)
+	}
+	if got := gaugerOf(inspectRoster(storage.Roster{Now: at(100), Members: r.Members[:3]}).Members); got != uuid.Nil {
+		t.Errorf("of members that are dead or about to leave, it is %s", got)
+	}
+}
+
 // TestJudge gives a judge the looks of each case: the time of the look, of its own last heartbeat and of the
 // other member's, in seconds. The other's TTL is 30s or as given.
 func TestJudge(t *testing.T) {

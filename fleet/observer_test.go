@@ -139,6 +139,9 @@ func TestTee(t *testing.T) {
 			t.Errorf("%s: logged is %q", field.Name, line)
 		}
 	}
+	if fleet.Tee(fleet.Observer{}).Gauges != nil {
+		t.Error("nobody wants gauges, and a node would look for them")
+	}
 	text.Reset()
 	tee.Heartbeat(ctx, fleet.HeartbeatEvent{Node: node})
 	if !strings.Contains(text.String(), "level=DEBUG") {
