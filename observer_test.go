@@ -123,6 +123,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Check(ctx, CheckOptions{})) }},
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Catalogue(ctx, CatalogueOptions{})) }},
 		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
+		{"Revisions", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Revisions(ctx, []uuid.UUID{plan.ID})) }},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
 			return err

@@ -88,9 +88,6 @@ func (f *replica) adopt(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := unused(r); err != nil {
-			return err
-		}
 		n, known := r.FindNote(noteOrigin)
 		if known && n.Version != f.version {
 			if n, err = f.to.FindNote(ctx, noteOrigin); err != nil {
@@ -107,7 +104,9 @@ func (f *replica) adopt(ctx context.Context) error {
 		if _, closed := r.FindNote(storage.NoteClosed); known && closed {
 			return nil
 		}
-		// Whoever joins meanwhile is seen by the next look.
+		if err := unused(r); err != nil { // once it is closed, only those that are refused have records
+			return err
+		}
 		if err := f.mark(ctx, r); err != nil {
 			return err
 		}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// runsIn notes where actions begin.
+type runsIn struct {
+	mu    sync.Mutex
+	log   []string // "plan step account", in the order of their beginnings
+	moved bool     // an action has begun in the copy
+	late  []string // those that began in the vault after that
+}
+
+// host keeps an engine running on a vault until ctx ends: where it ends, it is started again.
+func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, network azblob.Option, server *emulator.Server) {
+	plugins := registry.Must(engine.Func("deploy", func(ctx context.Context, _ engine.Call, s task) (map[string]bool, error) {
+		r.mu.Lock()
+		r.log = append(r.log, s.Target+" "+account)
+		if r.moved = r.moved || account == "next"; r.moved && account == "prod" {
+			r.late = append(r.late, s.Target+" on "+name)
+		}
+		r.mu.Unlock()
+		return nil, takesItsTime(ctx, s)
+	}))
+	v, err := azblob.NewFromConnectionString(ctx, "ci", server.ConnectionString(), plugins, network)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for ctx.Err() == nil {
+		e, err := engine.New(v, plugins, engine.Options{Fleet: &fleet.Options{Name: name}, Drain: 5 * time.Second})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := e.Run(ctx); err != nil && !errors.Is(err, fleet.ErrClosed) {
+			t.Logf("%s: %v", name, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(3 * time.Second):
+		}
+	}
+}
+
+// TestSwitchBesideEngines switches from a vault on which one node works and another one freezes, to a copy that is followed
+// and on which an engine waits. The switch dies at some request, and is run again. No action begins in the vault after one
+// began in the copy, and all plans end in the copy.
+func TestSwitchBesideEngines(t *testing.T) {
+	for k := 1; k <= efforttest.Pick(20, 150, 400); k += efforttest.Pick(9, 12, 3) {
+		synctest.Test(t, func(t *testing.T) { switchBesideEngines(t, k) })
+	}
+}
+
+func switchBesideEngines(t *testing.T, k int) {
+	s := newStage(t, emulator.WithLatency(10*time.Millisecond))
+	s.production(t)
+	next := emulator.New(emulator.WithLatency(10 * time.Millisecond))
+	s.network.(accounts)["next"] = next.Transport()
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	runs := &runsIn{}
+	freeze, thaw := time.Now().Add(16*time.Second), time.Now().Add(5*time.Minute)
+	network := s.server.Transport() // of a node that freezes
+	network.Inject(emulator.On().Do(emulator.Before(func() {
+		if time.Now().After(freeze) {
+			time.Sleep(time.Until(thaw))
+		}
+	})))
+	all.Go(func() { runs.host(ctx, t, "frozen", "prod", azblob.WithTransport(network), s.server) })
+	all.Go(func() { runs.host(ctx, t, "works", "prod", azblob.WithTransport(s.server.Transport()), s.server) })
+	args := []string{"--to-connection-string", loginTo(next, "next"), "--to-prefix", "ci", "--yes"}
+	all.Go(func() { s.run(ctx, append([]string{"mirror", "--follow", "--every", "10s"}, args...)...) })
+	time.Sleep(2 * time.Second)
+	for n := range 6 {
+		if err := s.vault.Create(t.Context(), release(fmt.Sprint("release ", n), 25*time.Second, fmt.Sprint("region ", n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(14 * time.Second)
+	all.Go(func() { runs.host(ctx, t, "host-4", "next", azblob.WithTransport(next.Transport()), next) })
+	life, die := context.WithCancel(t.Context())
+	defer die()
+	mortal := s.server.Transport()
+	mortal.Inject(emulator.On().Nth(k).Do(emulator.After(die)))
+	dying := &stage{server: s.server, env: s.env, network: accounts{"prod": mortal, "next": next.Transport()}}
+	dying.run(life, append([]string{"switch"}, args...)...)
+	for tries := 0; ; tries++ {
+		r := s.run(t.Context(), append([]string{"switch"}, args...)...)
+		if r.code == exitDone {
+			break
+		}
+		if !strings.Contains(r.stderr, "conflict") || tries > 20 {
+			t.Fatalf("killed at %d: %+v", k, r)
+		}
+		time.Sleep(time.Minute)
+	}
+	time.Sleep(5 * time.Minute)
+	runs.mu.Lock()
+	defer runs.mu.Unlock()
+	if len(runs.late) > 0 || !runs.moved {
+		t.Errorf("killed at %d: %v began in the vault after %v", k, runs.late, runs.log)
+	}
+	v, err := azblob.NewFromConnectionString(t.Context(), "ci", next.ConnectionString(), nil, azblob.WithTransport(next.Transport()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans, err := storage.Collect(v.List(t.Context(), 0))
+	if err != nil || len(plans) != 6 {
+		t.Errorf("killed at %d: %d plans, %v", k, len(plans), err)
+	}
+	for _, p := range plans {
+		if p.State.Status != workflow.Completed {
+			t.Errorf("killed at %d: plan %s is %s", k, p.Name, p.State.Status)
+		}
+	}
+}
