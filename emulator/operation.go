@@ -23,6 +23,8 @@ const (
 	GetBlobMetadata        Op = "GetBlobMetadata" // GET and HEAD
 	SetBlobMetadata        Op = "SetBlobMetadata"
 	DeleteBlob             Op = "DeleteBlob"
+	UndeleteBlob           Op = "UndeleteBlob"
+	RestoreContainer       Op = "RestoreContainer"
 	BatchDelete            Op = "BatchDelete" // a batch as a whole
 	BatchItem              Op = "BatchItem"   // one delete within a batch
 	Unsupported            Op = "Unsupported" // anything else
@@ -89,6 +91,10 @@ func operations() []operation {
 			metadata: true, do: (*Server).createContainer,
 		},
 		{
+			op: RestoreContainer, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "undelete",
+			headers: []string{"x-ms-deleted-container-name", "x-ms-deleted-container-version"}, do: (*Server).restoreContainer,
+		},
+		{
 			op: SetContainerMetadata, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "metadata",
 			headers: []string{"x-ms-lease-id"}, metadata: true, do: (*Server).setContainerMetadata,
 		},
@@ -129,6 +135,9 @@ func operations() []operation {
 		{
 			op: SetBlobMetadata, level: blobLevel, methods: []string{http.MethodPut}, comp: "metadata",
 			headers: []string{"x-ms-lease-id"}, metadata: true, do: (*Server).setBlobMetadata,
+		},
+		{
+			op: UndeleteBlob, level: blobLevel, methods: []string{http.MethodPut}, comp: "undelete", do: (*Server).undeleteBlob,
 		},
 		{
 			op: GetBlob, level: blobLevel, methods: []string{http.MethodGet},

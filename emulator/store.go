@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ type state struct {
 
 	// versions is the last ETag that was assigned.
 	versions etag
+
+	// graves are the deleted containers that can be restored.
+	graves []goneContainer
 
 	// file keeps each change before it takes effect. It is nil for a server in memory.
 	file *file
@@ -43,6 +47,7 @@ func (s *state) clone() state {
 		return true
 	})
 	c.deleted = maps.Clone(s.deleted)
+	c.graves = slices.Clone(s.graves)
 	c.versions = s.versions
 	return c
 }
@@ -107,7 +112,7 @@ func (s *state) apply(c change) error {
 		if ct == nil {
 			ct = newContainer(c.Container)
 		}
-		c.Self.blobs = ct.blobs
+		c.Self.blobs, c.Self.gone = ct.blobs, ct.gone
 		s.containers.ReplaceOrInsert(c.Self)
 		delete(s.deleted, c.Container)
 	case c.Blob == nil:
@@ -144,6 +149,7 @@ type container struct {
 	policy   Policy
 	Lease    lease
 	blobs    *btree.BTreeG[*blob]
+	gone     *gone
 }
 
 func newContainer(name string) *container {
@@ -155,7 +161,7 @@ func newContainer(name string) *container {
 
 func (ct *container) clone() *container {
 	c := *ct
-	c.blobs = ct.blobs.Clone()
+	c.blobs, c.gone = ct.blobs.Clone(), ct.gone.clone()
 	return &c
 }
 
@@ -184,6 +190,9 @@ type blob struct {
 	Modified time.Time
 	MD5      [16]byte
 	Content  *content // nil is the default
+
+	deleted   time.Time // in listings with deleted blobs
+	snapshots int       // in listings with snapshots
 }
 
 // content are the headers that a client may give a blob.

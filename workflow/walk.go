@@ -50,6 +50,13 @@ func Walk(p *Plan) iter.Seq2[Object, Object] {
 	}
 }
 
+// Children yields the objects directly below an object. None is nil.
+func Children(o Object) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		o.children(func(_ string, _ int, child Object) bool { return child == nil || yield(child) })
+	}
+}
+
 // Parts returns every sub-object of the plan, in the order of [Walk].
 func Parts(p *Plan) []Object {
 	var parts []Object

@@ -209,7 +209,7 @@ func Strict(t storagetest.T, server *emulator.Server) {
 }
 
 // ownContainer matches the name of a container of the prefix "test".
-var ownContainer = regexp.MustCompile(`^test-(\d{4}-\d\d-\d\d|control)$`)
+var ownContainer = regexp.MustCompile(`^test-(\d{4}-\d\d-\d\d|control|log)$`)
 
 // Meets lets the requests of a vault meet faults.
 func Meets(server *emulator.Server, rules ...*emulator.Rule) azblob.Option {
