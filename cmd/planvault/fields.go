@@ -150,6 +150,7 @@ func (a *app) outputs() []output {
 			status: NotStarted or Running
 			condition: working, stopping, waiting, orphaned, unclaimed, unreadable or unknown
 			stuck: whether somebody should look at it
+			reason: why it is stuck or waits, in two or three words
 			why: why it is stuck or is not, and what to do
 			owner: the node that owns it
 			ownerName: the name of that node
@@ -191,6 +192,14 @@ func (a *app) outputs() []output {
 			owner: the node that owns it, or owned it last
 			epoch: how often an owner has taken it
 			forkedFrom: the plan that it continues
+			forked: who asked for the fork, and why
+			forked.by: who it was, as they said
+			forked.why: why
+			forked.at: when
+			stopped: who asked for the stop, and why
+			stopped.by: who it was, as they said
+			stopped.why: why
+			stopped.at: when
 			submitted: when it was submitted
 			started: when it began
 			ended: when it ended
@@ -213,6 +222,7 @@ func (a *app) outputs() []output {
 		`)},
 		{commands: "count", row: tally{}, fields: fields(`
 			plans: how many plans there are
+			foreign: how many plans of another program it left out
 			status: with --by status, the status of these
 			group: with --by group, their group
 			day: with --by day, the day on which they were created
@@ -242,6 +252,8 @@ func (a *app) outputs() []output {
 			fenced: whether that node can't write to it any more
 			evicted: whether that node was removed from the fleet
 			owner: the node that has taken the plan since
+			ownerName: the name of that node
+			returned: whether the evicted process has taken it again
 			epoch: how often an owner has taken it
 			status: its status
 			liveNodes: how many nodes are alive that can take it
@@ -252,12 +264,15 @@ func (a *app) outputs() []output {
 			blobs: how many blobs were listed
 			bytes: the size of these
 			inProgress: how many plans are being written or removed
+			waitSeconds: the time until all of these can be judged
+			foreign: how many plans another program wrote
 			problems: what is wrong
 			problems.kind: the kind of the problem
 			problems.plan: the plan that has it
 			problems.blob: the blob that shows it
 			problems.detail: what is wrong with it
 			problems.repair: what to do
+			problems.waitSeconds: the time until Recovery repairs it
 			complete: whether everything was checked
 		`)},
 		{commands: "doctor", row: finding{}, fields: fields(`
@@ -284,6 +299,7 @@ func (a *app) outputs() []output {
 			days: how many days were looked at
 			open: how many plans are open
 			recent: how many plans are too young to judge
+			foreign: how many plans another program wrote
 			plans: what was repaired, or would be
 			plans.id: the plan's ID
 			plans.found: what was wrong
@@ -301,10 +317,172 @@ func (a *app) outputs() []output {
 			failed: how many are Failed
 			stopped: how many are Stopped
 			unreadable: how many can't be read
+			foreign: how many another program wrote
 			held: whether the day is held
 			blobs: with --bytes, how many blobs the day has
 			bytes: with --bytes, the size of these
 			dollarsPerMonth: with --bytes, what storing them costs
+		`)},
+		{commands: "stats", when: "with --forecast", row: forecast{}, fields: fields(`
+			days: the next days
+			days.day: the day
+			days.plans: how many plans it is likely to bring
+			days.notStarted: how many of them do not begin
+			days.running: how many run still
+			days.completed: how many are Completed
+			days.failed: how many are Failed
+			days.stopped: how many are Stopped
+			days.requests: the requests of running them
+			days.bytes: what they store
+			days.dollars: what the requests cost, and a month of the bytes
+			total: their sum
+			total.day: the day
+			total.plans: how many plans it is likely to bring
+			total.notStarted: how many of them do not begin
+			total.running: how many run still
+			total.completed: how many are Completed
+			total.failed: how many are Failed
+			total.stopped: how many are Stopped
+			total.requests: the requests of running them
+			total.bytes: what they store
+			total.dollars: what the requests cost, and a month of the bytes
+			low: the lower end of its range
+			low.day: the day
+			low.plans: how many plans it is likely to bring
+			low.notStarted: how many of them do not begin
+			low.running: how many run still
+			low.completed: how many are Completed
+			low.failed: how many are Failed
+			low.stopped: how many are Stopped
+			low.requests: the requests of running them
+			low.bytes: what they store
+			low.dollars: what the requests cost, and a month of the bytes
+			high: the upper end
+			high.day: the day
+			high.plans: how many plans it is likely to bring
+			high.notStarted: how many of them do not begin
+			high.running: how many run still
+			high.completed: how many are Completed
+			high.failed: how many are Failed
+			high.stopped: how many are Stopped
+			high.requests: the requests of running them
+			high.bytes: what they store
+			high.dollars: what the requests cost, and a month of the bytes
+			compared: how many forecasts of the past were compared with what came
+			error: how far these were off on average: 0.1 is a tenth
+			weeks: how many weeks it looked at
+			sampled: the day whose blobs were listed
+			subObjectsPerPlan: the sub-objects of a plan of that day
+			bytesPerPlan: its bytes
+		`)},
+		{commands: "vaults", row: vaultRow{}, fields: fields(`
+			prefix: the prefix of the vault
+			days: how many days it has
+			first: the first of them
+			last: the last one
+		`)},
+		{commands: "log", row: deedRow{}, fields: fields(`
+			id: the ID of the record
+			at: when the change began
+			what: the command
+			by: who did it, as they said
+			why: why
+			plans: the plans that it is about
+			from: the first day that it is about
+			to: the last one
+			detail: the flags
+			result: how it ended; began if that is not known
+			stored: when the record was stored, by the service's clock
+		`)},
+		{commands: "policy set", row: policySet{}, fields: fields(plannedFields + `
+			keepDays: how many days a Completed or Stopped plan stays
+			keepFailedDays: how many days a Failed plan stays
+			catalogue: whether closed days get catalogues
+			changed: whether it differs from the one before
+			firstStep: what its first step removes
+			firstStep.drop: how many days are dropped
+			firstStep.purge: how many days lose some plans
+			firstStep.plans: how many plans are removed one by one
+			firstStep.held: how many days stay because they are held
+		`)},
+		{commands: "policy show", row: policyShown{}, fields: fields(`
+			form: the form of the record
+			keepDays: how many days a Completed or Stopped plan stays
+			keepFailedDays: how many days a Failed plan stays
+			catalogue: whether closed days get catalogues
+			by: who set it, as they said
+			why: why
+			set: when, by the service's clock
+			atOnce: whether it removes before a day has passed
+			claim: who does a step now
+			last: what the last step did
+			last.at: when it began
+			last.by: who did it
+			last.dropped: how many days it dropped
+			last.removed: how many plans it removed one by one
+			last.kept: the first days that it had to keep
+			last.kept.day: the day
+			last.kept.why: why it stays
+			last.keptAll: how many days it had to keep
+			last.more: whether something was left to do
+			last.error: what failed first
+			next: when the next step may begin
+			overdue: whether nobody has begun it
+			due: what it removes
+			due.drop: how many days are dropped
+			due.purge: how many days lose some plans
+			due.plans: how many plans are removed one by one
+			due.held: how many days stay because they are held
+		`)},
+		{commands: "close", row: closed{}, fields: fields(`
+			by: who closed the vault, as they said
+			why: why
+			evicted: how many nodes were evicted
+			unclaimed: how many Running plans belong to engines without a fleet
+		`)},
+		{commands: "mirror", when: "a round of --follow", row: followed{}, fields: fields(`
+			at: when the round ended
+			caughtUp: the time up to which the copy has everything
+			lagSeconds: how far it is behind
+			copied: how many plans were copied
+			updated: how many were written anew
+			removed: how many were removed from the copy
+			unchanged: how many the copy had already
+			failed: how many could not be copied
+			error: what failed
+		`)},
+		{commands: "switch", row: switched{}, fields: fields(`
+			from: the vault
+			to: the copy, which is open now
+			lost: whether the vault was given up
+			caughtUp: the time up to which the copy had everything before
+			evicted: how many nodes were evicted
+			unclaimed: how many Running plans belong to engines without a fleet
+			copied: how many plans were copied
+			updated: how many were written anew
+			removed: how many were removed from the copy
+			failed: how many could not be copied
+			checked: how many plans of the copy were checked
+			problems: how many problems that found
+			opened: when the copy was opened
+			by: who switched, as they said
+			before: whether the copy was open already
+		`)},
+		{commands: "drill", row: drilled{}, fields: fields(`
+			sandbox: the prefix of the sandbox
+			cut: when the first account was lost
+			plans: how many plans were submitted
+			writes: how many writes were confirmed
+			lostPlans: how many plans the copy does not have
+			lostWrites: how many writes it does not have
+			lostSince: the first of these
+			caughtUp: the time up to which the copy had everything
+			problems: how many problems check found in the copy
+			openSeconds: the time from the loss until the copy was open
+			workSeconds: the time until work went on
+			ranAgain: how many actions ran again
+			endedSeconds: the time until all plans had ended
+			completed: how many are Completed
 		`)},
 		{commands: "catalogue", row: cataloguedRow{}, fields: fields(`
 			day: the day
@@ -319,6 +497,7 @@ func (a *app) outputs() []output {
 			plans: how many plans it had
 			open: how many plans keep it, because they are open or being changed
 			openPlans: some of these
+			foreignPlans: some plans of another program, which keep it
 			dryRun: nothing was changed
 			error: why it failed
 		`)},
@@ -333,6 +512,7 @@ func (a *app) outputs() []output {
 			plans: how many plans it has
 			bytes: its size
 			unreadable: how many plans could not be read
+			foreign: how many plans of another program it left out
 		`)},
 		{commands: "import", row: imported{}, fields: fields(plannedFields + `
 			restored: how many plans were restored
@@ -360,6 +540,7 @@ func (a *app) outputs() []output {
 			unchanged: how many the copy had already
 			extra: how many only the copy has
 			failed: how many could not be copied
+			foreign: how many plans of another program it left out
 			behindSeconds: how far the copy is behind
 			more: whether the budget ended it early
 		`)},
@@ -369,6 +550,7 @@ func (a *app) outputs() []output {
 			held: how many were kept because their day is held
 			heldDays: these days
 			failed: how many could not be removed
+			foreign: how many plans of another program it left out
 			more: whether the budget ended it early
 		`)},
 		{commands: "purge", when: "a dry run", row: purgePlanned{}, fields: fields(plannedFields + `
