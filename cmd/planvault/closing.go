@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,9 +15,6 @@ import (
 	"github.com/planvault/azblob/storage/mirror"
 )
 
-// by says who runs the tool.
-func (a *app) by() string { return cmp.Or(a.getenv("USER"), a.getenv("LOGNAME"), "somebody") }
-
 // closed is the report of close.
 type closed struct {
 	By      string `json:"by"`
@@ -30,17 +26,16 @@ type closed struct {
 
 // closeCommand closes a vault to engines.
 func (a *app) closeCommand() *cobra.Command {
-	var why string
 	c := a.onVault("close --reason TEXT", "Close the vault to engines, and wait until none works on it",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			if why == "" {
+			if a.who.reason == "" {
 				return usageError("close: say why, with --reason TEXT")
 			}
 			requests := price.Tally{azblob.ClassWrite: 1, azblob.ClassList: 30}
 			if err := a.confirm(ctx, change{doing: "close", what: "the vault", requests: requests}); err != nil {
 				return err
 			}
-			report, err := a.clear(ctx, v, storage.Closing{At: time.Now().UTC(), By: a.by(), Why: why}) // deed
+			report, err := a.clear(ctx, v, a.who.reason)
 			if err != nil {
 				return err
 			}
@@ -51,12 +46,19 @@ func (a *app) closeCommand() *cobra.Command {
 				}
 			})
 		})
-	c.Flags().StringVar(&why, "reason", "", "why: `TEXT` that whoever starts an engine reads")
-	return c
+	return a.signed(c)
 }
 
 // clear closes a vault and waits until no node works on it.
-func (a *app) clear(ctx context.Context, v *azblob.Vault, c storage.Closing) (closed, error) {
+func (a *app) clear(ctx context.Context, v *azblob.Vault, why string) (report closed, err error) {
+	err = a.deed(ctx, v, about("close"), func() (err error) {
+		report, err = a.clearUnlogged(ctx, v, storage.Closing{At: time.Now().UTC(), By: a.deedOf(ctx).By, Why: why})
+		return err
+	})
+	return report, err
+}
+
+func (a *app) clearUnlogged(ctx context.Context, v *azblob.Vault, c storage.Closing) (closed, error) {
 	reached := a.progress("close", "node", 0).then("the vault is closed; " + goOn)
 	defer reached.end()
 	was, err := fleet.Close(ctx, v, c)
@@ -82,7 +84,7 @@ func sentence(text string) string { return string(text[0]-'a'+'A') + text[1:] }
 
 // openCommand opens a vault that was closed.
 func (a *app) openCommand() *cobra.Command {
-	return a.onVault("open", "Open a vault to engines that was closed",
+	return a.signed(a.onVault("open", "Open a vault to engines that was closed",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			switch s, err := mirror.StateOf(ctx, v); {
 			case err != nil:
@@ -93,11 +95,11 @@ func (a *app) openCommand() *cobra.Command {
 			if err := a.confirm(ctx, change{doing: "open", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
 				return err
 			}
-			if err := fleet.Open(ctx, v); err != nil { // deed
+			if err := a.deed(ctx, v, about("open"), func() error { return fleet.Open(ctx, v) }); err != nil {
 				return err
 			}
 			return a.print(struct {
 				Open bool `json:"open"`
 			}{true}, func(w io.Writer) { fmt.Fprintln(w, "The vault is open: start the engines.") })
-		})
+		}))
 }

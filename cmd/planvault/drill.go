@@ -380,7 +380,7 @@ func (d *drillRun) switchTo(ctx context.Context, copied *azblob.Vault) error {
 		return err
 	}
 	d.report.Problems = len(checked.Problems)
-	err = mirror.Open(ctx, copied, d.app.by())
+	err = mirror.Open(ctx, copied, d.app.deedOf(ctx).By)
 	d.report.OpenSeconds = time.Since(d.report.Cut).Seconds()
 	return err
 }

@@ -57,7 +57,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	told := time.Time{}
 	var failed error
 	err = mirror.Follow(ctx, from, into, mirror.FollowOptions{
-		Name: f.name, From: a.places[0], To: a.places[1], By: a.by(), Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
+		Name: f.name, From: a.places[0], To: a.places[1], By: a.deedOf(ctx).By, Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
 		Round: func(r mirror.Round) {
 			p.step()
 			if r.Err != nil {

@@ -46,7 +46,7 @@ func (a *app) policySetCommand() *cobra.Command {
 	c.Flags().BoolVar(&p.Catalogue, "catalogue", false, "build the catalogues of closed days")
 	c.Flags().BoolVar(&now, "now", false, "let engines begin at once, and not after a day")
 	addDryRun(c.Flags(), &dryRun)
-	return c
+	return a.signed(c)
 }
 
 // wholeDays returns an age as the days of a policy.
@@ -126,8 +126,11 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 	if err := a.confirm(ctx, change{doing: "policy set", what: doing, requests: set.First.takes()}); err != nil {
 		return err
 	}
-	// deed: By and Why of the change.
-	if set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now}); err != nil {
+	who := a.deedOf(ctx)
+	if err := a.deed(ctx, v, storage.Deed{What: "policy set", Detail: policyText(p)}, func() (err error) {
+		set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now, By: who.By, Why: who.Why})
+		return err
+	}); err != nil {
 		return err
 	}
 	return a.print(set, func(w io.Writer) {
@@ -155,10 +158,12 @@ func policyText(p retention.Policy) string {
 }
 
 func (a *app) policyRemoveCommand() *cobra.Command {
-	return a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
-		// deed: what was removed.
-		removed, err := retention.Remove(ctx, v)
-		if err != nil {
+	return a.signed(a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
+		removed := false
+		if err := a.deed(ctx, v, about("policy remove"), func() (err error) {
+			removed, err = retention.Remove(ctx, v)
+			return err
+		}); err != nil {
 			return err
 		}
 		return a.print(struct {
@@ -170,7 +175,7 @@ func (a *app) policyRemoveCommand() *cobra.Command {
 			}
 			fmt.Fprintln(w, "there is no policy")
 		})
-	})
+	}))
 }
 
 // policyShown is what policy show tells.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
 )
 
@@ -39,7 +38,7 @@ func (a *app) switchCommand() *cobra.Command {
 	flags.BoolVar(&s.remove, "delete", false, "remove plans from the copy that the vault no longer has")
 	flags.BoolVar(&s.despite, "despite", false, "open the copy although plans could not be copied, or the check finds problems")
 	flags.Var(&s.checked, "check", "check the days of the copy that have plans of this `DURATION`")
-	return c
+	return a.signed(c)
 }
 
 // switched is the report of switch.
@@ -103,13 +102,22 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 		return err
 	}
 	reached.then("the vaults may be closed to engines; " + goOn)
+	if err := a.deed(ctx, into, about("switch"), func() error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
+		return err
+	}
+	return a.print(report, report.write)
+}
+
+// moveEngines takes the steps of a switch.
+func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switching, state mirror.State, report *switched) error {
+	by := a.deedOf(ctx).By
 	if state.Opened.IsZero() {
-		if err := mirror.Adopt(ctx, into, a.places[0], a.by()); err != nil {
+		if err := mirror.Adopt(ctx, into, a.places[0], by); err != nil {
 			return err
 		}
 	}
 	if !s.lost {
-		c, err := a.clear(ctx, from, storage.Closing{At: time.Now().UTC(), By: a.by(), Why: "the vault has moved to " + a.places[1]})
+		c, err := a.clear(ctx, from, "the vault has moved to "+a.places[1])
 		if err != nil {
 			return err
 		}
@@ -118,19 +126,17 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 		}
 	}
 	if state.Opened.IsZero() {
-		if err := a.complete(ctx, from, into, s, &report); err != nil {
+		if err := a.complete(ctx, from, into, s, report); err != nil {
 			return err
 		}
 	}
 	a.progress("open the copy", "step", 0).then(goOn)
-	if err := mirror.Open(ctx, into, a.by()); err != nil { // deed; an earlier one may have been interrupted
+	if err := mirror.Open(ctx, into, by); err != nil { // an earlier one may have been interrupted
 		return err
 	}
-	if state, err = mirror.StateOf(ctx, into); err != nil {
-		return err
-	}
+	state, err := mirror.StateOf(ctx, into)
 	report.Opened, report.By = state.Opened, state.By
-	return a.print(report, report.write)
+	return err
 }
 
 // answers returns nil if a vault answers within lostAfter.
