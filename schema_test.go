@@ -659,6 +659,11 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
+	for _, mark := range []string{metaSchema, blob.WriteID} {
+		if isForeign(map[string]string{metaState: number, mark: "x"}) {
+			t.Errorf("foreign beside %s", mark)
+		}
+	}
 	for body, want := range map[string]bool{
 		`{"type":1}`: true, `{"id":"x","TYPE":-2,"data":{}}`: true, `{"type":1,"schema":null}`: false, `{"type":1,"Schema":1}`: false,
 		`{"type":"entry"}`: false, `{"type":"1"}`: false, `{"type":null}`: false, `{}`: false, `1`: false, `{"type":1`: false, ``: false,

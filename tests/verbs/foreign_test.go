@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,7 +85,16 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 				}
 			}
 			step("List", func() {
-				found, err := storage.Collect(v.List(ctx, 0))
+				outcome := azblob.OutcomeFailed
+				observed := vaulttest.OnEmulator(t, server, azblob.WithObserver(azblob.Observer{
+					OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+						return ctx, func(e azblob.OperationEnd) { outcome = e.Outcome }
+					},
+				}))
+				found, err := storage.Collect(observed.List(ctx, 0))
+				if outcome != azblob.OutcomeOK {
+					t.Errorf("the outcome of List is %s", outcome)
+				}
 				if ids := vaulttest.IDs(found); !slices.Equal(ids, []uuid.UUID{open.ID, ours.ID}) || strings.Count(fmt.Sprint(err), "another program") != 2 {
 					t.Errorf("List: %v, %v", ids, err)
 				}
@@ -149,6 +159,72 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 						t.Errorf("Expire: %+v, %v", report, err)
 					}
 				})
+			}
+		})
+	}
+}
+
+// TestForeignRemains: what could pass for remains or damage of a vault's plan is not removed if another program may have
+// written a part of it.
+func TestForeignRemains(t *testing.T) {
+	for what, test := range map[string]func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign){
+		"sub-objects to which a marker leads": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			server.Put(others.Container, "open/"+others.PartsAlone.String(), nil, map[string]string{"writeid": "w"})
+			time.Sleep(vaulttest.PastGrace)
+			if report, err := v.Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Foreign != 1 || len(report.Plans) > 0 {
+				t.Errorf("%+v, %v", report, err)
+			}
+		},
+		"sub-objects in the way of a Create": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			plan := vaulttest.PlanOf(vaulttest.DaysAgo(9))
+			plan.ID = others.PartsAlone
+			for b := range server.Blobs(others.Container) {
+				if _, part, ok := strings.Cut(b.Name, "blocks/"+plan.ID.String()+"/"); ok {
+					plan.Blocks[0].ID = uuid.MustParse(strings.TrimSuffix(part, ".json"))
+				}
+			}
+			vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrForeign)
+		},
+		"an entry beside a damaged object": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			object := "plans/" + others.EntryAlone.String() + "-object.json"
+			server.Put(others.Container, object, []byte("{}"), nil)
+			vaulttest.Fails(t, v.Delete(t.Context(), others.EntryAlone), storage.ErrForeign)
+			server.Remove(others.Container, object)
+		},
+		"a bare sub-object of a vault's plan": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			plan := vaulttest.Created(t, v, vaulttest.PlanOf(vaulttest.DaysAgo(9)))
+			name := "blocks/" + plan.ID.String() + "/" + uuid.NewString() + ".json"
+			server.Put(others.Container, name, []byte(`{"type":3}`), nil)
+			time.Sleep(vaulttest.PastGrace)
+			vaulttest.Must(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
+			if _, there := server.Blob(others.Container, name); !there {
+				t.Error("it was removed")
+			}
+		},
+		"a day of which a listing is short": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
+			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
+			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(short))
+			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+			if err != nil || report.Days[0].Result != azblob.DayForeign || short.Query == "" {
+				t.Errorf("%+v, %v", report, err)
+			}
+		},
+		"a day that another Expire has dropped": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
+			vaulttest.PutDay(server, vaulttest.DaysAgo(12))
+			meanwhile := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return r.Prefix == "plans/" }).Nth(1).
+				Do(emulator.Before(func() { server.RemoveContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(12))) }))
+			report, err := vaulttest.Faulty(t, server, meanwhile).Expire(t.Context(), azblob.ExpireOptions{OlderThan: 240 * time.Hour})
+			if err != nil || report.Dropped() != 1 || meanwhile.Fired() != 1 {
+				t.Errorf("%+v, %v", report, err)
+			}
+		},
+	} {
+		vaulttest.InBubble(t, what, func(t *testing.T, server *emulator.Server) {
+			server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(9)), map[string]string{"planvaultlayout": "1"})
+			others := vaulttest.PutForeign(server, vaulttest.DaysAgo(9), 1)
+			test(t, server, vaulttest.OnEmulator(t, server), others)
+			if changed := others.Changed(); slices.ContainsFunc(changed, func(name string) bool { return !strings.HasPrefix(name, "open/") }) {
+				t.Errorf("%v changed", changed)
 			}
 		})
 	}
