@@ -272,8 +272,14 @@ func (c checking) checkDay(ctx context.Context, d day) error {
 	dropping := false
 	stray := func(name, detail string) {
 		c.report.Blobs++
-		if detail == isDropping {
+		switch {
+		case detail == isDropping:
 			dropping = true
+			return
+		case detail == isOthers:
+			if isEntry(name) {
+				c.report.Foreign++
+			}
 			return
 		}
 		c.report.Problems = append(c.report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: d.container, Name: name}.String(), Detail: detail})

@@ -193,6 +193,9 @@ type namedItem struct {
 // isDropping is the detail of the mark of an expiry, which belongs to no plan and is no stray.
 const isDropping = "the day is being dropped"
 
+// isOthers is the detail of an entry or object that another program wrote, whose ID is not one of the day.
+const isOthers = "was written by another program"
+
 // named lists a directory of a day. Blobs that no vault writes there are strays.
 func (s *store) named(ctx context.Context, d day, dir string, stray func(name, detail string)) iter.Seq2[namedItem, error] {
 	return func(yield func(namedItem, error) bool) {
@@ -206,6 +209,8 @@ func (s *store) named(ctx context.Context, d day, dir string, stray func(name, d
 				stray(item.Name, isDropping)
 			case !ok:
 				stray(item.Name, "is not a name that a vault writes")
+			case s.prefix.plan(name.plan).container != d.container && isForeign(item.Metadata):
+				stray(item.Name, isOthers)
 			case s.prefix.plan(name.plan).container != d.container:
 				stray(item.Name, "belongs to a plan of another day")
 			case !yield(namedItem{name, item}, nil):

@@ -53,7 +53,8 @@ type RepairReport struct {
 	// were written less than the grace period and the margin ago, or changed during the run. A later Repair
 	// finishes them.
 	Recent int
-	// Foreign is the number of plans, and of remains of plans, that another program wrote, as far as they were come across. They are left alone.
+	// Foreign is the number of plans, and of remains of plans, that another program wrote. They are left alone. Unless it
+	// is thorough, Repair does not see those in days of the vault.
 	Foreign int
 	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
 	// that needed several repairs is listed once for each.

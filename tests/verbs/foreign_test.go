@@ -201,6 +201,13 @@ func TestForeignRemains(t *testing.T) {
 				t.Error("it was removed")
 			}
 		},
+		"IDs without a time, names and states of great length": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			long := map[string]string{"PLANID": "x", "STATE": `{"Status":1,"More":"` + strings.Repeat("[", 7000) + `"}`}
+			server.Put(others.Container, "plans/"+uuid.NewString()+"-entry.json", nil, long)
+			if report := vaulttest.Sound(t, v); report.Foreign != 5 {
+				t.Errorf("%+v", report)
+			}
+		},
 		"a day of which a listing is short": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
 			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(short))
