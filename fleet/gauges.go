@@ -74,7 +74,8 @@ const (
 // gauger looks at the open plans for [Observer.Gauges]. Its loop alone uses it.
 type gauger struct {
 	n        *Node
-	reported time.Time // the last look that was reported; zero if the observer knows of none
+	wake     chan struct{} // has an element when the node has become the one that looks
+	reported time.Time     // the last look that was reported; zero if the observer knows of none
 	before   *Inspection
 }
 
@@ -83,7 +84,7 @@ func (o Options) gauges() bool { return o.Gauges > 0 && o.Observer.Gauges != nil
 
 // run looks at the open plans until the node is no longer a member.
 func (g *gauger) run() {
-	g.n.every(g.n.o.Interval, nil, func(ctx context.Context) (time.Duration, error) {
+	g.n.every(g.n.o.Interval, g.wake, func(ctx context.Context) (time.Duration, error) {
 		g.look(ctx)
 		return g.n.o.Gauges, nil
 	})
@@ -156,4 +157,16 @@ func (n *Node) looksAfterGauges() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.gauger == n.id
+}
+
+// electLocked notes which member looks at the open plans. A node that has become the one begins at once, so that after a
+// death figures are missing for no longer than an interval, a TTL and a look at the members.
+func (n *Node) electLocked(r storage.Roster) {
+	was := n.gauger
+	if n.gauger = gaugerOf(inspectRoster(r).Members); n.gauger == n.id && was != n.id && was != uuid.Nil {
+		select {
+		case n.gauges.wake <- struct{}{}:
+		default:
+		}
+	}
 }

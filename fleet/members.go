@@ -107,7 +107,7 @@ func (n *Node) note(r storage.Roster) {
 	for _, m := range r.Members {
 		n.noteMember(m, left)
 	}
-	n.gauger = gaugerOf(inspectRoster(r).Members)
+	n.electLocked(r)
 	for id := range members {
 		_, there := n.members[id]
 		if _, marked := n.left[id]; !there && !marked {

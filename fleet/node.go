@@ -73,7 +73,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}
-	n.gauges = gauger{n: n}
+	n.gauges = gauger{n: n, wake: make(chan struct{}, 1)}
 	n.judge = judge{self: n.id, ttl: o.TTL}
 	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
 	if was := len(o.Former); was > 0 {
