@@ -252,7 +252,7 @@ func TestCostOfGauges(t *testing.T) {
 					works = append(works, plan)
 				}
 			}
-			time.Sleep(30 * time.Minute)
+			time.Sleep(30*time.Minute + 5*time.Second) // between two heartbeats
 			server.ResetRequests()
 			for range 12 {
 				for _, plan := range works {
