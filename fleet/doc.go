@@ -49,9 +49,11 @@
 // # Stuck plans
 //
 // [Inspect] says which members are alive, which open plans make no progress, and why. It is for operators and
-// monitors, and needs no node. One node of a fleet inspects the vault for [Observer.Gauges]. [Stop] asks the owner of a plan to stop it. [HandOver] fences a plan whose owner is
-// no longer alive and leaves it to the live nodes, and [Evict] evicts a node that hangs although its heartbeats
-// continue. What a node says with [Node.Report] is part of the explanation.
+// monitors, and needs no node. One node of a fleet inspects the vault for [Observer.Gauges].
+//
+// [Stop] asks the owner of a plan to stop it. [HandOver] fences a plan whose owner is no longer alive and leaves it to
+// the live nodes, and [Evict] evicts a node that hangs although its heartbeats continue. What a node says with
+// [Node.Report] is part of the explanation.
 //
 // # Several settings
 //
