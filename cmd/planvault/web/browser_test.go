@@ -36,7 +36,7 @@ func chromium(t *testing.T, args ...string) (stdout, stderr string) {
 	if path == "" {
 		t.Skip("neither chromium, chromium-browser nor google-chrome is installed")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, path, append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir(),
