@@ -269,6 +269,9 @@ func TestInspectBounded(t *testing.T) {
 				if p.Stuck {
 					stuck = append(stuck, names[p.ID]+": "+string(p.Reason))
 				}
+				if p.Actions > 1 || len(p.Running) > 1 {
+					t.Errorf("%s has %d actions, and %d run", names[p.ID], p.Actions, len(p.Running))
+				}
 			}
 			slices.Sort(stuck)
 			if got := strings.Join(asked, ", "); got != wantRead {

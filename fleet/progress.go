@@ -11,6 +11,7 @@ import (
 func (p *OpenPlan) note(plan *workflow.Plan) {
 	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.ListResult), plan.State.Start, plan.RuntimeUpdate)
+	p.Running, p.Done, p.Actions, p.delay = nil, 0, 0, 0 // an earlier inspection may have set them
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {
 		if o == workflow.Object(plan) || cont[o] {
