@@ -91,9 +91,9 @@ type Round struct {
 	Report
 	// Now is the time of the source when the round began.
 	Now time.Time
-	// Standing is what the round's note says, if Err is nil.
+	// Standing is what the round's note says.
 	Standing Standing
-	// Err is why the round did not bring the copy up to date. The next round tries again.
+	// Err is why the round did not bring the copy up to date, or what it could not compare. The next one tries again.
 	Err error
 }
 
@@ -119,6 +119,8 @@ type Standing struct {
 	// Comparing is the comparison that is in progress: when it began, and from which time on it has compared plans.
 	Began     time.Time `json:"began,omitzero"`
 	Comparing time.Time `json:"comparing,omitzero"`
+	// Incomplete says that the comparison in progress has met plans that could not be compared.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // StandingOf reads the text of a note copy-NAME.
@@ -176,7 +178,6 @@ type follower struct {
 
 	seen        map[uuid.UUID]string // the revisions of the Running plans that the copy has
 	repaired    bool                 // the copy has been recovered since the last failure
-	incomplete  bool                 // the present comparison has failed somewhere
 	standing    Standing             // what the note says
 	noteVersion string
 }
@@ -197,7 +198,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 	if err := f.recall(ctx, there); err != nil {
 		return round, err
 	}
-	r := &run{from: f.source, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+	r := f.run()
 	s := f.standing
 	round.Standing = s
 	if !f.repaired {
@@ -205,48 +206,59 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 			r.failed(err)
 		}
 	}
-	if f.seen, err = r.changes(ctx, s.CaughtUp, f.o.Overlap, f.seen); err == nil {
-		err = f.compare(ctx, r, &s, there.Now)
-	}
+	f.seen, err = r.changes(ctx, s.CaughtUp, f.o.Overlap, f.seen)
 	round.Report, err = r.finish(err)
-	f.repaired = err == nil
-	if err != nil {
+	if f.repaired = err == nil; err != nil {
 		return round, err
 	}
-	s.CaughtUp = there.Now
+	first := s.CaughtUp.IsZero()
+	if s.CaughtUp = there.Now; first { // changes has compared everything
+		s.Compared = there.Now
+	}
+	compared, err := f.compare(ctx, &s, there.Now)
+	round.add(compared)
 	round.Standing = s
-	return round, f.keep(ctx, s)
+	return round, errors.Join(f.keep(ctx, s), err)
 }
 
-// compare compares the plans of one more day, if a comparison is due. s is the standing after it.
-func (f *follower) compare(ctx context.Context, r *run, s *Standing, now time.Time) error {
-	if s.CaughtUp.IsZero() { // changes has compared everything
-		s.Compared = now
-		return nil
-	}
+// run returns the work of a round.
+func (f *follower) run() *run {
+	return &run{from: f.source, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+}
+
+// add adds what a comparison did.
+func (r *Round) add(o Report) {
+	r.Plans, r.Unchanged, r.Copied, r.Updated = r.Plans+o.Plans, r.Unchanged+o.Unchanged, r.Copied+o.Copied, r.Updated+o.Updated
+	r.CopiedParts, r.Deleted, r.Extra, r.Failed = r.CopiedParts+o.CopiedParts, r.Deleted+o.Deleted, r.Extra+o.Extra, r.Failed+o.Failed
+}
+
+// compare compares the plans of one more day, if a comparison is due. s is the standing after it. A plan that fails is
+// left for the next comparison.
+func (f *follower) compare(ctx context.Context, s *Standing, now time.Time) (report Report, err error) {
 	if s.Began.IsZero() {
 		if now.Sub(s.Compared) < f.o.Compare {
-			return nil
+			return report, nil
 		}
-		s.Began, s.Comparing, f.incomplete = now, now.Add(storage.MaxAhead), false
+		s.Began, s.Comparing, s.Incomplete = now, now.Add(storage.MaxAhead), false
 	}
-	oldest, err := newestBefore(ctx, s.Comparing, f.source, f.to)
+	newest, err := newestBefore(ctx, s.Comparing, f.source, f.to)
 	if err != nil {
-		return err
+		return report, err
 	}
-	if oldest.IsZero() {
-		if !f.incomplete {
+	if newest.IsZero() {
+		if !s.Incomplete {
 			s.Compared = s.Began
 		}
-		s.Began, s.Comparing = time.Time{}, time.Time{}
-		return nil
+		s.Began, s.Comparing, s.Incomplete = time.Time{}, time.Time{}, false
+		return report, nil
 	}
-	before := r.failures()
-	r.opts.After, r.opts.Before = oldest.Add(-day), oldest.Add(time.Millisecond)
-	err = r.all(ctx)
-	f.incomplete = f.incomplete || r.failures() > before
-	s.Comparing = r.opts.After.Add(time.Millisecond)
-	return err
+	r := f.run()
+	r.opts.After, r.opts.Before = newest.Add(-day), newest.Add(time.Millisecond)
+	if err = r.all(ctx); err == nil {
+		s.Comparing = r.opts.After.Add(time.Millisecond)
+		s.Incomplete = s.Incomplete || r.failures() > 0
+	}
+	return r.finish(err)
 }
 
 const day = 24 * time.Hour
