@@ -134,3 +134,46 @@ func switchBesideEngines(t *testing.T, k int) {
 		}
 	}
 }
+
+// TestCloseAndOpen closes a vault on which a node works, looks at who is refused, and opens it.
+func TestCloseAndOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.env["USER"] = "ana"
+		if r := s.run(t.Context(), "close", "--yes"); r.code != exitUsage || !strings.Contains(r.stderr, "--reason") {
+			t.Errorf("without a reason: %+v", r)
+		}
+		n := s.join(t, "host-3")
+		p := s.claimed(t, n, "hangs")
+		r := s.must(t, "close", "--reason", "the account moves", "--yes")
+		if !strings.Contains(r.stdout, "closed by ana: the account moves") || !strings.Contains(r.stdout, "1 node evicted") {
+			t.Errorf("%+v", r)
+		}
+		if now, err := s.vault.Read(t.Context(), p.ID); err != nil || now.Epoch != p.Epoch+1 {
+			t.Errorf("the plan of the node that did not leave is not fenced: %+v, %v", now, err)
+		}
+		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana") {
+			t.Errorf("%v", err)
+		}
+		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
+		if r := s.run(t.Context(), append([]string{"mirror", "--follow"}, to...)...); r.code != exitFailed || !strings.Contains(r.stderr, "the source is closed") {
+			t.Errorf("a follower: %+v", r)
+		}
+		s.must(t, "open", "--yes")
+		if r := s.run(t.Context(), append([]string{"switch", "--lost"}, to...)...); r.code != exitUsage || !strings.Contains(r.stderr, "answers") {
+			t.Errorf("a vault that is not lost: %+v", r)
+		}
+		if r := s.run(t.Context(), append([]string{"mirror", "--follow", "--deep"}, to...)...); r.code != exitUsage {
+			t.Errorf("two ways at once: %+v", r)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		r = s.run(ctx, append([]string{"mirror", "--follow", "--output", "json"}, to...)...)
+		if r.code != exitDone || strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stdout, `"copied":1`) {
+			t.Errorf("a follower: %+v", r)
+		}
+		if r := s.run(t.Context(), "open", "--prefix", "copy", "--yes"); r.code != exitUsage || !strings.Contains(r.stderr, "planvault switch") {
+			t.Errorf("a copy is opened by hand: %+v", r)
+		}
+	})
+}

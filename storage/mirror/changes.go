@@ -24,9 +24,9 @@ var open = []workflow.Status{workflow.NotStarted, workflow.Running}
 
 // running is a Running plan of the source, whose sub-objects may have changed.
 type running struct {
-	state string              // the version of the plan itself
-	there *storage.ListResult // what the copy lists, or nil
-	same  bool                // as the source
+	state string // the version of the plan itself
+	there bool   // the copy has it
+	same  bool   // and lists it as the source does
 }
 
 // changes brings up to date what may have changed since a time: the plans that were created since then, with some
@@ -77,7 +77,7 @@ func (c *changes) window(ctx context.Context, w storage.Filters) error {
 	g.SetLimit(cmp.Or(c.opts.Concurrency, defaultConcurrency))
 	err = c.merge(ctx, source, copied, func(s, there *storage.ListResult) {
 		if s != nil && s.State.Status == workflow.Running {
-			c.runs[s.ID] = running{s.State.ETag, there, there != nil && sameListing(*s, *there)}
+			c.runs[s.ID] = running{s.State.ETag, there != nil, there != nil && sameListing(*s, *there)}
 			return
 		}
 		if s == nil && w.ByStatus != nil {
@@ -109,7 +109,11 @@ func (c *changes) bringRunning(ctx context.Context, seen map[uuid.UUID]string) e
 			continue
 		}
 		g.Go(func() error {
-			ok, err := c.plan(ctx, changed(id), p.there)
+			var there *storage.ListResult
+			if p.there {
+				there = changed(id)
+			}
+			ok, err := c.plan(ctx, changed(id), there)
 			if ok && known {
 				c.note(id, revision)
 			}
