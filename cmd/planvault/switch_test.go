@@ -64,7 +64,8 @@ func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, n
 // and on which an engine waits. The switch dies at some request, and is run again. No action begins in the vault after one
 // began in the copy, and all plans end in the copy.
 func TestSwitchBesideEngines(t *testing.T) {
-	for k := 1; k <= efforttest.Pick(20, 150, 400); k += efforttest.Pick(9, 12, 3) {
+	efforttest.NotShort(t, twoProcesses)
+	for k := 1; k <= efforttest.Pick(1, 130, 400); k += efforttest.Pick(1, 16, 3) {
 		synctest.Test(t, func(t *testing.T) { switchBesideEngines(t, k) })
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,11 +173,11 @@ func TestTwoFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 7)
 		to := memvault.New(nil)
-		slow := func(v storage.Vault, every int) *hooked.Vault {
-			calls := 0
+		slow := func(v storage.Vault, every int64) *hooked.Vault {
+			calls := new(atomic.Int64)
 			return hooked.Wrap(v, func(c *hooked.Call) error {
 				err := c.Do()
-				if calls++; calls%every == 0 {
+				if calls.Add(1)%every == 0 {
 					time.Sleep(40 * time.Second) // others go on
 				}
 				return err
@@ -188,11 +189,11 @@ func TestTwoFollowers(t *testing.T) {
 			done := make(chan error, 1)
 			ended = append(ended, done)
 			go func() {
-				done <- mirror.Follow(ctx, slow(w.from, 5+2*i), slow(to, 3+2*i), mirror.FollowOptions{Name: "b", Interval: 10 * time.Second, Compare: time.Hour})
+				done <- mirror.Follow(ctx, slow(w.from, int64(5+2*i)), slow(to, int64(3+2*i)), mirror.FollowOptions{Name: "b", Interval: 10 * time.Second, Compare: time.Hour})
 			}()
 		}
 		far := map[uuid.UUID]int{}
-		for range 2000 {
+		for range 500 {
 			w.work()
 			time.Sleep(7 * time.Second)
 			s := w.standing()
