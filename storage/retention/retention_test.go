@@ -81,18 +81,21 @@ func TestPoliciesThatMakeNoSense(t *testing.T) {
 type vault struct {
 	*memvault.Vault
 	took    time.Duration // of a call of Retire
+	slow    time.Duration // after a look at the roster
 	retired []string      // the days
 	during  func(day int) // called during a call of Retire; may be nil
 	more    int           // how many calls of Retire leave something
 	err     error         // of Retire
 	cut     bool          // its process is dead: no write has an effect
 	upkeeps int
+	steps   int
 	asked   time.Time // when DueDays was called last
 	policy  retention.Policy
 }
 
 func (v *vault) DueDays(_ context.Context, p retention.Policy) (list []retention.Day, _ error) {
 	v.asked, v.policy = time.Now(), p
+	v.steps++
 	for i := range 4 {
 		day := time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)
 		list = append(list, retention.Day{Day: day, Reach: retention.ReachFinal, Held: i == 1 || i == 2})
@@ -111,6 +114,11 @@ func (v *vault) Retire(ctx context.Context, _ retention.Policy, day time.Time, _
 		return retention.Result{Removed: 5, More: true}, v.err
 	}
 	return retention.Result{Dropped: v.err == nil}, v.err
+}
+
+func (v *vault) Roster(ctx context.Context) (storage.Roster, error) {
+	defer time.Sleep(v.slow)
+	return v.Vault.Roster(ctx)
 }
 
 func (v *vault) PutNote(ctx context.Context, n storage.Note) (string, error) {
@@ -248,7 +256,7 @@ func TestClaims(t *testing.T) {
 		var vaults []*vault
 		var work sync.WaitGroup
 		for i := range 5 {
-			v := &vault{Vault: store.Open(nil), took: time.Minute}
+			v := &vault{Vault: store.Open(nil), took: time.Minute, slow: time.Second}
 			vaults = append(vaults, v)
 			if i == 0 {
 				set(t, v, p, retention.Change{})
@@ -262,12 +270,12 @@ func TestClaims(t *testing.T) {
 			})
 		}
 		work.Wait()
-		retired := 0
+		retired, steps := 0, 0
 		for _, v := range vaults {
-			retired += len(v.retired)
+			retired, steps = retired+len(v.retired), steps+v.steps
 		}
-		if retired != 2*10 {
-			t.Errorf("%d days were dropped in ten days", retired)
+		if retired != 2*10 || steps != 10 {
+			t.Errorf("%d days were dropped by %d steps in ten days", retired, steps)
 		}
 	})
 	inBubble(t, "the step of a dead process is done by another", func(t *testing.T, store *memvault.Store) {

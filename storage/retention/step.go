@@ -54,9 +54,6 @@ func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
 	}
 	s := step{Enforcer: e, policy: policy.Policy, version: version, report: &Report{At: later(now, policy.Set), By: e.name}, began: time.Now()}
 	err = s.run(ctx)
-	if s.lost {
-		return &policy, s.report, err
-	}
 	claim.Claim, claim.Last = "", s.report
 	if _, putErr := put(ctx, e.vault, claim, version); putErr != nil && !overtaken(putErr) {
 		err = errors.Join(err, fmt.Errorf("retention: report a step: %w", putErr))

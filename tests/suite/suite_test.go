@@ -41,6 +41,7 @@ var essential = []string{
 	"search/a search by status follows",
 	"recovery/Recovery does not disturb",
 	"members/a renewal gives", "members/a version that is not stored",
+	"notes/a note comes back",
 }
 
 // elsewhere are long cases that run on the emulator with PLANVAULT_LONG alone, because other tests make the same requests.
