@@ -203,7 +203,8 @@ type history struct {
 	plans  map[uuid.UUID]workflow.Status
 	held   map[string]bool // by container
 	policy retention.Policy
-	since  time.Time // when the policy was set
+	// changed is when the policy was set, and since when it was, or a day was released.
+	changed, since time.Time
 }
 
 // TestRetentionOverYears lets two processes enforce policies for three years. Plans end each day, some of them Failed;
@@ -266,7 +267,7 @@ func (h *history) live(day int) {
 	if p, ok := policies[day]; ok {
 		vaulttest.Must(h.t, vaulttest.ErrOf(retention.Set(h.t.Context(), h.v, p, retention.Change{})))
 		h.policy, _ = p.WithDefaults()
-		h.since = time.Now()
+		h.changed, h.since = time.Now(), time.Now()
 	}
 }
 
@@ -291,9 +292,13 @@ func (h *history) check() {
 	const enough = 3 * aDay
 	for id, status := range h.plans {
 		day := workflow.Time(id).Truncate(aDay)
-		reaches := func(at time.Time) bool { return slices.Contains(h.policy.Reach(day, at).Statuses(), status) }
+		keep := h.policy.Keep
+		if status == workflow.Failed {
+			keep = h.policy.KeepFailed
+		}
+		reaches := func(at time.Time) bool { return keep > 0 && !at.Before(day.AddDate(0, 0, 1+keep)) }
 		switch held := h.held[vaulttest.ContainerOf(day)]; {
-		case !stored[id] && (!reaches(time.Now()) || held || time.Since(h.since) < aDay && !reaches(h.since)):
+		case !stored[id] && (!reaches(time.Now()) || held || time.Since(h.changed) < aDay):
 			h.t.Fatalf("%v: a %s plan of %v is gone, held: %t, policy %+v since %v", time.Now(), status, day, held, h.policy, h.since)
 		case !stored[id]:
 			delete(h.plans, id)
