@@ -79,7 +79,9 @@ func observed(t *testing.T, server func() *emulator.Server, test func(t *testing
 }
 
 // slowServer returns an emulator whose requests take a second each.
-func slowServer() *emulator.Server { return emulator.New(emulator.WithLatency(time.Second)) }
+func slowServer() *emulator.Server {
+	return emulator.New(emulator.WithLatency(time.Second), emulator.WithSoftDelete())
+}
 
 // observedCall calls a method of a vault.
 type observedCall struct {
@@ -167,6 +169,10 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
+		{"Deleted", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Deleted(ctx, workflow.Time(plan.ID))) }},
+		{"Undelete", "", true, func(ctx context.Context, v *Vault) error { return v.Undelete(ctx, plan.ID) }},
+		{"UndeleteDay", "", false, func(ctx context.Context, v *Vault) error { return v.UndeleteDay(ctx, dropped()) }},
+		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}
@@ -174,6 +180,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 
 // failure returns the error of a call.
 func failure[T any](_ T, err error) error { return err }
+
+// dropped is a day that Expire drops.
+func dropped() time.Time { return time.Now().AddDate(0, 0, -99) }
 
 // oldDay is a closed day.
 func oldDay() time.Time { return time.Now().AddDate(0, 0, -9) }
@@ -187,6 +196,7 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 		driver.Complete(plan)
 		calls := observedCalls(plan)
 		s.PutContainer(v.prefix.day(oldDay()), nil)
+		s.PutContainer(v.prefix.day(dropped()), map[string]string{metaLayout: "1"})
 		untested := map[string]bool{}
 		for m := range reflect.TypeFor[*Vault]().Methods() {
 			untested[m.Name] = true

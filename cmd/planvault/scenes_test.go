@@ -41,6 +41,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"many":         sceneMany,
 	"corrupt":      sceneCorrupt,
 	"deleted":      sceneDeleted,
+	"undeleted":    sceneUndeleted,
 	"failed":       sceneFailed,
 	"year":         sceneYear,
 	"policy":       scenePolicy,
@@ -275,6 +276,12 @@ func sceneDeleted(t *testing.T, s *stage) {
 	plans := s.history(t)
 	s.must(t, "purge", "--group", planNamed(t, plans, "release web 1.8.7").GroupID.String(), "--yes")
 	time.Sleep(20 * time.Minute)
+}
+
+// sceneUndeleted is sceneDeleted in an account that keeps what is deleted.
+func sceneUndeleted(t *testing.T, s *stage) {
+	s.server = emulator.New(emulator.WithLatency(10*time.Millisecond), emulator.WithSoftDelete())
+	sceneDeleted(t, s)
 }
 
 // sceneFailed: a plan failed, because a cache was cold.
