@@ -41,7 +41,6 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"many":         sceneMany,
 	"corrupt":      sceneCorrupt,
 	"deleted":      sceneDeleted,
-	"undeleted":    sceneUndeleted,
 	"failed":       sceneFailed,
 	"year":         sceneYear,
 	"policy":       scenePolicy,
@@ -273,15 +272,10 @@ func sceneCorrupt(t *testing.T, s *stage) {
 
 // sceneDeleted: somebody has removed the plans of a group.
 func sceneDeleted(t *testing.T, s *stage) {
+	s.server = emulator.New(emulator.WithLatency(10*time.Millisecond), emulator.WithSoftDelete())
 	plans := s.history(t)
 	s.must(t, "purge", "--group", planNamed(t, plans, "release web 1.8.7").GroupID.String(), "--yes")
 	time.Sleep(20 * time.Minute)
-}
-
-// sceneUndeleted is sceneDeleted in an account that keeps what is deleted.
-func sceneUndeleted(t *testing.T, s *stage) {
-	s.server = emulator.New(emulator.WithLatency(10*time.Millisecond), emulator.WithSoftDelete())
-	sceneDeleted(t, s)
 }
 
 // sceneFailed: a plan failed, because a cache was cold.
