@@ -64,27 +64,55 @@ func (u undeletion) run(caller context.Context) error {
 	defer cancelCommit()
 
 	// From here on, the delete marker leads Recovery to whatever a failure leaves.
-	ref := u.keys.deleteMarker()
-	metadata := markerMetadata(uuid.NewString(), u.grace)
-	metadata[metaUndelete] = "1"
-	marker, seen, err := u.client.PutDated(ctx, ref, nil, metadata, blob.Always)
+	marker, seen, err := u.mark(ctx)
 	if err != nil {
-		return lateUndelete(blobError("write delete marker", ref, forgetUnknown(err)))
+		return lateUndelete(err)
 	}
 	if err := u.prepareDay(ctx, seen, func() error { return u.lookForExpiry(ctx, u.keys.container) }); err != nil {
 		return lateUndelete(err)
 	}
-	if err := u.restoreRest(ctx, k); err != nil {
-		return lateUndelete(err)
+	err = u.restoreRest(ctx, k)
+	if err == nil {
+		err = u.unchanged(ctx, marker)
 	}
-	if err := u.unchanged(ctx, marker); err != nil {
+	if err != nil {
+		_, _, _ = u.mark(caller) // a Delete may have removed it
 		return lateUndelete(err)
 	}
 	if err := u.undelete(commit, u.keys.object()); err != nil {
 		return err
 	}
-	// The plan is there. If the process crashes here, Recovery removes the delete marker.
+	// The plan is there, unless a Delete has begun to remove the rest. If the process crashes here, Recovery removes the
+	// delete marker.
+	if err := u.unchanged(caller, marker); err != nil {
+		return u.takeBack(caller, err)
+	}
 	return u.finish(caller, marker)
+}
+
+// mark writes the delete marker. Its metadata says that no Delete is under way.
+func (u undeletion) mark(ctx context.Context) (etag string, seen time.Time, err error) {
+	ref := u.keys.deleteMarker()
+	metadata := markerMetadata(uuid.NewString(), u.grace)
+	metadata[metaUndelete] = "1"
+	etag, seen, err = u.client.PutDated(ctx, ref, nil, metadata, blob.Always)
+	return etag, seen, blobError("write delete marker", ref, forgetUnknown(err))
+}
+
+// takeBack removes the object again if a Delete has begun before it was there, and returns why.
+func (u undeletion) takeBack(ctx context.Context, cause error) error {
+	if !errors.Is(cause, storage.ErrConflict) {
+		return fmt.Errorf("%w: %w", storage.ErrUnknown, cause)
+	}
+	_, _, err := u.mark(ctx)
+	k, listErr := u.listKept(ctx)
+	if err = errors.Join(err, listErr); err == nil {
+		err = u.removeSnapshots(ctx, k)
+	}
+	if object, live := k.live[u.keys.object().Name]; live && err == nil {
+		err = u.remove(ctx, "remove object", u.keys.object(), blob.IfMatch(object.ETag))
+	}
+	return errors.Join(cause, err)
 }
 
 func lateUndelete(err error) error {

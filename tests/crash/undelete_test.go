@@ -78,6 +78,37 @@ func TestCrashInUndelete(t *testing.T) {
 	}
 }
 
+// TestUndeleteBesideADelete deletes the plan before each request of an Undelete. Nobody sees half of it then, and the same
+// call again restores it.
+func TestUndeleteBesideADelete(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	synctest.Test(t, func(t *testing.T) {
+		start := keeping(t)
+		_, plan := vaulttest.AtWork(t, start, vaulttest.EachKind())
+		vaulttest.Must(t, start.Vault(t).Delete(t.Context(), plan.ID))
+		for n := 1; !t.Failed(); n++ {
+			w := start.Clone()
+			v := w.Vault(t)
+			var deleted error
+			at := &vaulttest.NthRequest{N: n}
+			_ = at.Vault(t, w.Server, func() { deleted = v.Delete(t.Context(), plan.ID) }).Undelete(t.Context(), plan.ID)
+			if !at.Came() {
+				return
+			}
+			time.Sleep(vaulttest.PastGrace) // until no delete marker looks as if a Delete was under way
+			if deleted == nil || errors.Is(deleted, storage.ErrNotFound) {
+				vaulttest.WholeOrGone(t, v, plan)
+				vaulttest.Settled(t, v)
+			}
+			undeleted(t, v, plan)
+			vaulttest.Settled(t, v)
+			if t.Failed() {
+				t.Logf("at request %d", n)
+			}
+		}
+	})
+}
+
 // TestUndeleteWhatIsNotWhole undeletes plans that the account does not keep, or only in part. They stay invisible.
 func TestUndeleteWhatIsNotWhole(t *testing.T) {
 	for name, test := range map[string]struct {
