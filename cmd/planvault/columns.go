@@ -66,10 +66,10 @@ func newColumns[T any](a *app, columns []column[T]) *table[T] {
 	return t
 }
 
-// usualWidth is how many columns a table takes in a pipe, and at most on a terminal that has no more.
+// usualWidth is how wide a short table may be in a pipe.
 const usualWidth = 80
 
-// width returns how wide a short table may be.
+// width returns how wide a short table may be: as wide as the terminal.
 func (a *app) width() int {
 	if a.stdoutIsTerm && a.terminalSize != nil {
 		width, _ := a.terminalSize()
@@ -78,7 +78,7 @@ func (a *app) width() int {
 	return usualWidth
 }
 
-// fit makes cells narrower, the widest first, until the row fits a width or nothing can be cut any more.
+// fitColumns makes columns narrower, the widest first, until a row fits a width or nothing can be cut any more.
 func fitColumns(widths, least []int, width int) {
 	all := 2 * (len(widths) - 1)
 	for _, w := range widths {
@@ -198,7 +198,7 @@ func (o *order[T]) sort(rows []T) {
 	})
 }
 
-// timeForm is the value of --time: how tables and trees show times. JSON has them in UTC.
+// timeForm is the value of --time, the form of times in tables and trees. JSON has them in UTC.
 type timeForm string
 
 const (

@@ -70,6 +70,7 @@ func unlessEnough(err error) error {
 // write writes results.
 func (a *app) write(b []byte) error {
 	_, err := a.stdout.Write(b)
+	a.printed = true
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		a.enough = true

@@ -30,8 +30,8 @@ func (r *repeat) addFlags(flags *pflag.FlagSet) {
 }
 
 // repeat looks once, or with --watch until an interrupt ends it, which is no failure. A terminal shows the last look
-// alone. In a pipe each look follows the one before, with a blank line between tables. What fails for a while is said,
-// and the next look tries again. That there is something to find, such as a stuck plan, is no reason to end.
+// alone. In a pipe each look follows the one before, with a blank line between tables. After an outage, which it reports,
+// the next look tries again. A bad answer, such as a stuck plan, does not end it.
 func (a *app) repeat(ctx context.Context, r repeat, look func(ctx context.Context) error) error {
 	if !r.on {
 		return look(ctx)
@@ -43,11 +43,12 @@ func (a *app) repeat(ctx context.Context, r repeat, look func(ctx context.Contex
 		return a.redraw(ctx, r, look)
 	}
 	for first := true; ; first = false {
-		if !first && a.output == outputTable {
+		if a.printed && a.output == outputTable {
 			if err := a.write([]byte("\n")); err != nil {
 				return unlessEnough(err)
 			}
 		}
+		a.printed = false
 		err := look(ctx)
 		switch {
 		case a.enough:

@@ -66,6 +66,7 @@ type app struct {
 	screen  screen
 	reached atomic.Pointer[progress] // how far the command has come
 	grace   atomic.Int64             // how long the command may take to return when it is interrupted, if not interruptGrace
+	printed bool                     // results were written
 	enough  bool                     // nobody reads the results any more
 	running atomic.Bool              // the arguments are right, and the command has begun
 }
