@@ -177,12 +177,9 @@ func (o ExpireOptions) due(d day) bool {
 // expireDay drops a day, or says why it does not. A young day that is not empty has no result.
 func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: d.date}, empty: !x.o.due(d)}
-	result, err := e.lease()
+	result, err := e.unclaimed(ctx)
 	if err == nil && result == DayDropped && (x.o.DryRun || e.empty) {
 		result, err = e.content(ctx)
-	}
-	if err == nil && result == DayDropped && !e.empty && !d.hinted {
-		result, err = e.neighbours(ctx)
 	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
 		result, err = e.drop(ctx)
@@ -224,6 +221,15 @@ func (x *expiry) lease() (ExpireResult, error) {
 		return "", vaultError("look for lease", blob.Ref{Container: x.day.container}, "%w: the service does not tell whether the day is held, such as for a signature of one container", storage.ErrDenied)
 	}
 	return DayDropped, nil
+}
+
+// unclaimed says what would become of a day by its lease, and by the plans of other programs in it.
+func (x *expiry) unclaimed(ctx context.Context) (ExpireResult, error) {
+	result, err := x.lease()
+	if err == nil && result == DayDropped && !x.empty && !x.day.hinted {
+		return x.neighbours(ctx)
+	}
+	return result, err
 }
 
 // firstPlans is how many plans a report names.

@@ -56,7 +56,7 @@ func (v *Vault) DueDays(ctx context.Context, p retention.Policy) (due []retentio
 }
 
 // Retire removes from a day (UTC) what a policy no longer keeps by the service's clock. If nothing else is in the day,
-// it drops the day as [Vault.Expire] does, with seven requests, and two for 2,500 plans if the policy still keeps Failed
+// it drops the day as [Vault.Expire] does, with a request more, and two for 2,500 plans if the policy still keeps Failed
 // plans of the day. Otherwise it removes the plans one by one, as [storage.Purge] does. A held day stays as it is.
 //
 // It may run beside all other calls, may be stopped at any point, and may be called again.
@@ -79,10 +79,10 @@ func (v *Vault) Retire(ctx context.Context, p retention.Policy, date time.Time, 
 	case became == DayDropped:
 		result.Dropped = true
 		return result, nil
-	case became != DayOpen && became != dayMixed && became != DayUnmarked:
+	case !slices.Contains([]ExpireResult{DayOpen, dayMixed, DayUnmarked, DayForeign}, became):
 		result.Kept = string(became)
 		return result, nil
-	case became == DayOpen && reach == retention.ReachFinal, became == DayUnmarked:
+	case became == DayOpen && reach == retention.ReachFinal, became == DayUnmarked, became == DayForeign:
 		result.Kept = string(became)
 	}
 	report, err := storage.Purge(ctx, v, storage.PurgeOptions{
@@ -116,7 +116,7 @@ func (s *store) retireDay(ctx context.Context, p retention.Policy, date time.Tim
 	if reach != retention.ReachFinal {
 		x.only = reach.Statuses()
 	}
-	became, err := x.lease()
+	became, err := x.unclaimed(ctx)
 	if err == nil && became == DayDropped {
 		became, err = x.drop(ctx)
 	}

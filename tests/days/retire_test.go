@@ -113,6 +113,18 @@ func TestRetire(t *testing.T) {
 			vaulttest.Fails(t, vaulttest.ErrOf(v.Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
 		}
 	})
+	vaulttest.InBubble(t, "plans of another program stay", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		day := vaulttest.DaysAgo(20)
+		ended(t, v, day, workflow.Completed)
+		others := vaulttest.PutForeign(server, day, 1)
+		for again := range 2 {
+			r, err := v.Retire(t.Context(), retention.Policy{Keep: 7}, day, 0)
+			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: int64(1 - again)}); err != nil || r != want || len(others.Changed()) > 0 {
+				t.Errorf("%+v, want %+v: %v; changed: %v", r, want, err, others.Changed())
+			}
+		}
+	})
 	vaulttest.InBubble(t, "what is no whole plan stays", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		for name, blob := range map[string]string{"an object alone": "plans/" + uuid.NewString() + "-object.json", "a stray": "plans/a"} {
