@@ -337,6 +337,10 @@ func restoreSpaces() (spaces []space) {
 // promises does not depend on who is a member.
 type lonely struct {
 	storage.Vault
+	members
+}
+
+type members interface {
 	storage.Members
 	storage.Notes
 }
