@@ -149,7 +149,7 @@ func (a *app) answers(ctx context.Context, v *azblob.Vault) error {
 
 // confirmSwitch says what the switch does, and what it can't do.
 func (a *app) confirmSwitch(ctx context.Context, s switching, r switched) error {
-	c := change{doing: "switch", what: "close the vault, and open its copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
+	c := change{doing: "switch", what: "close the vault, copy what is left (not counted), open the copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
 	if s.lost {
 		c.what = "open the copy as it is"
 		c.warning = fmt.Sprintf(`%s does not answer, so nothing fences its engines.
