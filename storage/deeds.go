@@ -36,17 +36,17 @@ type Deed struct {
 	Plans []uuid.UUID
 	// From and To are the first and the last of the days that the change is limited to. Both are zero if it is not.
 	From, To time.Time
-	// Detail is for people: what else the change was told, in at most [MaxWhy] bytes.
+	// Detail is for people: what else the change was told, in at most [MaxDetail] bytes.
 	Detail string
-	// Result is empty until the change has ended. Then it says how, in at most [MaxWhy] bytes.
+	// Result is empty until the change has ended. Then it says how, in at most [MaxDetail] bytes.
 	Result string
 	// Stored is when the deed was recorded last, by the store's clock.
 	Stored time.Time
 }
 
-// MaxWhy and MaxDeedPlans bound the fields of a deed, which lets it fit into the metadata of a blob.
+// MaxDetail and MaxDeedPlans bound the fields of a deed, which lets it fit into the metadata of a blob.
 const (
-	MaxWhy       = workflow.MaxWhy / 2
+	MaxDetail    = workflow.MaxWhy / 2
 	MaxDeedPlans = 20
 )
 

@@ -95,12 +95,12 @@ func (a *app) deed(ctx context.Context, j storage.Journal, d storage.Deed, do fu
 	if len(d.Plans) > storage.MaxDeedPlans {
 		d.Plans = nil
 	}
-	d.Detail = clip(strings.TrimSpace(d.Detail+" "+a.told), storage.MaxWhy)
+	d.Detail = clip(strings.TrimSpace(d.Detail+" "+a.told), storage.MaxDetail)
 	unlogged := record(ctx, j, d, logPatience)
 	err := do()
 	d.Result = "done"
 	if err != nil {
-		d.Result = clip("failed: "+storage.Detail(err), storage.MaxWhy)
+		d.Result = clip("failed: "+storage.Detail(err), storage.MaxDetail)
 	}
 	if unlogged == nil {
 		patience := logPatience

@@ -16,8 +16,8 @@ func CheckDeed(d storage.Deed) error {
 		return err
 	}
 	for _, text := range []struct{ field, text string }{{"Detail", d.Detail}, {"Result", d.Result}} {
-		if len(text.text) > storage.MaxWhy {
-			return Invalid(text.field, "has %d bytes, at most %d are allowed", len(text.text), storage.MaxWhy)
+		if len(text.text) > storage.MaxDetail {
+			return Invalid(text.field, "has %d bytes, at most %d are allowed", len(text.text), storage.MaxDetail)
 		}
 		if err := invalid(workflow.CheckDeed(workflow.Deed{Why: text.text})); err != nil {
 			return Invalid(text.field, "has a character that is not allowed")

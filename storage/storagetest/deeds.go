@@ -57,8 +57,8 @@ func deedsFound(s *stage) {
 	full.From, full.To, full.Detail, full.Result = day, day, "status=failed", "24 plans  removed"
 	full.Plans = []uuid.UUID{workflow.NewV7(), workflow.NewV7()}
 	long := deedAt(moment.Add(time.Hour))
-	long.By, long.Why, long.Detail = strings.Repeat("ö", workflow.MaxBy/2), strings.Repeat("€", workflow.MaxWhy/3), strings.Repeat(`"`, storage.MaxWhy)
-	long.Result, long.Plans = strings.Repeat("é", storage.MaxWhy/2), slices.Repeat(full.Plans[:1], storage.MaxDeedPlans)
+	long.By, long.Why, long.Detail = strings.Repeat("ö", workflow.MaxBy/2), strings.Repeat("€", workflow.MaxWhy/3), strings.Repeat(`"`, storage.MaxDetail)
+	long.Result, long.Plans = strings.Repeat("é", storage.MaxDetail/2), slices.Repeat(full.Plans[:1], storage.MaxDeedPlans)
 	begun := full
 	begun.Result = ""
 	for _, d := range []storage.Deed{long, begun, plain, full, full} {
@@ -121,7 +121,7 @@ func deedsInvalid(s *stage) {
 		"Plans":  func(d *storage.Deed) { d.Plans = make([]uuid.UUID, storage.MaxDeedPlans+1) },
 		"From":   func(d *storage.Deed) { d.From = moment.UTC().Truncate(24 * time.Hour) },
 		"Detail": func(d *storage.Deed) { d.Detail = "\xff" },
-		"Result": func(d *storage.Deed) { d.Result = strings.Repeat("x", storage.MaxWhy+1) },
+		"Result": func(d *storage.Deed) { d.Result = strings.Repeat("x", storage.MaxDetail+1) },
 	} {
 		d := deedAt(moment)
 		edit(&d)
