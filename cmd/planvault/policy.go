@@ -127,7 +127,7 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 		return err
 	}
 	who := a.deedOf(ctx)
-	if err := a.deed(ctx, v, storage.Deed{What: "policy set", Detail: policyText(p)}, func() (err error) {
+	if err := a.deed(ctx, v, storage.Deed{What: "policy-set", Detail: policyText(p)}, func() (err error) {
 		set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now, By: who.By, Why: who.Why})
 		return err
 	}); err != nil {
@@ -160,7 +160,7 @@ func policyText(p retention.Policy) string {
 func (a *app) policyRemoveCommand() *cobra.Command {
 	return a.signed(a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
 		removed := false
-		if err := a.deed(ctx, v, about("policy remove"), func() (err error) {
+		if err := a.deed(ctx, v, about("policy-remove"), func() (err error) {
 			removed, err = retention.Remove(ctx, v)
 			return err
 		}); err != nil {

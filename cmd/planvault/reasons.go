@@ -31,7 +31,7 @@ func (a *app) printReasons(rows []openRow, limit int) ([]openRow, error) {
 		return cmp.Or(reasons[b]-reasons[a], strings.Compare(string(a), string(b)))
 	}
 	for _, reason := range slices.SortedFunc(maps.Keys(reasons), byCount) {
-		if err := a.summarize(fmt.Sprintf("%s: %s. %s\n", plural(reasons[reason], "plan"), reason, reason.Remedy())); err != nil {
+		if err := a.summarize(wrap(fmt.Sprintf("%s: %s. %s", plural(reasons[reason], "plan"), reason, reason.Remedy()), a.width()) + "\n"); err != nil {
 			return nil, err
 		}
 	}
