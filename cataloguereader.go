@@ -296,10 +296,5 @@ func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, er
 	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
 }
 
-// inNames reports whether the names of a plan's blobs tell all that the filters ask for.
-func inNames(f storage.Filters) bool {
-	return !slices.ContainsFunc(driver.Reads(f), func(field string) bool { return field != "ID" })
-}
-
 // wantsAll reports whether the filters want every plan of the time that they leave.
 func wantsAll(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }

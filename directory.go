@@ -39,15 +39,6 @@ func (s *store) plans(f storage.Filters) directory {
 	}}
 }
 
-// names returns a directory that lists the plans that the filters choose by ID, without results.
-func (s *store) names(f storage.Filters) directory {
-	return directory{store: s, dir: plansDir, take: func(p *candidate) bool {
-		chosen := p.committed() && driver.ChooseID(f, p.keys.plan)
-		p.entry, p.object = nil, nil
-		return chosen
-	}}
-}
-
 // of returns the directory of a day.
 func (d directory) of(day day) listing.Source[candidate] { return dayDirectory{d, day} }
 

@@ -141,14 +141,6 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 		candidates = q.searchByID(ctx)
 	case isOpen(q.f.ByStatus):
 		candidates = q.searchOpen(ctx)
-	case !q.results && inNames(q.f):
-		names, plans := q.names(q.f), q.plans(q.f)
-		candidates = q.inDays(ctx, func(d day) listing.Source[candidate] {
-			if d.marked {
-				return names.of(d)
-			}
-			return plans.of(d) // another program may have written some
-		})
 	default:
 		candidates = q.inDays(ctx, q.plans(q.f).of)
 	}
@@ -378,9 +370,7 @@ func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(ca
 }
 
 // Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and
-// none for names that are too long for metadata unless it has to look for a name. If the filters select by ID and time
-// of creation alone, the service sends names only, and plans of another program count in a day that a vault made. Memory
-// does not grow with the vault.
+// none for names that are too long for metadata unless it has to look for a name. Memory does not grow with the vault.
 //
 // Changes made while it runs may or may not count. A plan whose metadata can't be read does not count; the error
 // then names the first one. If there are only plans of another program besides those that count, the error is a

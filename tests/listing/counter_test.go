@@ -32,12 +32,9 @@ func TestCostOfFilters(t *testing.T) {
 			f storage.Filters
 			// requests are those of Count and of Search, which is not asked if the filters are empty.
 			requests int
-			names    bool // a count needs no metadata
 		}{
-			{f: storage.Filters{}, requests: 1 + days, names: true},
-			{f: storage.Filters{After: now.Add(-5 * aDay)}, requests: 1 + 6, names: true},
-			{f: storage.Filters{IDContains: "0"}, requests: 1 + days, names: true},
-			{f: storage.Filters{IDContains: open[0].String(), ByStatus: []workflow.Status{workflow.Running}}, requests: 1 + days + 1},
+			{f: storage.Filters{}, requests: 1 + days},
+			{f: storage.Filters{After: now.Add(-5 * aDay)}, requests: 1 + 6},
 			{f: storage.Filters{ByGroupIDs: []uuid.UUID{uuid.New()}}, requests: 1 + days},
 			{f: storage.Filters{NamePrefix: "one"}, requests: 1 + days},
 			{f: storage.Filters{NameContains: "many"}, requests: 1 + days},
@@ -53,14 +50,8 @@ func TestCostOfFilters(t *testing.T) {
 			if _, err := v.Count(t.Context(), c.f); err != nil {
 				t.Fatal(err)
 			}
-			requests := server.Requests()
-			if len(requests) != c.requests {
-				t.Errorf("Count %+v: %d requests, want %d", c.f, len(requests), c.requests)
-			}
-			for _, r := range requests {
-				if r.Op == emulator.ListBlobs && c.names && r.Include != "" {
-					t.Errorf("Count %+v lists with %s", c.f, r.Include)
-				}
+			if n := len(server.Requests()); n != c.requests {
+				t.Errorf("Count %+v: %d requests, want %d", c.f, n, c.requests)
 			}
 			if _, err := v.Search(t.Context(), c.f); err != nil {
 				continue
@@ -138,13 +129,11 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 		container := "test-" + time.Now().UTC().Format(time.DateOnly)
 		server.Put(container, "plans/"+bad.ID.String()+"-entry.json", nil, map[string]string{"schema": "1"})
 		var e *storage.Error
-		n, err := v.Count(t.Context(), storage.Filters{NameContains: ""})
-		if n != 3 || err != nil {
-			t.Errorf("by names: %d, %v", n, err)
-		}
-		n, err = v.Count(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Failed}})
-		if n != 2 || !errors.As(err, &e) || e.Plan != bad.ID || e.Op != "Count" || !errors.Is(err, storage.ErrCorrupt) {
-			t.Errorf("by metadata: %d, %v", n, err)
+		for _, f := range []storage.Filters{{}, {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Failed}}} {
+			n, err := v.Count(t.Context(), f)
+			if n != 2 || !errors.As(err, &e) || e.Plan != bad.ID || e.Op != "Count" || !errors.Is(err, storage.ErrCorrupt) {
+				t.Errorf("%+v: %d, %v", f, n, err)
+			}
 		}
 	})
 	vaulttest.InBubble(t, "the second page", func(t *testing.T, server *emulator.Server) {
