@@ -31,7 +31,7 @@ func TestForeign(t *testing.T) {
 			{exitDone, "count", "1\nplanvault: left out 1 plan written by another program"},
 			{exitDone, "count --output json", `{"plans":1,"foreign":1}`},
 			{exitDone, "count --by status", "left out 1 plan written by another program"},
-			{exitDone, "stats", "1 written by another program"},
+			{exitDone, "stats", "1 foreign"},
 			{exitDone, "check", "0 problems in 1 day, 1 plan, "},
 			{exitDone, "check", "; 4 plans written by another program, which no vault changes"},
 			{exitDone, "check --output json", `"foreign":4,"problems":[]`},

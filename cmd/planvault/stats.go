@@ -103,7 +103,7 @@ func (r dayRow) note() string {
 		notes = append(notes, fmt.Sprint(r.Unreadable, " unreadable"))
 	}
 	if r.Foreign > 0 {
-		notes = append(notes, count(r.Foreign)+" written by another program")
+		notes = append(notes, count(r.Foreign)+" foreign")
 	}
 	return strings.Join(notes, "; ")
 }
