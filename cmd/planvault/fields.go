@@ -375,6 +375,14 @@ func (a *app) outputs() []output {
 			subObjectsPerPlan: the sub-objects of a plan of that day
 			bytesPerPlan: its bytes
 		`)},
+		{commands: "undelete", row: undeletedRow{}, fields: fields(`
+			id: the plan's ID
+			day: the day
+			status: the plan's status
+			name: its name
+			result: restored, there, kept or failed
+			error: why it failed
+		`)},
 		{commands: "vaults", row: vaultRow{}, fields: fields(`
 			prefix: the prefix of the vault
 			days: how many days it has

@@ -385,8 +385,13 @@ func refuseUnknownTopics(root *cobra.Command) {
 // onVault returns a command without arguments that works on the vault that flags, profile and environment name. The vault
 // is closed when the run ends.
 func (a *app) onVault(use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
+	return a.onVaultBy(a.open, use, short, act)
+}
+
+// onVaultBy is onVault for a vault that is opened in this way.
+func (a *app) onVaultBy(open func(context.Context, connection, ...azblob.Option) (*azblob.Vault, error), use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, args []string) error {
-		v, err := a.open(c.Context(), a.connection)
+		v, err := open(c.Context(), a.connection)
 		if err != nil {
 			return err
 		}

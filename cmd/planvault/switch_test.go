@@ -140,13 +140,12 @@ func switchBesideEngines(t *testing.T, k int) {
 func TestCloseAndOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.env["USER"] = "ana"
 		if r := s.run(t.Context(), "close", "--yes"); r.code != exitUsage || !strings.Contains(r.stderr, "--reason") {
 			t.Errorf("without a reason: %+v", r)
 		}
 		n := s.join(t, "host-3")
 		p := s.claimed(t, n, "hangs")
-		r := s.must(t, "close", "--reason", "the account moves", "--yes")
+		r := s.must(t, "close", "--as", "ana", "--reason", "the account moves", "--yes")
 		if !strings.Contains(r.stdout, "closed by ana: the account moves") || !strings.Contains(r.stdout, "1 node evicted") {
 			t.Errorf("%+v", r)
 		}

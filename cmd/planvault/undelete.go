@@ -17,7 +17,8 @@ import (
 // undeleteCommand brings deleted plans and dropped days back.
 func (a *app) undeleteCommand() *cobra.Command {
 	dryRun := false
-	c := a.onVault("undelete ID|DAY", "Bring back a deleted plan, or what was deleted of a day (soft delete)",
+	// All days may have been dropped, so there may be no container.
+	c := a.onVaultBy(a.openNew, "undelete ID|DAY", "Bring back a deleted plan, or what was deleted of a day (soft delete)",
 		func(ctx context.Context, v *azblob.Vault, args []string) error {
 			if day, err := time.Parse(time.DateOnly, args[0]); err == nil {
 				return a.undeleteDay(ctx, v, day, dryRun)
