@@ -15,6 +15,7 @@ type fleetFacts struct {
 	now    time.Time
 	older  time.Duration
 	alive  int           // how many members are alive
+	closed bool          // the vault is closed to engines
 	within time.Duration // how soon they take the plans of a dead member
 }
 
@@ -69,6 +70,8 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnknown
 	case p.Condition == Waiting && f.alive > 0:
 		return ReasonNotPickedUp
+	case f.closed && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
+		return ReasonClosed
 	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
 		return ReasonNoNode
 	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
@@ -103,7 +106,7 @@ func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 	why := fmt.Sprintf("It has not begun since it was created %s ago", f.ago(p.Progress))
 	switch {
 	case f.alive == 0:
-		why += ", and no node is alive to claim it. Start an engine."
+		why += ", and no node is alive to claim it. " + f.start("Start an engine.")
 	case late:
 		why += fmt.Sprintf(", although %s: they may be full, or lack its plugins. Read their logs, or start another node.", f.nodes())
 	default:
@@ -125,6 +128,14 @@ func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	return why
 }
 
+// start returns what to do where no node is alive. No engine works on a vault that is closed.
+func (f fleetFacts) start(advice string) string {
+	if f.closed {
+		return "The vault is closed to engines: planvault open opens it."
+	}
+	return advice
+}
+
 func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) string {
 	why := "It has no owner"
 	switch {
@@ -137,7 +148,7 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 	}
 	switch {
 	case f.alive == 0:
-		why += ", and no node is alive to take it. Start an engine: it takes the plan."
+		why += ", and no node is alive to take it. " + f.start("Start an engine: it takes the plan.")
 	case late:
 		why += fmt.Sprintf(", and nobody has taken it, although %s. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.", f.nodes())
 	default:

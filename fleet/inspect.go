@@ -57,6 +57,8 @@ type Inspection struct {
 	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
 	// are by the clocks of their engines.
 	Now time.Time
+	// Closed reports whether the vault is closed to engines. Those that are alive leave it.
+	Closed bool
 	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which is that in which they joined.
 	Members []MemberState
 	// Copies are the copies of the vault whose progress its notes tell.
@@ -138,6 +140,7 @@ type Reason string
 // The reasons. A plan that is not stuck has the first four, the last, or none.
 const (
 	ReasonNoNode      Reason = "no node alive" // and the plan needs one
+	ReasonClosed      Reason = "vault closed"  // and so no node is alive
 	ReasonOwnerGone   Reason = "owner gone"
 	ReasonOwnerSilent Reason = "owner silent"
 	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
@@ -253,7 +256,7 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s.Requested
 	}
-	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), within: i.takenWithin()}
+	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), closed: i.Closed, within: i.takenWithin()}
 	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()
@@ -272,7 +275,8 @@ type inspector struct {
 
 // inspectRoster returns an inspection of the members alone.
 func inspectRoster(r storage.Roster) Inspection {
-	i := Inspection{Now: r.Now}
+	_, closed := r.FindNote(storage.NoteClosed)
+	i := Inspection{Now: r.Now, Closed: closed}
 	for _, m := range r.Members {
 		if m.Phase == storage.Left {
 			continue

@@ -6,6 +6,8 @@ func (r Reason) Remedy() string {
 	switch r {
 	case ReasonNoNode:
 		return "No node is alive. Start an engine: it takes them all."
+	case ReasonClosed:
+		return "The vault is closed to engines, as one is that has moved to another account. To run plans here again: planvault open."
 	case ReasonOwnerGone:
 		return "No live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make them look again."
 	case ReasonOwnerSilent:

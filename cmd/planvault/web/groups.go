@@ -26,7 +26,7 @@ const others = "others"
 
 // reasons are the groups that a viewer may choose.
 var reasons = []string{
-	string(fleet.ReasonNoNode), string(fleet.ReasonOwnerGone), string(fleet.ReasonOwnerSilent), string(fleet.ReasonNotPickedUp),
+	string(fleet.ReasonNoNode), string(fleet.ReasonClosed), string(fleet.ReasonOwnerGone), string(fleet.ReasonOwnerSilent), string(fleet.ReasonNotPickedUp),
 	string(fleet.ReasonNoProgress), string(fleet.ReasonStopIgnored), string(fleet.ReasonUnclaimed), string(fleet.ReasonUnreadable),
 	string(fleet.ReasonUnknown), others,
 }
