@@ -310,12 +310,16 @@ func TestBudgets(t *testing.T) {
 		if report, err := v.Catalogue(t.Context(), catalogue); err != nil || len(report.Built) != 17 || report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
+		server.ResetRequests()
 		expire := azblob.ExpireOptions{OlderThan: time.Hour, Budget: time.Nanosecond}
 		for i, want := range []int{8, 8, 4, 0} {
 			report, err := v.Expire(t.Context(), expire)
 			if vaulttest.Must(t, err); report.Dropped() != want || report.More != (i < 2) {
 				t.Errorf("%d: %+v", i, report)
 			}
+		}
+		if n := len(server.Requests()); n != 4+6*20 { // their catalogues say that no plan is another program's
+			t.Errorf("4 Expires drop 20 days with %d requests", n)
 		}
 		expire.Budget, catalogue.Budget = -1, -1
 		_, expireErr := v.Expire(t.Context(), expire)

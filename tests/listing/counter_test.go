@@ -35,6 +35,7 @@ func TestCostOfFilters(t *testing.T) {
 		}{
 			{f: storage.Filters{}, requests: 1 + days},
 			{f: storage.Filters{After: now.Add(-5 * aDay)}, requests: 1 + 6},
+			{f: storage.Filters{IDContains: open[0].String(), ByStatus: []workflow.Status{workflow.Running}}, requests: 1 + days + 1},
 			{f: storage.Filters{ByGroupIDs: []uuid.UUID{uuid.New()}}, requests: 1 + days},
 			{f: storage.Filters{NamePrefix: "one"}, requests: 1 + days},
 			{f: storage.Filters{NameContains: "many"}, requests: 1 + days},
