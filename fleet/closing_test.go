@@ -30,7 +30,7 @@ func TestClose(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		if cause := context.Cause(work); !errors.Is(cause, fleet.ErrClosed) || !n.Closed() {
-			t.Errorf("the work goes on: %v", cause)
+			t.Fatalf("the work goes on: %v", cause)
 		}
 		done()
 		for plan, err := range n.Plans(t.Context()) {
