@@ -201,6 +201,9 @@ func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switchin
 			err = fmt.Errorf("switch: somebody still writes to the vault: %s and %s differ after all was copied; stop whoever submits plans, and run this again", plural(found.Copied, "new plan"), plural(found.Updated, "plan"))
 		}
 	}
+	if err == nil && found.ExtraOpen > 0 {
+		err = fmt.Errorf("switch: engines would run %s of the copy that the vault does not have, such as deleted ones: give --delete to remove what the vault does not have", plural(found.ExtraOpen, "open plan"))
+	}
 	if err != nil && (ctx.Err() != nil || !s.despite) {
 		return errors.Join(err, fmt.Errorf("switch: the copy is not open: run the same command again, or give --despite to leave these plans behind"))
 	}

@@ -177,3 +177,37 @@ func TestCloseAndOpen(t *testing.T) {
 		}
 	})
 }
+
+// TestSwitchThereAndBack switches to a copy that still has an open plan which was deleted in the vault, and back.
+func TestSwitchThereAndBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.store(t, workflow.NewV7(), workflow.NotStarted, "stays")
+		gone := s.store(t, workflow.NewV7(), workflow.NotStarted, "gone")
+		there := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
+		s.must(t, append([]string{"mirror"}, there...)...)
+		if err := s.vault.Delete(t.Context(), gone.ID); err != nil {
+			t.Fatal(err)
+		}
+		r := s.run(t.Context(), append([]string{"switch"}, there...)...)
+		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); r.code != exitFailed || !strings.Contains(r.stderr, "1 open plan") || !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("a deleted plan would run: %+v; %v", r, err)
+		}
+		s.must(t, append([]string{"switch", "--delete"}, there...)...)
+		back := []string{"--prefix", "copy", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes"}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		s.run(ctx, append([]string{"mirror", "--follow"}, back...)...)
+		s.must(t, append([]string{"switch"}, back...)...)
+		n, err := fleet.Join(t.Context(), s.vault, fleet.Options{})
+		if err != nil {
+			t.Fatalf("engines are to be started there: %v", err)
+		}
+		if err := n.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("both are open: %v", err)
+		}
+	})
+}

@@ -229,7 +229,8 @@ func (f *follower) run() *run {
 // add adds what a comparison did.
 func (r *Round) add(o Report) {
 	r.Plans, r.Unchanged, r.Copied, r.Updated = r.Plans+o.Plans, r.Unchanged+o.Unchanged, r.Copied+o.Copied, r.Updated+o.Updated
-	r.CopiedParts, r.Deleted, r.Extra, r.Failed = r.CopiedParts+o.CopiedParts, r.Deleted+o.Deleted, r.Extra+o.Extra, r.Failed+o.Failed
+	r.CopiedParts, r.Deleted, r.Failed = r.CopiedParts+o.CopiedParts, r.Deleted+o.Deleted, r.Failed+o.Failed
+	r.Extra, r.ExtraOpen = r.Extra+o.Extra, r.ExtraOpen+o.ExtraOpen
 }
 
 // compare compares the plans of one more day, if a comparison is due. s is the standing after it. A plan that fails is

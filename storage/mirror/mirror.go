@@ -71,8 +71,8 @@ type Report struct {
 	// of them, and a few for the plan.
 	CopiedParts int64
 	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
-	// copy has and that stay.
-	Deleted, Extra int64
+	// copy has and that stay. ExtraOpen of those are not final: engines would run them, if the copy is opened.
+	Deleted, Extra, ExtraOpen int64
 	// Foreign is the number of plans in the two vaults that another program wrote. Run leaves them alone.
 	Foreign int64
 	// Failed is the number of plans that could not be brought up to date. The error names them.
@@ -279,7 +279,7 @@ func (r *run) plan(ctx context.Context, s, c *storage.ListResult) (ok bool, err 
 func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report), error) {
 	switch {
 	case s == nil:
-		return r.extra(ctx, c.ID)
+		return r.extra(ctx, *c)
 	case c != nil && !r.opts.Deep && s.State.Status != workflow.Running && sameListing(*s, *c):
 		return unchanged, nil
 	case c != nil:
@@ -315,8 +315,8 @@ func sameListing(a, b storage.ListResult) bool {
 
 // extra handles a plan that the source's listing does not have. A listing can miss a plan, so the source is
 // asked again.
-func (r *run) extra(ctx context.Context, id uuid.UUID) (func(*Report), error) {
-	there, err := r.from.Exists(ctx, id)
+func (r *run) extra(ctx context.Context, c storage.ListResult) (func(*Report), error) {
+	there, err := r.from.Exists(ctx, c.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -324,10 +324,14 @@ func (r *run) extra(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 		return func(*Report) {}, nil // the next Run compares it
 	}
 	if !r.opts.Delete {
-		return func(report *Report) { report.Extra++ }, nil
+		return func(report *Report) {
+			if report.Extra++; !c.State.Status.Final() {
+				report.ExtraOpen++
+			}
+		}, nil
 	}
 	if !r.opts.DryRun {
-		if err = r.to.Delete(ctx, id); errors.Is(err, storage.ErrNotFound) {
+		if err = r.to.Delete(ctx, c.ID); errors.Is(err, storage.ErrNotFound) {
 			err = nil
 		}
 	}

@@ -124,14 +124,27 @@ func unused(r storage.Roster) error {
 	return nil
 }
 
-// mark stores the notes that the copy lacks: first that it is closed, then its origin.
+// mark stores the notes that the copy lacks: first that it is closed, as a copy also if it was closed as a vault that has
+// moved, and then its origin.
 func (f *replica) mark(ctx context.Context, r storage.Roster) error {
-	if _, closed := r.FindNote(storage.NoteClosed); !closed {
-		n, err := storage.Closing{At: time.Now().UTC(), By: f.by, Why: "a copy of " + f.from, Copy: true}.Note("")
+	n, closed := r.FindNote(storage.NoteClosed)
+	var was storage.Closing
+	if closed {
+		var err error
+		if n, err = f.to.FindNote(ctx, n.Name); err == nil {
+			was, err = storage.ClosingOf(n)
+		}
 		if err != nil {
 			return err
 		}
-		if _, err := f.to.PutNote(ctx, n); err != nil && !errors.Is(err, storage.ErrExists) {
+	}
+	if !was.Copy {
+		was.At, was.By, was.Why, was.Copy = time.Now().UTC(), f.by, "a copy of "+f.from, true
+		n, err := was.Note(n.Version)
+		if err != nil {
+			return err
+		}
+		if _, err := f.to.PutNote(ctx, n); err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) {
 			return err
 		}
 	}
