@@ -16,12 +16,12 @@ import (
 
 // closedBy returns [ErrClosed] if a roster says that the store is closed, with who closed it and why.
 func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
-	n, closed := r.FindNote(storage.NoteClosed)
-	if !closed {
-		return nil
-	}
+	_, closed := r.FindNote(storage.NoteClosed)
 	var c storage.Closing
-	n, err := store.FindNote(ctx, n.Name)
+	n, err := store.FindNote(ctx, storage.NoteClosed)
+	if !closed && errors.Is(err, storage.ErrNotFound) {
+		return nil // a roster alone may have missed it
+	}
 	if err == nil {
 		c, err = storage.ClosingOf(n)
 	}
@@ -175,6 +175,7 @@ func (c *clearing) read(ctx context.Context) (err error) {
 // farewell returns when all members have left, or were evicted and must have noticed.
 func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
 	c.doing("wait for the nodes to leave")
+	empty := 0 // how many rosters, one after the other: one may have missed members
 	for until := time.Now().Add(patience); ; {
 		r, err := c.store.Roster(ctx)
 		if err != nil {
@@ -184,8 +185,11 @@ func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
 			return err
 		}
 		members, alive := remaining(r)
+		if empty++; len(members) > 0 || !c.past(r) {
+			empty = 0
+		}
 		switch {
-		case len(members) == 0 && c.past(r):
+		case empty == 2:
 			return nil
 		case len(members) > 0 && (alive == 0 || !time.Now().Before(until)):
 			if err := c.evict(ctx, members); err != nil {

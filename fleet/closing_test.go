@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -167,4 +168,32 @@ func TestClearDies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShortRosters closes a store whose listing of members and notes is cut short once. No node joins, and Clear returns
+// when none is left.
+func TestShortRosters(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		v := open(store)
+		start(t, store, fleet.Options{})
+		_, err := fleet.Close(t.Context(), v, closing)
+		must(t, err)
+		lies := 1
+		liar := hooked.Wrap(v, hooked.On("Roster", func(c *hooked.Call) error {
+			err := c.Do()
+			if lies--; lies >= 0 {
+				c.Roster = storage.Roster{Now: c.Roster.Now}
+			}
+			return err
+		}))
+		if _, err := fleet.Join(t.Context(), liar, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("a node joins: %v", err)
+		}
+		lies = 1
+		_, err = fleet.Clear(t.Context(), liar, fleet.ClearOptions{})
+		must(t, err)
+		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
+			t.Errorf("it is cleared with %+v, %v", r.Members, err)
+		}
+	})
 }

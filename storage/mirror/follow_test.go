@@ -395,7 +395,21 @@ func TestFollowRefuses(t *testing.T) {
 		if err := follow(to); err != nil {
 			t.Fatal(err)
 		}
-		if err := mirror.Open(t.Context(), to, "ana"); err != nil {
+		absent := 1
+		liar := hooked.Wrap(to, hooked.On("FindNote", func(c *hooked.Call) error {
+			if absent--; absent >= 0 {
+				return storage.ErrNotFound
+			}
+			return c.Do()
+		}))
+		if err := mirror.Open(t.Context(), liar, "ana"); !errors.Is(err, storage.ErrUnavailable) {
+			t.Errorf("its origin seems to be absent: %v", err)
+		}
+		absent = 1
+		if s, err := mirror.StateOf(t.Context(), liar); err != nil || !s.Copy || !s.Opened.IsZero() {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := mirror.Open(t.Context(), liar, "ana"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, storage.ErrNotFound) {
@@ -403,6 +417,15 @@ func TestFollowRefuses(t *testing.T) {
 		}
 		if err := follow(to); !errors.Is(err, mirror.ErrOpened) {
 			t.Errorf("an opened copy: %v", err)
+		}
+		cut := hooked.Wrap(to, func(c *hooked.Call) error {
+			err := c.Do()
+			c.Roster.Notes = nil
+			return err
+		})
+		err := follow(cut)
+		if _, unclosed := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, mirror.ErrOpened) || !errors.Is(unclosed, storage.ErrNotFound) {
+			t.Errorf("an opened copy whose notes are not listed: %v, %v", err, unclosed)
 		}
 		n, err := storage.Closing{By: "ana"}.Note("")
 		if err == nil {

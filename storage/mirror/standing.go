@@ -65,6 +65,9 @@ type State struct {
 // StateOf returns what a vault is a copy of.
 func StateOf(ctx context.Context, v storage.Notes) (State, error) {
 	n, err := v.FindNote(ctx, noteOrigin)
+	if errors.Is(err, storage.ErrNotFound) { // a wrong answer must not make a vault of its own of a copy
+		n, err = v.FindNote(ctx, noteOrigin)
+	}
 	if errors.Is(err, storage.ErrNotFound) {
 		return State{}, nil
 	}
@@ -89,10 +92,13 @@ func (f *replica) adopt(ctx context.Context) error {
 			return err
 		}
 		n, known := r.FindNote(noteOrigin)
-		if known && n.Version != f.version {
-			if n, err = f.to.FindNote(ctx, noteOrigin); err != nil {
+		if !known || n.Version != f.version {
+			n, err = f.to.FindNote(ctx, noteOrigin) // a listing that misses it must not close a vault
+			if known = !errors.Is(err, storage.ErrNotFound); known && err != nil {
 				return err
 			}
+		}
+		if known && n.Version != f.version {
 			if f.origin, err = originOf(n); err != nil {
 				return err
 			}
@@ -222,14 +228,18 @@ func (f *follower) keep(ctx context.Context, s Standing) error {
 // Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
 // the copy as opened, and then removes what closes it. It may be repeated.
 func Open(ctx context.Context, copied storage.Notes, by string) error {
+	found := false // its origin
 	steps := []struct {
 		note string
 		do   func(n storage.Note) error
 	}{
-		{noteOrigin, func(n storage.Note) error { return markOpened(ctx, copied, n, by) }},
+		{noteOrigin, func(n storage.Note) error { found = true; return markOpened(ctx, copied, n, by) }},
 		{storage.NoteClosed, func(n storage.Note) error {
 			if c, err := storage.ClosingOf(n); err != nil || !c.Copy {
 				return err // somebody has closed the vault since
+			}
+			if !found {
+				return fmt.Errorf("%w: the service contradicts itself about whether there is a note %s: call again", storage.ErrUnavailable, noteOrigin)
 			}
 			return copied.RemoveNote(ctx, n.Name, n.Version)
 		}},

@@ -184,6 +184,9 @@ func Set(ctx context.Context, notes storage.Notes, p Policy, c Change) (changed 
 func Remove(ctx context.Context, notes storage.Notes) (removed bool, err error) {
 	for range tries {
 		n, err := notes.FindNote(ctx, NoteName)
+		if errors.Is(err, storage.ErrNotFound) { // a wrong answer must not leave a policy that seems to be removed
+			n, err = notes.FindNote(ctx, NoteName)
+		}
 		if n.Version == "" {
 			if errors.Is(err, storage.ErrNotFound) {
 				err = nil
