@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/retention"
@@ -196,6 +197,13 @@ func TestWhenAStepBegins(t *testing.T) {
 	inBubble(t, "at once", func(t *testing.T, store *memvault.Store) {
 		v := &vault{Vault: store.Open(nil)}
 		set(t, v, retention.Policy{Keep: 90, Catalogue: true}, retention.Change{AtOnce: true})
+		version, err := v.PutNote(t.Context(), storage.Note{Name: storage.NoteClosed, Text: []byte("{}")})
+		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r != nil || err != nil {
+			t.Errorf("a step in a closed store: %+v, %v", r, err)
+		}
+		if err := v.RemoveNote(t.Context(), storage.NoteClosed, version); err != nil {
+			t.Fatal(err)
+		}
 		if r, after := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r == nil || after != 0 || v.upkeeps != 1 {
 			t.Errorf("the step begins after %v; %d upkeeps", after, v.upkeeps)
 		}
@@ -320,6 +328,20 @@ func TestClaims(t *testing.T) {
 		}
 		if _, err := retention.Find(t.Context(), v); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("the policy is there again: %v", err)
+		}
+	})
+	inBubble(t, "a wrong answer", func(t *testing.T, store *memvault.Store) {
+		v := store.Open(nil)
+		set(t, v, p, retention.Change{})
+		lies := 1
+		liar := hooked.Wrap(v, hooked.On("FindNote", func(c *hooked.Call) error {
+			if lies--; lies >= 0 {
+				return storage.ErrNotFound
+			}
+			return c.Do()
+		}))
+		if removed, err := retention.Remove(t.Context(), liar); !removed || err != nil {
+			t.Errorf("%t, %v", removed, err)
 		}
 	})
 }

@@ -31,16 +31,16 @@ type Enforcer struct {
 // NewEnforcer returns an enforcer on a vault. The name is for people.
 func NewEnforcer(vault Vault, name string) *Enforcer { return &Enforcer{vault: vault, name: name} }
 
-// Look does a step if one is due. It takes one request if none is, and one more after a change of the policy. It returns the
+// Look does a step if one is due, and the store is not closed. It takes one request if none is, and one more after a change of the policy. It returns the
 // policy as it was read, or nil if there is none, and what the step did, or nil. The error is why there is no step, or why
 // it failed in part. Call it each hour.
 func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
-	now, err := e.read(ctx)
+	roster, err := e.read(ctx)
 	if err != nil || e.known.Version == "" {
 		return nil, nil, err
 	}
-	policy := e.known
-	if now.Before(policy.Begin()) {
+	policy, now := e.known, roster.Now
+	if _, closed := roster.FindNote(storage.NoteClosed); closed || now.Before(policy.Begin()) {
 		return &policy, nil, nil
 	}
 	claim := policy.Record
@@ -61,18 +61,13 @@ func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
 	return &policy, s.report, err
 }
 
-// read reads the policy, unless it is known, and returns the store's clock.
-func (e *Enforcer) read(ctx context.Context) (now time.Time, err error) {
-	roster, err := e.vault.Roster(ctx)
-	if err != nil {
-		return now, fmt.Errorf("retention: look for a policy: %w", err)
+// read reads the policy, unless it is known, and returns the roster.
+func (e *Enforcer) read(ctx context.Context) (roster storage.Roster, err error) {
+	if roster, err = e.vault.Roster(ctx); err != nil {
+		return roster, fmt.Errorf("retention: look for a policy: %w", err)
 	}
-	version := ""
-	for _, n := range roster.Notes {
-		if n.Name == NoteName {
-			version = n.Version
-		}
-	}
+	n, _ := roster.FindNote(NoteName)
+	version := n.Version
 	if version == "" || version != e.known.Version {
 		e.known = Stored{}
 	}
@@ -81,12 +76,12 @@ func (e *Enforcer) read(ctx context.Context) (now time.Time, err error) {
 		switch {
 		case errors.Is(err, storage.ErrNotFound): // removed meanwhile
 		case err != nil:
-			return now, err
+			return roster, err
 		default:
 			e.known = found
 		}
 	}
-	return roster.Now, nil
+	return roster, nil
 }
 
 // step is a step that is being done.
