@@ -367,16 +367,16 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 			return nil, 0, err
 		}
 		for _, item := range b.all() {
-			listed.add(item)
+			if listed.add(item); isForeign(item.Metadata) {
+				c.skip(d, "another program wrote plan %s, which a catalogue would hide", b.keys.plan)
+				return nil, 0, nil
+			}
 		}
 		if !b.committed() {
 			continue // what is left of one, which listings don't show
 		}
 		p, err := c.format.cataloguePlan(b.keys.plan, *b.entry)
 		switch {
-		case errors.Is(err, storage.ErrForeign):
-			c.skip(d, "another program wrote plan %s, which a catalogue would hide", b.keys.plan)
-			return nil, 0, nil
 		case err != nil:
 			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
 			return nil, 0, nil

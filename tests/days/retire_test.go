@@ -125,6 +125,21 @@ func TestRetire(t *testing.T) {
 			}
 		}
 	})
+	vaulttest.InBubble(t, "a plan that another program is writing stays", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		day := vaulttest.DaysAgo(20)
+		ended(t, v, day, workflow.Completed)
+		theirs := vaulttest.PutForeign(server, day, 1)
+		for b := range server.Blobs(theirs.Container) {
+			if strings.Contains(b.Name, theirs.Plan.String()) {
+				server.Remove(theirs.Container, b.Name)
+			}
+		}
+		vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
+		if r, err := v.Retire(t.Context(), retention.Policy{Keep: 7}, day, 0); err != nil || r.Kept != string(azblob.DayForeign) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 	vaulttest.InBubble(t, "what is no whole plan stays", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		for name, blob := range map[string]string{"an object alone": "plans/" + uuid.NewString() + "-object.json", "a stray": "plans/a"} {
