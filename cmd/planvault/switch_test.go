@@ -152,7 +152,7 @@ func TestCloseAndOpen(t *testing.T) {
 		if now, err := s.vault.Read(t.Context(), p.ID); err != nil || now.Epoch != p.Epoch+1 {
 			t.Errorf("the plan of the node that did not leave is not fenced: %+v, %v", now, err)
 		}
-		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "operator@desk") {
+		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana") {
 			t.Errorf("%v", err)
 		}
 		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
