@@ -41,8 +41,8 @@ func (c *connection) addFlags(flags *pflag.FlagSet, kind string) {
 	flags.Var((*given)(&c.profile), kind+"profile", "`NAME` of a profile that has what the flags leave out (planvault help connect)")
 }
 
-// given is the value of a flag that must not be empty: an empty one would stand for that of the environment, which may be
-// another vault.
+// given is the value of a flag that must not be empty: an empty one, perhaps of a variable that was not set, would count as
+// not given. A vault would be that of the environment, and a purge would remove plans of every name.
 type given string
 
 func (g *given) String() string { return string(*g) }
@@ -50,7 +50,7 @@ func (g *given) Type() string   { return "string" }
 
 func (g *given) Set(text string) error {
 	if text == "" {
-		return errors.New("it is empty; without the flag, the profile or the environment has the value")
+		return errors.New("it is empty; leave the flag out if you mean that")
 	}
 	*g = given(text)
 	return nil

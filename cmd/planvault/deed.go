@@ -91,6 +91,9 @@ const (
 // deed makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
 // log that can't be written keeps no change from being made: the reason is said.
 func (a *app) deed(ctx context.Context, j storage.Journal, d storage.Deed, do func() error) error {
+	if err := a.expectVault(ctx, j); err != nil {
+		return err
+	}
 	d.ID, d.Deed = workflow.NewV7(), a.deedOf(ctx)
 	if len(d.Plans) > storage.MaxDeedPlans {
 		d.Plans = nil

@@ -23,7 +23,7 @@ func (a *app) exportCommand() *cobra.Command {
 			return a.export(ctx, v, s.filters(time.Now()), file)
 		})
 	s.addFlags(c.Flags())
-	c.Flags().StringVarP(&file, "out", "o", "", "write the bundle to `FILE`; - is the standard output")
+	c.Flags().VarP((*given)(&file), "out", "o", "write the bundle to `FILE`; - is the standard output")
 	_ = c.MarkFlagRequired("out")
 	return c
 }

@@ -27,9 +27,9 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 		id, err := parseID("group", text)
 		return []uuid.UUID{id}, err
 	})
-	flags.StringVar(&s.IDContains, "id", "", "plans whose ID contains these `DIGITS`")
-	flags.StringVar(&s.NamePrefix, "name", "", "plans whose name begins with `TEXT`")
-	flags.StringVar(&s.NameContains, "contains", "", "plans whose name contains `TEXT`")
+	flags.Var((*given)(&s.IDContains), "id", "plans whose ID contains these `DIGITS`")
+	flags.Var((*given)(&s.NamePrefix), "name", "plans whose name begins with `TEXT`")
+	flags.Var((*given)(&s.NameContains), "contains", "plans whose name contains `TEXT`")
 	flags.Func("label", "plans that have the label `KEY=VALUE`; give several for plans that have all of them", func(text string) (err error) {
 		s.Labels, err = workflow.ParseLabels(strings.TrimPrefix(workflow.FormatLabels(s.Labels)+","+text, ","))
 		return err

@@ -118,7 +118,11 @@ func (a *app) forecastStats(ctx context.Context, v *azblob.Vault, now time.Time)
 	}
 	history, plan := historyOf(days, today)
 	if predict(history, 1) == nil {
-		return usageError("a forecast needs %d weeks of plans, and the oldest of the last %d weeks are %s old", leastWeeks, historyWeeks, plural(len(history), "day"))
+		found := fmt.Sprintf("the oldest of the last %d weeks are %s old", historyWeeks, plural(len(history), "day"))
+		if history == nil {
+			found = fmt.Sprintf("the last %d weeks have none", historyWeeks)
+		}
+		return &exitError{exitFound, fmt.Errorf("a forecast needs %d weeks of plans, and %s", leastWeeks, found)}
 	}
 	sampled := sampleOf(days, today)
 	if sampled.Total() > 0 {

@@ -97,7 +97,7 @@ func TestStatsForecast(t *testing.T) {
 		s := newStage(t)
 		for n := range 80 {
 			if n == leastWeeks*week-1 {
-				if r := s.run(t.Context(), "stats", "--forecast"); r.code != exitUsage || !strings.Contains(r.stderr, "27 days old") {
+				if r := s.run(t.Context(), "stats", "--forecast"); r.code != exitFound || !strings.Contains(r.stderr, "27 days old") {
 					t.Errorf("%+v", r)
 				}
 			}

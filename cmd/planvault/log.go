@@ -20,10 +20,14 @@ func (a *app) logCommand() *cobra.Command {
 	c := a.onVault("log [ID|DAY]", "Show who changed the vault with this tool, and why, newest first",
 		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			for _, arg := range args {
-				if f.Day, err = time.Parse(time.DateOnly, arg); err != nil {
-					if f.Plan, err = parseID("plan", arg); err != nil {
-						return usageError("%q is neither a day nor the ID of a plan", printable(arg, 50))
-					}
+				if f.Day, err = time.Parse(time.DateOnly, arg); err == nil {
+					continue
+				}
+				if _, _, err := parseIDOrEnd("plan", arg); err != nil {
+					return usageError("%q is neither a day nor the ID of a plan", printable(arg, 50))
+				}
+				if f.Plan, _, err = a.findPlan(ctx, v, arg); err != nil {
+					return err
 				}
 			}
 			f.After, f.Before = made.from(time.Now())

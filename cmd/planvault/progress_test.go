@@ -61,7 +61,7 @@ func TestInterrupt(t *testing.T) {
 	}{
 		{"list", silent, 0, "planvault: interrupted: list: 0 plans\n"},
 		{"list", down, 0, "planvault: interrupted: list: 0 plans\nplanvault: the latest request had no answer: the cable is cut\n"},
-		{"hold 2025-10-20 --yes", silent, 0, "interrupted: hold: 0 of 1 day; run the same command again to go on\n"},
+		{"hold 2025-10-20 --yes --allow-empty", silent, 0, "interrupted: hold: 0 of 1 day; run the same command again to go on\n"},
 		{"list", nil, interruptGrace, "planvault: interrupted: list: 1 plan\n"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -39,6 +39,8 @@ func (a *app) repeat(ctx context.Context, r repeat, look func(ctx context.Contex
 	if time.Duration(r.every) < shortestInterval {
 		return usageError("--interval must be %v or more", shortestInterval)
 	}
+	once := look
+	look = func(ctx context.Context) error { return a.expectVaults(ctx, once(ctx)) }
 	if a.stdoutIsTerm && a.output == outputTable {
 		return a.redraw(ctx, r, look)
 	}

@@ -236,11 +236,14 @@ func (a *app) explain(code int, err error) {
 // secrets are the values that an argument in the wrong place could bring into an error.
 var secrets = regexp.MustCompile(`(?i)(\b(?:sig|AccountKey|SharedAccessSignature)=)[^\s;&"']+`)
 
+// longestError is how many columns of a line of an error are shown: an argument may be of any length.
+const longestError = 2000
+
 // complain prints an error on stderr. It prints each error that was joined on a line of its own.
 func (a *app) complain(err error) {
 	for line := range strings.Lines(storage.Detail(err)) {
 		if line = strings.TrimSpace(secrets.ReplaceAllString(line, "${1}…")); line != "" {
-			fmt.Fprintln(a.stderr, "planvault:", printable(line, 0))
+			fmt.Fprintln(a.stderr, "planvault:", printable(line, longestError))
 		}
 	}
 }
@@ -357,7 +360,7 @@ const lookLimit = time.Minute
 func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
 	set := func(flag string) bool { return c.Flags().Changed(flag) }
 	switch c.Name() {
-	case "count", "get", "holds", "list", "nodes", "report", "search", "show", "stats", "stuck", "vaults":
+	case "count", "get", "holds", "list", "log", "nodes", "report", "search", "show", "stats", "stuck", "vaults":
 		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") {
 			a.timeout = lookLimit
 		}

@@ -76,7 +76,7 @@ func stoppedOf(id uuid.UUID, i fleet.Inspection) stopped {
 }
 
 func (a *app) printStopped(s stopped) error {
-	err := a.print(s, func(w io.Writer) { fmt.Fprintln(w, printable(s.Message, 0)) })
+	err := a.print(s, func(w io.Writer) { fmt.Fprintln(w, wrap(printable(s.Message, 0), a.width())) })
 	if err == nil && !s.Obeyed {
 		return errFound
 	}

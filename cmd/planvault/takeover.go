@@ -35,7 +35,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 			}
 			return a.takeover(ctx, v, id, t)
 		})
-	c.Flags().StringVar(&node, "evict", "", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
+	c.Flags().Var((*given)(&node), "evict", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
 	c.Flags().BoolVar(&t.wait, "wait", false, "wait until a node has taken the plan")
 	return a.signed(c)

@@ -67,10 +67,11 @@ type site struct {
 	seen          atomic.Bool // a request has shown that it has one, or somebody was told that it has none
 }
 
-// observer returns the observer by which the site learns that the vault has containers, at no request of its own.
+// observer returns the observer by which the site learns that the vault has containers, at no request of its own. A log
+// alone is no vault.
 func (s *site) observer() azblob.Observer {
 	return azblob.Observer{Request: func(_ context.Context, e azblob.RequestEvent) {
-		if e.Container != "" && e.Name != "list containers" && e.Status >= 200 && e.Status < 300 {
+		if e.Container != "" && e.Name != "list containers" && !strings.HasSuffix(e.Container, "-log") && e.Status >= 200 && e.Status < 300 {
 			s.seen.Store(true)
 		}
 	}}
@@ -92,6 +93,7 @@ func (s *site) missing(ctx context.Context) error {
 	var others []string
 	for _, p := range found {
 		if p.Prefix == s.prefix {
+			s.seen.Store(true)
 			return nil
 		}
 		others = append(others, p.Prefix)
@@ -141,6 +143,17 @@ func edits(from, to string) int {
 // found reports whether each vault that the run has opened has shown a container.
 func (a *app) found() bool {
 	return !slices.ContainsFunc(a.sites, func(s *site) bool { return !s.seen.Load() })
+}
+
+// expectVault returns an error if a vault that is about to be changed has no container: the change would make one, of a
+// prefix that is wrong.
+func (a *app) expectVault(ctx context.Context, v storage.Journal) error {
+	for _, s := range a.sites {
+		if v == storage.Journal(s.vault) && !a.allowEmpty {
+			return s.missing(ctx)
+		}
+	}
+	return nil
 }
 
 // expectVaults returns the error of a command, or one that says that a vault has no containers if the command worked and
