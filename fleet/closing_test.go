@@ -47,8 +47,14 @@ func TestClose(t *testing.T) {
 		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
 			t.Errorf("%+v, %v", r.Members, err)
 		}
+		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Closed == nil || i.Closed.By != closing.By {
+			t.Errorf("%+v, %v", i, err)
+		}
 		must(t, fleet.Open(t.Context(), v))
 		must(t, fleet.Open(t.Context(), v))
+		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Closed != nil {
+			t.Errorf("%+v, %v", i, err)
+		}
 		join(t, p, fleet.Options{})
 	})
 }

@@ -26,12 +26,28 @@ type CopyState struct {
 // copyPrefix begins the names of the notes of copies.
 const copyPrefix = "copy-"
 
+// noteFinder is the part of [storage.Notes] with which a store lets notes be read.
+type noteFinder interface {
+	FindNote(ctx context.Context, name string) (storage.Note, error)
+}
+
+// noteClosing notes who has closed the vault. A note that can't be read closes it, too.
+func (i *inspector) noteClosing(ctx context.Context, r storage.Roster) {
+	if _, closed := r.FindNote(storage.NoteClosed); !closed {
+		return
+	}
+	i.Closed = new(storage.Closing)
+	if store, ok := i.store.(noteFinder); ok {
+		if n, err := store.FindNote(ctx, storage.NoteClosed); err == nil {
+			*i.Closed, _ = storage.ClosingOf(n)
+		}
+	}
+}
+
 // noteCopies says how far the copies of the vault are behind. It reads the notes that have changed since the
 // inspection before. What can't be read now keeps its state; a lag then only grows.
 func (i *inspector) noteCopies(ctx context.Context, notes []storage.Note) {
-	store, ok := i.store.(interface {
-		FindNote(ctx context.Context, name string) (storage.Note, error)
-	})
+	store, ok := i.store.(noteFinder)
 	if !ok {
 		return
 	}

@@ -57,10 +57,10 @@ type Inspection struct {
 	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
 	// are by the clocks of their engines.
 	Now time.Time
-	// Closed reports whether the vault is closed to engines. Those that are alive leave it.
-	Closed bool
 	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which is that in which they joined.
 	Members []MemberState
+	// Closed says who has closed the vault to engines, and why. It is nil if the vault is open.
+	Closed *storage.Closing
 	// Copies are the copies of the vault whose progress its notes tell.
 	Copies []CopyState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
@@ -256,7 +256,8 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s.Requested
 	}
-	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), closed: i.Closed, within: i.takenWithin()}
+	i.noteClosing(ctx, roster)
+	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), closed: i.Closed != nil, within: i.takenWithin()}
 	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()
@@ -275,8 +276,7 @@ type inspector struct {
 
 // inspectRoster returns an inspection of the members alone.
 func inspectRoster(r storage.Roster) Inspection {
-	_, closed := r.FindNote(storage.NoteClosed)
-	i := Inspection{Now: r.Now, Closed: closed}
+	i := Inspection{Now: r.Now}
 	for _, m := range r.Members {
 		if m.Phase == storage.Left {
 			continue

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 )
 
 // This file holds what several commands ask of the fleet.
@@ -17,7 +19,24 @@ func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.Inspect
 	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
 	o.Progress = p.reach
-	return fleet.Inspect(ctx, v, o)
+	i, err := fleet.Inspect(ctx, v, o)
+	if i.Closed != nil {
+		fmt.Fprintln(a.stderr, "planvault:", closedText(*i.Closed))
+	}
+	return i, err
+}
+
+// closedText says that a vault is closed, which keeps its plans from going on, and what opens it.
+func closedText(c storage.Closing) string {
+	text := "the vault is closed to engines"
+	if !c.At.IsZero() {
+		text += " since " + stamp(c.At)
+	}
+	text += signed(c.By, c.Why) + ": no plan goes on until "
+	if c.Copy {
+		return text + "planvault switch opens it, because it is a copy"
+	}
+	return text + "planvault open"
 }
 
 // readNone is an age that no plan has: an inspection reads none.

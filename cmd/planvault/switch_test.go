@@ -155,6 +155,9 @@ func TestCloseAndOpen(t *testing.T) {
 		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana") {
 			t.Errorf("%v", err)
 		}
+		if r := s.run(t.Context(), "nodes"); !strings.HasPrefix(r.stderr, "planvault: the vault is closed to engines since 20") || !strings.HasSuffix(r.stderr, "Z by ana (the account moves): no plan goes on until planvault open\n") {
+			t.Errorf("%+v", r)
+		}
 		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
 		if r := s.run(t.Context(), append([]string{"mirror", "--follow"}, to...)...); r.code != exitFailed || !strings.Contains(r.stderr, "the source is closed") {
 			t.Errorf("a follower: %+v", r)

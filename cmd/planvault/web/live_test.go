@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -53,7 +54,12 @@ func TestOpenPlansGetStuck(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(interval)
-		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<"})
+		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<", "closed to engines"})
+		if _, err := fleet.Close(t.Context(), st, storage.Closing{By: "<ana>", Why: "a move"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(interval)
+		contains(t, s, "/", []string{"closed to engines by <bdi>&lt;ana&gt;</bdi>: <bdi>a move</bdi>"}, nil)
 	})
 }
 

@@ -54,6 +54,14 @@ type failure struct {
 	Err string
 }
 
+// Closed says who has closed the vault, or is nil.
+func (s *state) Closed() *storage.Closing {
+	if s.inspection == nil {
+		return nil
+	}
+	return s.inspection.Closed
+}
+
 // clock returns the time by the store's clock.
 func (s *state) clock() time.Time { return s.Now.Add(s.Took + time.Since(s.Seen)) }
 
