@@ -23,7 +23,7 @@ func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error 
 		return nil // a roster alone may have missed it
 	}
 	if err == nil {
-		c, err = storage.ClosingOf(n)
+		c, err = storage.ReadNote[storage.Closing](n)
 	}
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
@@ -85,7 +85,7 @@ func (n *Node) admitted(ctx context.Context) error {
 // without a fleet do not look, and go on. Close returns what the store's note says, which is an earlier closing if there
 // is one. It returns at once: [Clear] waits.
 func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage.Closing, error) {
-	n, err := c.Note("")
+	n, err := storage.NewNote(storage.NoteClosed, c, "")
 	if err != nil {
 		return c, err
 	}
@@ -93,7 +93,7 @@ func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage
 	if errors.Is(err, storage.ErrExists) {
 		var there storage.Note
 		if there, err = store.FindNote(ctx, storage.NoteClosed); err == nil {
-			return storage.ClosingOf(there)
+			return storage.ReadNote[storage.Closing](there)
 		}
 	}
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *clearing) read(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: the store is not closed", storage.ErrInvalid)
 	}
 	if err == nil {
-		c.Closing, err = storage.ClosingOf(c.note)
+		c.Closing, err = storage.ReadNote[storage.Closing](c.note)
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
 			c.Evicted = append(c.Evicted, m.ID)
 		}
 	}
-	n, err := c.Note(c.note.Version)
+	n, err := storage.NewNote(storage.NoteClosed, c.Closing, c.note.Version)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // CopyState is a copy of the vault, and how far it is behind. The program that keeps the copy up to date stores a note
-// whose name begins with "copy-".
+// whose name begins with [storage.NoteCopy].
 type CopyState struct {
 	// Name is the rest of the note's name, and To says for people where the copy is.
 	Name, To string
@@ -22,9 +22,6 @@ type CopyState struct {
 
 	version string // of the note
 }
-
-// copyPrefix begins the names of the notes of copies.
-const copyPrefix = "copy-"
 
 // noteFinder is the part of [storage.Notes] with which a store lets notes be read.
 type noteFinder interface {
@@ -39,7 +36,7 @@ func (i *inspector) noteClosing(ctx context.Context, r storage.Roster) {
 	i.Closed = new(storage.Closing)
 	if store, ok := i.store.(noteFinder); ok {
 		if n, err := store.FindNote(ctx, storage.NoteClosed); err == nil {
-			*i.Closed, _ = storage.ClosingOf(n)
+			*i.Closed, _ = storage.ReadNote[storage.Closing](n)
 		}
 	}
 }
@@ -58,7 +55,7 @@ func (i *inspector) noteCopies(ctx context.Context, notes []storage.Note) {
 		}
 	}
 	for _, n := range notes {
-		name, isCopy := strings.CutPrefix(n.Name, copyPrefix)
+		name, isCopy := strings.CutPrefix(n.Name, storage.NoteCopy)
 		if !isCopy {
 			continue
 		}

@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,7 +10,11 @@ import (
 // Package fleet obeys it. Engines without a fleet do not look.
 const NoteClosed = "closed"
 
-// Closing says who has closed a store, and why. It is the text of the note [NoteClosed].
+// NoteCopy begins the name of a note that says how far a copy of the store has come. The name of the copy follows.
+const NoteCopy = "copy-"
+
+// Closing says who has closed a store, and why. It is the text of the note [NoteClosed]. A note that can't be read closes
+// the store, too.
 type Closing struct {
 	At  time.Time `json:"at,omitzero"` // by the clock of whoever closed it, for people
 	By  string    `json:"by,omitempty"`
@@ -23,21 +25,6 @@ type Closing struct {
 	Evicted []uuid.UUID `json:"evicted,omitempty"`
 	// TTL is the longest TTL of these members.
 	TTL time.Duration `json:"ttl,omitempty"`
-}
-
-// Note returns the note of a closing, to replace a version, or a new one if version is empty.
-func (c Closing) Note(version string) (Note, error) {
-	text, err := json.Marshal(c)
-	return Note{Name: NoteClosed, Text: text, Version: version}, err
-}
-
-// ClosingOf returns what a note says. A note that can't be read closes the store, too: the error is [ErrCorrupt], and the
-// closing is empty.
-func ClosingOf(n Note) (c Closing, err error) {
-	if err := json.Unmarshal(n.Text, &c); err != nil {
-		return Closing{}, fmt.Errorf("note %s: %w: %w", n.Name, ErrCorrupt, err)
-	}
-	return c, nil
 }
 
 // FindNote returns the note with a name of a roster, without its text.

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -38,3 +40,18 @@ const (
 	MaxNoteName = 63
 	MaxNote     = 64 << 10
 )
+
+// NewNote returns a note whose text is the JSON of a value, to replace a version, or a new note if version is empty.
+func NewNote(name string, value any, version string) (Note, error) {
+	text, err := json.Marshal(value)
+	return Note{Name: name, Text: text, Version: version}, err
+}
+
+// ReadNote returns the value of a note's text. If the text can't be read, the error is [ErrCorrupt], and the value is zero.
+func ReadNote[T any](n Note) (value T, err error) {
+	if err := json.Unmarshal(n.Text, &value); err != nil {
+		var none T
+		return none, fmt.Errorf("note %s: %w: %w", n.Name, ErrCorrupt, err)
+	}
+	return value, nil
+}

@@ -74,7 +74,7 @@ func (a *app) clearUnlogged(ctx context.Context, v *azblob.Vault, c storage.Clos
 	}
 	n, err := v.FindNote(ctx, storage.NoteClosed)
 	if err == nil {
-		was, err = storage.ClosingOf(n)
+		was, err = storage.ReadNote[storage.Closing](n)
 	}
 	return closed{was.By, was.Why, len(was.Evicted), unclaimed}, err
 }

@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -135,11 +134,7 @@ func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	end := most - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
 // userName returns the user and the host of this process.

@@ -87,7 +87,7 @@ func (a *app) writeFinding(w io.Writer, f firsthour.Finding) {
 		{"   if not", f.Breaks},
 	} {
 		label := row[0]
-		for _, line := range wrapped(printable(row[1], 0), width-labelWidth) {
+		for line := range strings.SplitSeq(wrap(printable(row[1], 0), width-labelWidth), "\n") {
 			fmt.Fprintf(w, "%-*s%s\n", labelWidth, label, line)
 			label = ""
 		}
@@ -96,15 +96,3 @@ func (a *app) writeFinding(w io.Writer, f firsthour.Finding) {
 
 // labelWidth is how many columns stand before the texts of a finding.
 const labelWidth = len("13 as expected  ")
-
-// wrapped splits a text into lines of up to a number of columns, at spaces.
-func wrapped(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && textWidth(line)+1+textWidth(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return append(lines, line)
-}

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -122,17 +121,6 @@ type Standing struct {
 	// Incomplete says that the comparison in progress has met plans that could not be compared.
 	Incomplete bool `json:"incomplete,omitempty"`
 }
-
-// StandingOf reads the text of a note copy-NAME.
-func StandingOf(n storage.Note) (s Standing, err error) {
-	if err := json.Unmarshal(n.Text, &s); err != nil {
-		return Standing{}, fmt.Errorf("mirror: note %s: %w: %w", n.Name, storage.ErrCorrupt, err)
-	}
-	return s, nil
-}
-
-// NoteOf returns the name of the note of a copy.
-func NoteOf(copied string) string { return "copy-" + copied }
 
 // Follow keeps a copy up to date until ctx ends: it runs a round each Interval. A round copies the plans that were
 // created since the last one, and brings forward those that were open, in the source or in the copy. Each round also

@@ -87,9 +87,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // standing returns what the note in the source says.
 func (w *world) standing() (s mirror.Standing) {
-	n, err := w.from.(storage.Notes).FindNote(w.t.Context(), mirror.NoteOf("b"))
+	n, err := w.from.(storage.Notes).FindNote(w.t.Context(), storage.NoteCopy+"b")
 	if err == nil {
-		s, err = mirror.StandingOf(n)
+		s, err = storage.ReadNote[mirror.Standing](n)
 	}
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		w.t.Fatal(err)
@@ -427,7 +427,7 @@ func TestFollowRefuses(t *testing.T) {
 		if _, unclosed := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, mirror.ErrOpened) || !errors.Is(unclosed, storage.ErrNotFound) {
 			t.Errorf("an opened copy whose notes are not listed: %v, %v", err, unclosed)
 		}
-		n, err := storage.Closing{By: "ana"}.Note("")
+		n, err := storage.NewNote(storage.NoteClosed, storage.Closing{By: "ana"}, "")
 		if err == nil {
 			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
 		}
@@ -469,10 +469,10 @@ func TestLaterEpoch(t *testing.T) {
 func FuzzStanding(f *testing.F) {
 	f.Add([]byte(`{"to":"b","id":"01a1fc0b-e768-7000-8000-0000000000a0","caughtUp":"2026-11-21T03:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := mirror.StandingOf(storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+		if _, err := storage.ReadNote[mirror.Standing](storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Error(err)
 		}
-		if _, err := storage.ClosingOf(storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+		if _, err := storage.ReadNote[storage.Closing](storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Error(err)
 		}
 	})

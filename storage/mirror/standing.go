@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -27,13 +26,6 @@ type origin struct {
 	// Opened and By say when and by whom the copy was made a vault of its own.
 	Opened time.Time `json:"opened,omitzero"`
 	By     string    `json:"by,omitempty"`
-}
-
-func originOf(n storage.Note) (o origin, err error) {
-	if err := json.Unmarshal(n.Text, &o); err != nil {
-		return origin{}, fmt.Errorf("mirror: note %s of the copy: %w: %w", n.Name, storage.ErrCorrupt, err)
-	}
-	return o, nil
 }
 
 // The errors that end a Follow and that no caller tells apart.
@@ -74,7 +66,7 @@ func StateOf(ctx context.Context, v storage.Notes) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	o, err := originOf(n)
+	o, err := storage.ReadNote[origin](n)
 	return State{err == nil, o.CaughtUp, o.Opened, o.By}, err
 }
 
@@ -99,7 +91,7 @@ func (f *replica) adopt(ctx context.Context) error {
 			}
 		}
 		if known && n.Version != f.version {
-			if f.origin, err = originOf(n); err != nil {
+			if f.origin, err = storage.ReadNote[origin](n); err != nil {
 				return err
 			}
 			f.version = n.Version
@@ -138,7 +130,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 	if closed {
 		var err error
 		if n, err = f.to.FindNote(ctx, n.Name); err == nil {
-			was, err = storage.ClosingOf(n)
+			was, err = storage.ReadNote[storage.Closing](n)
 		}
 		if err != nil {
 			return err
@@ -146,20 +138,13 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 	}
 	if !was.Copy {
 		was.At, was.By, was.Why, was.Copy = time.Now().UTC(), f.by, "a copy of "+f.from, true
-		n, err := was.Note(n.Version)
-		if err != nil {
-			return err
-		}
-		if _, err := f.to.PutNote(ctx, n); err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) {
+		if _, err := put(ctx, f.to, storage.NoteClosed, was, n.Version); err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) {
 			return err
 		}
 	}
 	if _, known := r.FindNote(noteOrigin); !known {
-		text, err := json.Marshal(origin{ID: uuid.New(), From: f.from, Began: time.Now().UTC()})
-		if err != nil {
-			return err
-		}
-		if _, err := f.to.PutNote(ctx, storage.Note{Name: noteOrigin, Text: text}); err != nil && !errors.Is(err, storage.ErrExists) {
+		o := origin{ID: uuid.New(), From: f.from, Began: time.Now().UTC()}
+		if _, err := put(ctx, f.to, noteOrigin, o, ""); err != nil && !errors.Is(err, storage.ErrExists) {
 			return err
 		}
 	}
@@ -169,7 +154,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 // recall reads the note in the source, if it has changed. A note of another copy, such as one that was removed and made
 // anew, says nothing about this one.
 func (f *follower) recall(ctx context.Context, r storage.Roster) error {
-	name := NoteOf(f.o.Name)
+	name := storage.NoteCopy + f.o.Name
 	switch n, known := r.FindNote(name); {
 	case !known:
 		f.standing, f.noteVersion = Standing{}, ""
@@ -181,7 +166,7 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 		if err != nil {
 			return err
 		}
-		if f.standing, err = StandingOf(n); err != nil {
+		if f.standing, err = storage.ReadNote[Standing](n); err != nil {
 			f.standing = Standing{} // it is replaced
 		}
 		f.noteVersion = n.Version
@@ -199,11 +184,7 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 // keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the next round goes on from
 // that.
 func (f *follower) keep(ctx context.Context, s Standing) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	version, err := f.source.PutNote(ctx, storage.Note{Name: NoteOf(f.o.Name), Text: text, Version: f.noteVersion})
+	version, err := put(ctx, f.source, storage.NoteCopy+f.o.Name, s, f.noteVersion)
 	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
 		return nil
 	}
@@ -212,10 +193,7 @@ func (f *follower) keep(ctx context.Context, s Standing) error {
 	}
 	f.standing, f.noteVersion = s, version
 	f.origin.CaughtUp = s.CaughtUp
-	if text, err = json.Marshal(f.origin); err != nil {
-		return err
-	}
-	version, err = f.to.PutNote(ctx, storage.Note{Name: noteOrigin, Text: text, Version: f.version})
+	version, err = put(ctx, f.to, noteOrigin, f.origin, f.version)
 	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) {
 		return nil // the next round reads it
 	}
@@ -235,7 +213,7 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 	}{
 		{noteOrigin, func(n storage.Note) error { found = true; return markOpened(ctx, copied, n, by) }},
 		{storage.NoteClosed, func(n storage.Note) error {
-			if c, err := storage.ClosingOf(n); err != nil || !c.Copy {
+			if c, err := storage.ReadNote[storage.Closing](n); err != nil || !c.Copy {
 				return err // somebody has closed the vault since
 			}
 			if !found {
@@ -262,14 +240,20 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 }
 
 func markOpened(ctx context.Context, copied storage.Notes, n storage.Note, by string) error {
-	o, err := originOf(n)
+	o, err := storage.ReadNote[origin](n)
 	if err != nil || !o.Opened.IsZero() {
 		return err
 	}
 	o.Opened, o.By = time.Now().UTC(), by
-	if n.Text, err = json.Marshal(o); err != nil {
-		return err
-	}
-	_, err = copied.PutNote(ctx, n)
+	_, err = put(ctx, copied, n.Name, o, n.Version)
 	return err
+}
+
+// put stores a value as a note in place of a version, and returns its version.
+func put(ctx context.Context, notes storage.Notes, name string, value any, version string) (string, error) {
+	n, err := storage.NewNote(name, value, version)
+	if err != nil {
+		return "", err
+	}
+	return notes.PutNote(ctx, n)
 }

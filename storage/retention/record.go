@@ -1,7 +1,6 @@
 package retention
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,19 +10,19 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// NoteName is the name of the note with the policy.
-const NoteName = "policy"
+// noteName is the name of the note with the policy.
+const noteName = "policy"
 
 // The times of a step, by the store's clock.
 const (
 	// Delay is the time between a change of the policy and the first step.
 	Delay = 24 * time.Hour
-	// ClaimTTL is how long a claim lasts. Its owner stops before that.
-	ClaimTTL = 30 * time.Minute
-	// Interval is the time between two steps, a little less than a day. After a step that left something, or failed,
-	// it is Pause.
-	Interval = 23 * time.Hour
-	Pause    = time.Hour
+	// claimTTL is how long a claim lasts. Its owner stops before that.
+	claimTTL = 30 * time.Minute
+	// interval is the time between two steps, a little less than a day. After a step that left something, or failed,
+	// it is pause.
+	interval = 23 * time.Hour
+	pause    = time.Hour
 )
 
 // form is the form of the record that this code knows. A newer one is left alone.
@@ -79,14 +78,14 @@ func (s Stored) Begin() time.Time {
 		begin = s.Set.Add(Delay)
 	}
 	if s.Claim != "" {
-		begin = later(begin, s.At.Add(ClaimTTL))
+		begin = later(begin, s.At.Add(claimTTL))
 	}
 	if s.Last != nil && !s.Last.At.Before(s.Set) {
-		pause := Interval
+		wait := interval
 		if s.Last.More || s.Last.Error != "" {
-			pause = Pause
+			wait = pause
 		}
-		begin = later(begin, s.Last.At.Add(pause))
+		begin = later(begin, s.Last.At.Add(wait))
 	}
 	return begin
 }
@@ -107,7 +106,7 @@ func decode(n storage.Note) (Stored, error) {
 	err := json.Unmarshal(n.Text, &version)
 	switch {
 	case err == nil && version.Form > form:
-		return s, fmt.Errorf("retention: note %s: %w: it has form %d, but this program knows only %d: update the program", NoteName, storage.ErrSchema, version.Form, form)
+		return s, fmt.Errorf("retention: note %s: %w: it has form %d, but this program knows only %d: update the program", noteName, storage.ErrSchema, version.Form, form)
 	case err == nil && version.Form < 1:
 		err = fmt.Errorf("there is no form %d", version.Form)
 	case err == nil:
@@ -117,7 +116,7 @@ func decode(n storage.Note) (Stored, error) {
 		s.Policy, err = s.WithDefaults()
 	}
 	if err != nil {
-		return Stored{Version: n.Version, At: n.Stored}, fmt.Errorf("retention: note %s: %w: %w: set the policy again", NoteName, storage.ErrCorrupt, err)
+		return Stored{Version: n.Version, At: n.Stored}, fmt.Errorf("retention: note %s: %w: %w: set the policy again", noteName, storage.ErrCorrupt, err)
 	}
 	if s.Set.IsZero() {
 		s.Set = n.Stored
@@ -128,19 +127,17 @@ func decode(n storage.Note) (Stored, error) {
 // put stores a record in place of a version, and returns its version.
 func put(ctx context.Context, notes storage.Notes, r Record, version string) (string, error) {
 	r.Form = form
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
+	n, err := storage.NewNote(noteName, r, version)
+	if err != nil {
 		return "", err
 	}
-	return notes.PutNote(ctx, storage.Note{Name: NoteName, Text: text.Bytes(), Version: version})
+	return notes.PutNote(ctx, n)
 }
 
 // Find returns the policy of a store, or [storage.ErrNotFound]. With [storage.ErrCorrupt] and [storage.ErrSchema] it
 // returns the version.
 func Find(ctx context.Context, notes storage.Notes) (Stored, error) {
-	n, err := notes.FindNote(ctx, NoteName)
+	n, err := notes.FindNote(ctx, noteName)
 	if err != nil {
 		return Stored{Version: n.Version, At: n.Stored}, err
 	}
@@ -183,9 +180,9 @@ func Set(ctx context.Context, notes storage.Notes, p Policy, c Change) (changed 
 // Remove removes the policy of a store, and reports whether there was one. A step that is under way ends within a minute.
 func Remove(ctx context.Context, notes storage.Notes) (removed bool, err error) {
 	for range tries {
-		n, err := notes.FindNote(ctx, NoteName)
+		n, err := notes.FindNote(ctx, noteName)
 		if errors.Is(err, storage.ErrNotFound) { // a wrong answer must not leave a policy that seems to be removed
-			n, err = notes.FindNote(ctx, NoteName)
+			n, err = notes.FindNote(ctx, noteName)
 		}
 		if n.Version == "" {
 			if errors.Is(err, storage.ErrNotFound) {
@@ -193,7 +190,7 @@ func Remove(ctx context.Context, notes storage.Notes) (removed bool, err error) 
 			}
 			return false, err
 		}
-		if err = notes.RemoveNote(ctx, NoteName, n.Version); !overtaken(err) {
+		if err = notes.RemoveNote(ctx, noteName, n.Version); !overtaken(err) {
 			return err == nil, err
 		}
 	}

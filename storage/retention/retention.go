@@ -20,7 +20,7 @@
 //
 //   - A step may begin when a day has passed since the policy was set ([Delay]), unless it was set to begin at once.
 //   - Whoever begins replaces the version of the note that it has read, and thereby claims the step. A claim ends
-//     after [ClaimTTL], because its owner may have died.
+//     after half an hour, because its owner may have died.
 //   - It looks at the note again before each day, and each minute, and stops if it has changed.
 //   - At the end it replaces the version of its claim with its report. The next step follows after a day, or after an
 //     hour if something was left or failed.
@@ -48,8 +48,8 @@ type Policy struct {
 	Catalogue bool `json:"catalogue,omitempty"`
 }
 
-// MostDays is the largest number of days in a policy.
-const MostDays = 36525
+// mostDays is the largest number of days in a policy.
+const mostDays = 36525
 
 // WithDefaults returns the policy with its defaults, or [storage.ErrInvalid].
 func (p Policy) WithDefaults() (Policy, error) {
@@ -62,12 +62,12 @@ func (p Policy) WithDefaults() (Policy, error) {
 	switch {
 	case p == Policy{}:
 		return bad("Keep", "is 0, and there are to be no catalogues: the policy says nothing")
-	case p.Keep < 0 || p.Keep > MostDays:
-		return bad("Keep", "%d days are not between 0 and %d", p.Keep, MostDays)
+	case p.Keep < 0 || p.Keep > mostDays:
+		return bad("Keep", "%d days are not between 0 and %d", p.Keep, mostDays)
 	case p.Keep == 0 && p.KeepFailed != 0:
 		return bad("KeepFailed", "is %d days, but other plans are kept for ever", p.KeepFailed)
-	case p.KeepFailed < p.Keep || p.KeepFailed > MostDays:
-		return bad("KeepFailed", "%d days are not between %d, for other plans, and %d", p.KeepFailed, p.Keep, MostDays)
+	case p.KeepFailed < p.Keep || p.KeepFailed > mostDays:
+		return bad("KeepFailed", "%d days are not between %d, for other plans, and %d", p.KeepFailed, p.Keep, mostDays)
 	}
 	return p, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/planvault/azblob/storage"
 )
@@ -66,7 +65,7 @@ func (e *Enforcer) read(ctx context.Context) (roster storage.Roster, err error) 
 	if roster, err = e.vault.Roster(ctx); err != nil {
 		return roster, fmt.Errorf("retention: look for a policy: %w", err)
 	}
-	n, _ := roster.FindNote(NoteName)
+	n, _ := roster.FindNote(noteName)
 	version := n.Version
 	if version == "" || version != e.known.Version {
 		e.known = Stored{}
@@ -167,7 +166,7 @@ func (s *step) mayGoOn(ctx context.Context) bool {
 		s.report.More = true
 		return false
 	}
-	n, err := s.vault.FindNote(ctx, NoteName)
+	n, err := s.vault.FindNote(ctx, noteName)
 	switch {
 	case n.Version == s.version:
 		return true
@@ -191,11 +190,4 @@ func (s *step) keep(d Day, why string) {
 const mostText = 500
 
 // cut returns the start of a text that fits into a report.
-func cut(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	n := min(len(text), mostText)
-	for n > 0 && n < len(text) && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostText)], "") }

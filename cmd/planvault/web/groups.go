@@ -24,23 +24,24 @@ const (
 // others is the group of plans that are not stuck, in place of a reason.
 const others = "others"
 
-// reasons are the groups that a viewer may choose.
-var reasons = []string{
-	string(fleet.ReasonNoNode), string(fleet.ReasonClosed), string(fleet.ReasonOwnerGone), string(fleet.ReasonOwnerSilent), string(fleet.ReasonNotPickedUp),
-	string(fleet.ReasonNoProgress), string(fleet.ReasonStopIgnored), string(fleet.ReasonUnclaimed), string(fleet.ReasonUnreadable),
-	string(fleet.ReasonUnknown), others,
+// reasons returns the groups that a viewer may choose.
+func reasons() (names []string) {
+	for _, r := range append(fleet.Reasons(), fleet.ReasonUnknown) {
+		names = append(names, string(r))
+	}
+	return append(names, others)
 }
 
 // choice is what a viewer wants to see of the open plans.
 type choice struct {
-	Reason      string // one of reasons, or all of them
+	Reason      string // one of reasons(), or all of them
 	Owner, Name string // parts of texts
 	Page        int    // from 1
 }
 
 func parseChoice(form url.Values) choice {
 	c := choice{Owner: clean(form.Get("owner")), Name: clean(form.Get("name")), Page: 1}
-	if reason := form.Get("reason"); slices.Contains(reasons, reason) {
+	if reason := form.Get("reason"); slices.Contains(reasons(), reason) {
 		c.Reason = reason
 	}
 	if n, err := strconv.Atoi(form.Get("page")); err == nil && c.Reason != "" {
@@ -106,7 +107,7 @@ type openView struct {
 
 // view chooses what a page shows.
 func (s *state) view(c choice) openView {
-	v := openView{state: s, Choice: c, Reasons: reasons, Many: c.String() != "" || len(s.Plans) > 2*fewPlans}
+	v := openView{state: s, Choice: c, Reasons: reasons(), Many: c.String() != "" || len(s.Plans) > 2*fewPlans}
 	var stuck, rest []planRow
 	byReason := map[fleet.Reason][]planRow{}
 	for _, r := range s.Plans {
