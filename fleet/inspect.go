@@ -83,6 +83,17 @@ func (i Inspection) Alive() (n int) {
 	return n
 }
 
+// Gone returns the owners of open plans that are no members any more, with the number of plans of each.
+func (i Inspection) Gone() map[uuid.UUID]int {
+	gone := map[uuid.UUID]int{}
+	for _, p := range i.Plans {
+		if p.OwnerState == OwnerGone && !slices.ContainsFunc(i.Members, func(m MemberState) bool { return m.ID == p.Owner }) {
+			gone[p.Owner]++
+		}
+	}
+	return gone
+}
+
 // MemberState is a member, and what its record shows.
 type MemberState struct {
 	storage.Member

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -388,10 +389,7 @@ func (d *drillRun) switchTo(ctx context.Context, copied *azblob.Vault) error {
 // goOn runs an engine on the copy until no plan is left.
 func (d *drillRun) goOn(ctx context.Context, v *azblob.Vault) error {
 	d.mu.Lock()
-	before := map[uuid.UUID]int{}
-	for id, n := range d.begun {
-		before[id] = n
-	}
+	before := maps.Clone(d.begun)
 	d.mu.Unlock()
 	observer := engine.Observer{Changed: func(context.Context, workflow.Object) {
 		d.mu.Lock()

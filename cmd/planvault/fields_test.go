@@ -1,13 +1,11 @@
 package main
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,23 +64,15 @@ func jsonTypes(t *testing.T) map[string]bool {
 	}
 	names := map[string]bool{}
 	for _, path := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok || strings.HasSuffix(path, "_test.go") {
-				return true
+		for _, m := range regexp.MustCompile(`(?ms)^type (\w+) struct \{(.*?)^\}`).FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[2], `json:"`) && !strings.HasSuffix(path, "_test.go") {
+				names[m[1]] = true
 			}
-			ast.Inspect(spec.Type, func(n ast.Node) bool {
-				if f, ok := n.(*ast.Field); ok && f.Tag != nil && strings.Contains(f.Tag.Value, `json:"`) {
-					names[spec.Name.Name] = true
-				}
-				return true
-			})
-			return true
-		})
+		}
 	}
 	if len(names) < 20 {
 		t.Fatalf("only %d types were found", len(names))

@@ -67,13 +67,7 @@ func nodeRows(i fleet.Inspection) (rows []nodeRow) {
 		}
 		rows = append(rows, nodeRow{m.ID, m.Name, string(state), &silence, m.Renewed.UTC(), m.TTL.Seconds(), m.Started.UTC(), m.Plans, string(m.Phase), m.Trouble})
 	}
-	gone := map[uuid.UUID]int{}
-	for _, p := range i.Plans {
-		if p.OwnerState == fleet.OwnerGone && memberOf(i, p.Owner) == nil {
-			gone[p.Owner]++
-		}
-	}
-	for id, plans := range gone {
+	for id, plans := range i.Gone() {
 		rows = append(rows, nodeRow{ID: id, State: string(fleet.OwnerGone), Plans: plans})
 	}
 	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.ID.String(), b.ID.String()) })

@@ -43,13 +43,15 @@ func TestProgressOnTerminal(t *testing.T) {
 	})
 }
 
+// silent is a network on which nobody answers.
+func silent(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 // TestInterrupt interrupts commands that wait. They say how far they came, and why the latest request had no answer, but
 // no secret. Results that nobody reads hold a command up, which then is left alone.
 func TestInterrupt(t *testing.T) {
-	silent := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
 	down := func(*http.Request) (*http.Response, error) {
 		return nil, &url.Error{Op: "Get", URL: "https://a.blob.core.windows.net/?sig=SECRET", Err: errors.New("the cable is cut")}
 	}
@@ -101,10 +103,6 @@ func (c *clocked) Write(b []byte) (int, error) {
 // TestOutage says within three seconds that nobody answers, in a pipe as on a terminal, once in an outage. Looks end after
 // a minute, with the cause, and other commands go on until the vault gives up.
 func TestOutage(t *testing.T) {
-	silent := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
 	stalls := func(r *http.Request) (*http.Response, error) { // an answer begins, and nothing follows
 		body, _ := io.Pipe()
 		context.AfterFunc(r.Context(), func() { _ = body.Close() })

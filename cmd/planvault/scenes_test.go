@@ -365,15 +365,8 @@ func sceneAway(t *testing.T, s *stage) {
 	kill()
 	all := s.network.(accounts)
 	prod := all["prod"]
-	all["prod"] = away{}
+	all["prod"] = fails(errors.New("dial tcp: lookup prod.blob.core.windows.net: no such host"))
 	time.AfterFunc(time.Hour, func() { all["prod"] = prod })
-}
-
-// away is the connection to an account that is lost.
-type away struct{}
-
-func (away) Do(req *http.Request) (*http.Response, error) {
-	return nil, fmt.Errorf("dial tcp: lookup prod.blob.core.windows.net: no such host")
 }
 
 // sceneRole: the login may read and not write.

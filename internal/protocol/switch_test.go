@@ -257,16 +257,9 @@ func (s *switchover) copy(st switchState, yield func(string, bool, switchState))
 	yield(what, false, next)
 }
 
-func (s *switchover) tidy(*switchState) {}
-
-func (s *switchover) regress(_, to *switchState) string {
-	if to.broken == 0 {
-		return ""
-	}
-	return to.broken.String()
-}
-
-func (s *switchover) check(*switchState) string { return "" }
+func (s *switchover) tidy(*switchState)                 {}
+func (s *switchover) regress(_, to *switchState) string { return to.broken.String() }
+func (s *switchover) check(*switchState) string         { return "" }
 
 // explore visits all states, and then looks for one from which the switch does not lead to work on the copy.
 func (s *switchover) explore() report {

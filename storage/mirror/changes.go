@@ -32,7 +32,7 @@ type running struct {
 // changes brings up to date what may have changed since a time: the plans that were created since then, with some
 // overlap, and those that are open, in the source or in the copy. The zero time means everything. seen are the revisions of
 // the Running plans that the copy has. changes returns those that it has afterwards, also after an error.
-func (r *run) changes(ctx context.Context, since time.Time, overlap time.Duration, seen map[uuid.UUID]string) (map[uuid.UUID]string, error) {
+func (r *run) changes(ctx context.Context, since time.Time, seen map[uuid.UUID]string) (map[uuid.UUID]string, error) {
 	c := &changes{run: r, runs: map[uuid.UUID]running{}, has: map[uuid.UUID]string{}}
 	windows := []storage.Filters{{}}
 	if !since.IsZero() {

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,6 @@ type FollowOptions struct {
 	From, To, By string
 	// Interval is the time between the starts of two rounds. Default: a minute.
 	Interval time.Duration
-	// Overlap is how long after the time in its ID a plan may be stored. Each round lists the plans of this time again.
-	// Default: an hour.
-	Overlap time.Duration
 	// Compare is the time between two comparisons of everything. Default: a day.
 	Compare time.Duration
 	// Delete is that of [Options]. It takes effect in a comparison.
@@ -68,18 +66,10 @@ func (o FollowOptions) complete() (FollowOptions, error) {
 	if !copyName.MatchString(o.Name) {
 		return o, fmt.Errorf("mirror: %w: Name is %q: it must be up to 50 lower-case letters, digits and hyphens", storage.ErrInvalid, o.Name)
 	}
-	for _, d := range []struct {
-		name     string
-		d        *time.Duration
-		fallback time.Duration
-	}{{"Interval", &o.Interval, time.Minute}, {"Overlap", &o.Overlap, time.Hour}, {"Compare", &o.Compare, 24 * time.Hour}} {
-		if *d.d < 0 {
-			return o, fmt.Errorf("mirror: %w: %s is %v: it may not be negative", storage.ErrInvalid, d.name, *d.d)
-		}
-		if *d.d == 0 {
-			*d.d = d.fallback
-		}
+	if o.Interval < 0 || o.Compare < 0 {
+		return o, fmt.Errorf("mirror: %w: Interval is %v, and Compare %v: they may not be negative", storage.ErrInvalid, o.Interval, o.Compare)
 	}
+	o.Interval, o.Compare = cmp.Or(o.Interval, time.Minute), cmp.Or(o.Compare, day)
 	return o, nil
 }
 
@@ -110,7 +100,7 @@ type Standing struct {
 	To string    `json:"to,omitempty"` // where the copy is, for people
 	ID uuid.UUID `json:"id"`           // of the copy: a copy that was made anew has another one
 	// CaughtUp is the time up to which the copy has all plans that were created, and all that engines did. Deletions,
-	// updates of final plans, and plans that were stored more than FollowOptions.Overlap after the time in their IDs
+	// updates of final plans, and plans that were stored more than an hour after the time in their IDs
 	// wait for a comparison.
 	CaughtUp time.Time `json:"caughtUp,omitzero"`
 	// Compared is when the last comparison that found everything in order, or put it in order, began.
@@ -194,7 +184,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 			r.failed(err)
 		}
 	}
-	f.seen, err = r.changes(ctx, s.CaughtUp, f.o.Overlap, f.seen)
+	f.seen, err = r.changes(ctx, s.CaughtUp, f.seen)
 	round.Report, err = r.finish(err)
 	if f.repaired = err == nil; err != nil {
 		return round, err
@@ -250,7 +240,11 @@ func (f *follower) compare(ctx context.Context, s *Standing, now time.Time) (rep
 	return r.finish(err)
 }
 
-const day = 24 * time.Hour
+const (
+	day = 24 * time.Hour
+	// overlap is how long after the time in its ID a plan may be stored. Each round lists the plans of this time again.
+	overlap = time.Hour
+)
 
 // newestBefore returns the creation time of the newest plan of both vaults before a time, or zero.
 func newestBefore(ctx context.Context, t time.Time, vaults ...storage.Reader) (newest time.Time, err error) {

@@ -106,17 +106,12 @@ func (s *Server) newState(i fleet.Inspection) *state {
 		}
 		st.Members = append(st.Members, row)
 	}
-	gone := map[uuid.UUID]int{}
 	st.Counts.More = i.More
 	for _, p := range i.Plans {
-		name, member := names[p.Owner]
-		if p.OwnerState == fleet.OwnerGone && !member {
-			gone[p.Owner]++
-		}
-		st.Plans = append(st.Plans, planRow{p, name, s.remedyFor(p)})
+		st.Plans = append(st.Plans, planRow{p, names[p.Owner], s.remedyFor(p)})
 		st.Counts.add(p)
 	}
-	for id, plans := range gone {
+	for id, plans := range i.Gone() {
 		st.Members = append(st.Members, memberRow{fleet.MemberState{Member: storage.Member{ID: id}, Plans: plans}, fleet.OwnerGone})
 	}
 	order := []fleet.OwnerState{fleet.OwnerGone, fleet.OwnerSilent, fleet.OwnerAlive}
