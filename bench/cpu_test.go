@@ -18,9 +18,7 @@ func sameRequests(t *testing.T, r row, played *tape, cred azcore.TokenCredential
 	floor := &tape{}
 	floor.record(played)
 	bare, err := newFloor(emulator.New().ConnectionString(), cred, floor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	send, err := bare.replay(played.requests)
 	if err == nil {
 		err = send(t.Context())
@@ -51,9 +49,7 @@ func texts(t *testing.T, sent *tape) (all []string) {
 		}
 		var text strings.Builder
 		text.WriteString(r.Method + " " + strings.TrimSuffix(r.URL.Path, "/") + "?" + r.URL.Query().Encode() + "\n")
-		if err := header.Write(&text); err != nil {
-			t.Fatal(err)
-		}
+		must(t, header.Write(&text))
 		if r.Method == http.MethodPost {
 			text.WriteString(batched(string(r.body)))
 		} else {

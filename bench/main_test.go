@@ -49,9 +49,7 @@ func TestRunsAgree(t *testing.T) {
 		for _, r := range table() {
 			if regexp.MustCompile(someRows).MatchString(r.String()) {
 				res, err := e.measure(t.Context(), r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				all = append(all, res)
 			}
 		}
@@ -131,13 +129,9 @@ func TestFlags(t *testing.T) {
 func TestFilledVaultIsSound(t *testing.T) {
 	server := emulator.New(emulator.WithoutLog())
 	f := fillingAt(shape{500, 3}, time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
-	if err := f.FillServer(t.Context(), server, vaultName); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.FillServer(t.Context(), server, vaultName))
 	v, err := fill.Open(t.Context(), server, vaultName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	report, err := v.Check(t.Context(), azblob.CheckOptions{})
 	if err != nil || len(report.Problems) > 0 || report.Plans != f.Plans || report.Days != f.Days {
 		t.Fatalf("%+v: %v", report, err)
@@ -145,9 +139,7 @@ func TestFilledVaultIsSound(t *testing.T) {
 	running := 0
 	for i := range f.Plans {
 		p, err := v.Read(t.Context(), f.ID(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p.State.Status == workflow.Running {
 			running++
 		}
@@ -162,9 +154,7 @@ func TestFilledVaultIsSound(t *testing.T) {
 
 func TestThroughput(t *testing.T) {
 	port, err := emulator.New().Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer port.Close()
 	for _, l := range loads() {
 		got, err := l.driveHere(t.Context(), port.ConnectionString(), 3, time.Nanosecond)
@@ -190,5 +180,13 @@ func TestHistoryKeepsItsBudgets(t *testing.T) {
 	out, _ := output(t, exitPass, nil, "-history", "-short")
 	if !strings.Contains(out, " Count of all  56400 ") || !strings.Contains(out, "\nCatalogue of a day of 20000 plans") {
 		t.Error(out)
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

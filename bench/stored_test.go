@@ -17,9 +17,7 @@ func TestStoredBytes(t *testing.T) {
 	for _, size := range sizes() {
 		server := emulator.New(emulator.WithoutLog())
 		v, err := azblob.NewFromConnectionString(t.Context(), "stored", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stored := func() (bodies, all int) {
 			for c := range server.Containers() {
 				for b := range server.Blobs(c) {
@@ -33,9 +31,7 @@ func TestStoredBytes(t *testing.T) {
 			return bodies, all
 		}
 		plan := size.plan()
-		if err := v.Create(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Create(t.Context(), plan))
 		bodies, all := stored()
 		start := time.Date(2026, 11, 20, 8, 30, 0, 123456789, time.UTC)
 		for o := range workflow.Walk(plan) {
@@ -46,14 +42,10 @@ func TestStoredBytes(t *testing.T) {
 			case *workflow.Action:
 				o.Attempts = []workflow.Attempt{{Resp: &plantest.Response{Text: o.Name, OK: true}, Start: start, End: start.Add(time.Minute)}}
 			}
-			if err := storage.Update(t.Context(), v, o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, storage.Update(t.Context(), v, o))
 		}
 		plan.State.Status = workflow.Completed
-		if err := v.UpdatePlan(t.Context(), plan); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.UpdatePlan(t.Context(), plan))
 		lastBodies, last := stored()
 		t.Logf("%s: %d bytes at Create, %d with names and metadata; at the end %d and %d", size.name, bodies, all, lastBodies, last)
 		if last > 3*all {

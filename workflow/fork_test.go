@@ -135,9 +135,7 @@ func TestFork(t *testing.T) {
 		p := failedAtRandom(seed)
 		before := plantest.Clone(p)
 		f, err := workflow.ForkAfterCompensation(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		isFork(t, seed, p, f, maps.Collect(workflow.CarriedOver(p)))
 		p.State.Status = workflow.Completed + workflow.Status(seed%3)
 		if f, err = workflow.ForkFromStart(p); err != nil {
@@ -263,17 +261,11 @@ func TestForkKeepsUnknownMembers(t *testing.T) {
 		`{"plugin":"p","attempts":[{"new1":1}],"state":{"status":"Completed","new2":1},"new3":1},` +
 		`{"plugin":"p","attempts":[{"old1":1}],"state":{"status":"Failed","old2":1},"new4":1}],"new5":1}],"new6":1}],` +
 		`"state":{"status":"Failed"},"new7":1}`
-	if err := workflow.Unmarshal([]byte(text), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, workflow.Unmarshal([]byte(text), p))
 	f, err := workflow.ForkAfterCompensation(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := workflow.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"new1", "new2", "new3", "new4", "new5", "new6", "new7"} {
 		if !strings.Contains(string(got), name) {
 			t.Errorf("the fork lacks %s: %s", name, got)
@@ -281,5 +273,13 @@ func TestForkKeepsUnknownMembers(t *testing.T) {
 	}
 	if strings.Contains(string(got), "old") {
 		t.Errorf("the fork has members of what runs again: %s", got)
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

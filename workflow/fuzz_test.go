@@ -101,9 +101,7 @@ func FuzzQuotes(f *testing.F) {
 	f.Add("\x00\x1f\x7f\b\f\n\r\t\"\\/<>&\u2028\u2029\ufffd\xff\xe2\x82é🚀")
 	f.Fuzz(func(t *testing.T, s string) {
 		text, err := workflow.Marshal(&workflow.Sequence{Descr: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var b strings.Builder
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
@@ -121,8 +119,6 @@ func FuzzQuotes(f *testing.F) {
 func mustMarshal(t testing.TB, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }

@@ -26,18 +26,14 @@ func encode(t *testing.T, v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Encode(v))
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func decodePlan(t *testing.T, text string) *workflow.Plan {
 	t.Helper()
 	p := new(workflow.Plan)
-	if err := json.Unmarshal([]byte(text), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), p))
 	return p
 }
 
@@ -84,9 +80,7 @@ func TestJSONKeepsEveryField(t *testing.T) {
 	}
 	for o := range workflow.Walk(p) {
 		got := reflect.New(reflect.TypeOf(o).Elem()).Interface()
-		if err := json.Unmarshal([]byte(encode(t, o)), got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(encode(t, o)), got))
 		if !reflect.DeepEqual(o, got) {
 			t.Errorf("a %v changed in a round trip:\n%s\n%s", o.Kind(), encode(t, o), encode(t, got))
 		}
@@ -98,9 +92,7 @@ func TestJSONGolden(t *testing.T) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(stored()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Encode(stored()))
 	goldentest.Equal(t, "testdata/full.json", b.Bytes())
 	if d := plantest.Diff(stored(), decodePlan(t, b.String())); d != "" {
 		t.Errorf("the JSON reads as a different plan: %s", d)
@@ -170,9 +162,7 @@ func TestJSONForm(t *testing.T) {
 				t.Errorf("through a pointer: got  %s\nwant %s", got, test.want)
 			}
 			again := reflect.New(reflect.TypeOf(test.value))
-			if err := json.Unmarshal([]byte(test.want), again.Interface()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(test.want), again.Interface()))
 			if got := encode(t, again.Interface()); got != test.want {
 				t.Errorf("read and written again: got  %s\nwant %s", got, test.want)
 			}
@@ -195,9 +185,7 @@ func TestJSONRequestsAreRaw(t *testing.T) {
 		Attempts: []workflow.Attempt{{Resp: &plantest.Response{OK: true}}, {}, {Resp: json.RawMessage("null")}},
 	}
 	got := workflow.Action{Req: "before"}
-	if err := json.Unmarshal([]byte(encode(t, a)), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(encode(t, a)), &got))
 	for _, test := range []struct {
 		what      string
 		got, want any
@@ -240,9 +228,7 @@ func decodeTree(t *testing.T, text string) (tree any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(&tree))
 	return tree
 }
 
@@ -255,9 +241,7 @@ func TestUnknownMembersAreKept(t *testing.T) {
 		t.Fatalf("only %d objects have members that the model lacks", n)
 	}
 	newer, err := json.MarshalIndent(tree, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := decodePlan(t, string(newer))
 	if got, want := decodeTree(t, encode(t, p)), decodeTree(t, string(newer)); !reflect.DeepEqual(got, want) {
 		t.Error("the JSON changed when it was read and written again")
@@ -275,9 +259,7 @@ func TestUnknownMembersAreKept(t *testing.T) {
 	}
 
 	// Reading replaces them.
-	if err := json.Unmarshal([]byte(`{"other":1}`), p.Blocks[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(`{"other":1}`), p.Blocks[0]))
 	if text := encode(t, p.Blocks[0]); !strings.HasSuffix(text, `,"other":1}`) {
 		t.Errorf("the block ends in %s", text[len(text)-40:])
 	}
@@ -286,9 +268,7 @@ func TestUnknownMembersAreKept(t *testing.T) {
 // TestUnknownMembersOfErrorsAreLost states the one level that does not keep them.
 func TestUnknownMembersOfErrorsAreLost(t *testing.T) {
 	var a workflow.Attempt
-	if err := json.Unmarshal([]byte(`{"err":{"code":1,"new":2,"wrapped":{"new":3}},"new":4}`), &a); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(`{"err":{"code":1,"new":2,"wrapped":{"new":3}},"new":4}`), &a))
 	if got, want := encode(t, a), `{"err":{"code":1,"wrapped":{}},"new":4}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

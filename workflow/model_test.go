@@ -68,9 +68,7 @@ func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
 			return nil
 		}
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return json.RawMessage(b)
 	}
 	for o := range workflow.Walk(p) {

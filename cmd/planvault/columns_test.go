@@ -43,9 +43,7 @@ func TestShortTablesFit(t *testing.T) {
 				var b bytes.Buffer
 				a := newApp(process{stdout: &b, zone: time.FixedZone("", 5*3600)})
 				a.times, a.wide = times, wide
-				if err := print(a); err != nil {
-					t.Fatal(err)
-				}
+				must(t, print(a))
 				for line := range strings.Lines(b.String()) {
 					if n := textWidth(strings.TrimSuffix(line, "\n")); n > usualWidth && !wide {
 						t.Errorf("%s --time %s: %d columns: %s", name, times, n, line)

@@ -17,9 +17,7 @@ func TestResolve(t *testing.T) {
 		"account": {"endpoint": "https://account"}
 	}`
 	path := t.TempDir() + "/profiles.json"
-	if err := os.WriteFile(path, []byte(profiles), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(profiles), 0o600))
 	env := func(pairs ...string) map[string]string {
 		m := map[string]string{"PLANVAULT_PROFILES": path}
 		for _, p := range pairs {
@@ -78,9 +76,7 @@ func TestResolve(t *testing.T) {
 // TestPublicFlags pastes the flags of a vault where its profiles and environment are.
 func TestPublicFlags(t *testing.T) {
 	path := t.TempDir() + "/profiles.json"
-	if err := os.WriteFile(path, []byte(`{"default": {"connectionString": "AccountName=d;AccountKey=secret", "prefix": "d"}, "it's": {"endpoint": "https://e?sig=secret"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(`{"default": {"connectionString": "AccountName=d;AccountKey=secret", "prefix": "d"}, "it's": {"endpoint": "https://e?sig=secret"}}`), 0o600))
 	for want, c := range map[string]struct {
 		flags connection
 		env   map[string]string
@@ -101,9 +97,7 @@ func TestPublicFlags(t *testing.T) {
 		a := newApp(process{getenv: getenv, stderr: io.Discard})
 		a.connection = c.flags
 		where, err := a.resolve(a.connection)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		flags := a.public(where)
 		if got := strings.Join(flags, " "); got != want {
 			t.Errorf("%q, not %q", got, want)
@@ -111,9 +105,7 @@ func TestPublicFlags(t *testing.T) {
 		var pasted connection
 		set := pflag.NewFlagSet("", pflag.ContinueOnError)
 		pasted.addFlags(set, "")
-		if err := set.Parse(flags); err != nil {
-			t.Fatal(err)
-		}
+		must(t, set.Parse(flags))
 		if again, err := a.resolve(pasted); err != nil || again.Endpoint != where.Endpoint || again.ConnectionString != where.ConnectionString || again.Prefix != where.Prefix {
 			t.Errorf("%s leads to %+v, %v", want, again, err)
 		}

@@ -63,9 +63,7 @@ func TestWhoAndWhy(t *testing.T) {
 	s := newStage(t)
 	p := planOf(workflow.NewV7(), workflow.Stopped, "one")
 	p.Stopped = workflow.Deed{By: "ops\u202e@example.com", Why: "wrong <cluster>", At: p.SubmitTime}
-	if err := s.vault.Restore(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.Restore(t.Context(), p))
 	fork := strings.TrimSpace(s.must(t, "fork", p.ID.String(), "--from-failure", "--reason", "now the right one").stdout)
 	for _, test := range []struct{ id, want, html, json string }{
 		{

@@ -29,9 +29,7 @@ func TestDrill(t *testing.T) {
 		for _, args := range [][]string{{"--every", "5s"}, {"--every", "2s", "--emulator"}} {
 			r := s.must(t, slices.Concat([]string{"drill", "--yes", "--output", "json"}, args)...)
 			var d drilled
-			if err := json.Unmarshal([]byte(r.stdout), &d); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(r.stdout), &d))
 			if d.Plans != 10 || d.Completed+d.LostPlans != 10 || d.Problems != 0 || d.Writes < 100 || d.LostWrites == 0 || d.LostWrites > 120 || d.RanAgain == 0 ||
 				d.Cut.Sub(d.CaughtUp) > 8*time.Second || d.LostSince.Before(d.CaughtUp.Add(-time.Second)) || d.EndedSeconds > 60 {
 				t.Errorf("%v: %s", args, r.stdout)

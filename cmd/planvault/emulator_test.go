@@ -16,9 +16,7 @@ import (
 func emulate(t *testing.T, args ...string) (served emulation, stop func() result) {
 	t.Helper()
 	said, stop := newStage(t).serve(t, append([]string{"emulator", "--listen", "127.0.0.1:0", "--output", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(said), &served); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(said), &served))
 	return served, stop
 }
 
@@ -50,9 +48,7 @@ func TestEmulator(t *testing.T) {
 			t.Errorf("%q plans", got)
 		}
 		v, err := azblob.NewFromConnectionString(t.Context(), served.Prefix, served.ConnectionString, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := v.Create(t.Context(), &workflow.Plan{Name: "stays"}); err != nil {
 			t.Error(err)
 		}

@@ -118,8 +118,6 @@ func saidRequests(t *testing.T, text string) int {
 		t.Fatalf("no number of requests in %q", text)
 	}
 	n, err := strconv.Atoi(strings.ReplaceAll(said[1], ",", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }

@@ -59,15 +59,11 @@ func note(names map[string]bool, t reflect.Type) {
 // jsonTypes returns the structs of this package that have fields in JSON.
 func jsonTypes(t *testing.T) map[string]bool {
 	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := map[string]bool{}
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range regexp.MustCompile(`(?ms)^type (\w+) struct \{(.*?)^\}`).FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[2], `json:"`) && !strings.HasSuffix(path, "_test.go") {
 				names[m[1]] = true

@@ -15,9 +15,7 @@ import (
 func (s *stage) join(t *testing.T, name string) *fleet.Node {
 	t.Helper()
 	n, err := fleet.Join(t.Context(), s.vault, fleet.Options{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = n.Leave(context.WithoutCancel(t.Context())) })
 	return n
 }
@@ -32,9 +30,7 @@ func (s *stage) claimed(t *testing.T, n *fleet.Node, name string) *workflow.Plan
 	actions[0].Name, actions[1].Name, actions[2].Name = "drain", "restart", "verify"
 	ok := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	ok(s.vault.Create(t.Context(), p))
 	if n == nil {
@@ -60,9 +56,7 @@ func (s *stage) orphaned(t *testing.T, name string) *workflow.Plan {
 	n := s.join(t, "gone")
 	p := s.claimed(t, n, name)
 	time.Sleep(11 * time.Second)
-	if err := n.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Leave(t.Context()))
 	return p
 }
 
@@ -81,14 +75,10 @@ func TestFleetRemarks(t *testing.T) {
 func TestForkAfterCompensation(t *testing.T) {
 	s := newStage(t)
 	p := plantest.Full()
-	if err := s.vault.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.Create(t.Context(), p))
 	plantest.Finish(p)
 	p.State.Status, p.Reason = workflow.Failed, workflow.PostCheckFailed
-	if err := s.vault.UpdatePlan(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.UpdatePlan(t.Context(), p))
 	for flags, want := range map[string]int{"--dry-run": exitFailed, "--dry-run --after-compensation": exitDone} {
 		got := s.run(t.Context(), append([]string{"fork", p.ID.String(), "--from-failure"}, strings.Fields(flags)...)...)
 		if got.code != want || (want == exitFailed) != strings.Contains(got.stderr, "may have undone") {

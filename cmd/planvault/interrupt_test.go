@@ -178,9 +178,7 @@ func newHistory(t *testing.T, s *stage, dir string) *history {
 			if status == workflow.Running {
 				w.running, plan.Owner, plan.Epoch = id, workflow.NewV7(), 1 // of a node that is gone
 			}
-			if err := s.vault.Restore(t.Context(), plan); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.vault.Restore(t.Context(), plan))
 			w.plans[id] = plan
 		}
 	}

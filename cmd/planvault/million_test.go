@@ -17,9 +17,7 @@ func TestLargeVault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(18*time.Hour + 3*time.Minute)
 		s := newStage(t)
-		if err := (fill.Filling{Plans: plans, Days: 14, End: time.Now().UTC()}).FillServer(t.Context(), s.server, prefix); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (fill.Filling{Plans: plans, Days: 14, End: time.Now().UTC()}).FillServer(t.Context(), s.server, prefix))
 		for _, c := range []struct {
 			args         string
 			rows, within int // within is a number of requests

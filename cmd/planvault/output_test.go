@@ -20,16 +20,12 @@ func TestTable(t *testing.T) {
 		a.output = form
 		table := newTable(a, func(r row) []string { return []string{r.Name, count(r.N), ""} }, "NAME", ">N", "")
 		for _, r := range rows {
-			if err := table.add(r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, table.add(r))
 			if lines := strings.Count(b.String(), "\n"); form == outputJSON && lines == 0 {
 				t.Error("an object is not written at once")
 			}
 		}
-		if err := table.end(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, table.end())
 		return b.String()
 	}
 	if got, want := print(outputTable), "NAME        N\na           1\n日本語  1,000\ne\u0301          30\n"; got != want {
@@ -45,9 +41,7 @@ func TestLongTable(t *testing.T) {
 	var b bytes.Buffer
 	table := newTable(newApp(process{stdout: &b}), func(n int) []string { return []string{count(n)} }, "N")
 	for n := range maxRows + 1 {
-		if err := table.add(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, table.add(n))
 	}
 	if lines := strings.Count(b.String(), "\n"); lines != maxRows+1 {
 		t.Errorf("%d lines before the end", lines)

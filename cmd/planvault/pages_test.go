@@ -53,16 +53,12 @@ func TestPagesRun(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, path := range append(pages(t), "testdata/fleet.txt", "testdata/repair.txt") {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Contains(text, []byte("<!-- stage:")) {
 			continue
 		}
 		path, err := filepath.Abs(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			goldentest.Equal(t, path, runPage(t, string(text)))
@@ -119,9 +115,7 @@ func (r *pageRun) run(t *testing.T, text string) string {
 		line := strings.TrimSuffix(lines[i], "\n")
 		if m := laterLine.FindStringSubmatch(line); m != nil {
 			d, err := time.ParseDuration(m[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			time.Sleep(d)
 		}
 		switch {
@@ -249,9 +243,7 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 	named := 0
 	for _, path := range pages(t) {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var commands []string
 		console := false
 		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {

@@ -26,9 +26,7 @@ func TestProfilesAreSecret(t *testing.T) {
 	for _, damage := range []string{
 		"", "{", "[]", `{"a": {"nosuch": 1}}`, `{"a": 1}`, `{"a":{"prefix":"p"}} {"b":{"prefix":"p"}}`, `{"a":{"prefix":"p"}} }`,
 	} {
-		if err := os.WriteFile(path, []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(damage), 0o600))
 		for args, code := range map[string]int{"list --allow-empty": exitDone, "profile list": exitUsage, "profile set a": exitUsage, "list --profile a": exitUsage} {
 			if r := s.run(t.Context(), strings.Fields(args)...); r.code != code {
 				t.Errorf("%q: %s: %+v", damage, args, r)

@@ -115,13 +115,9 @@ func (s *stage) engine(t *testing.T, name string, n int, run work) (e *engine.En
 	plugins := registry.Must(plugin)
 	network := s.server.Transport()
 	vault, err := azblob.NewFromConnectionString(t.Context(), "ci", s.server.ConnectionString(), plugins, azblob.WithTransport(network))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e, err = engine.New(vault, plugins, engine.Options{Plans: n, Fleet: &fleet.Options{Name: name}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = e.Run(ctx) }()
@@ -149,9 +145,7 @@ func release(name string, takes time.Duration, regions ...string) *workflow.Plan
 func submit(t *testing.T, e *engine.Engine, plans ...*workflow.Plan) {
 	t.Helper()
 	for _, p := range plans {
-		if err := e.Submit(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Submit(t.Context(), p))
 		time.Sleep(20 * time.Second)
 	}
 }
@@ -222,9 +216,7 @@ func sceneMany(t *testing.T, s *stage) {
 			p.Name, p.Owner, p.Epoch = fmt.Sprintf("release checkout 3.%d", n), host3, 1
 			p.State.Status, p.State.Start = workflow.Running, p.SubmitTime
 		}
-		if err := s.vault.Restore(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.vault.Restore(t.Context(), p))
 	}
 }
 
@@ -237,9 +229,7 @@ func (s *stage) history(t *testing.T) []*workflow.Plan {
 		if !p.State.Status.Final() || len(final) == 12 {
 			continue
 		}
-		if err := s.vault.Restore(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.vault.Restore(t.Context(), p))
 		final = append(final, p)
 	}
 	s.must(t, "export", "-o", "nightly.bundle")
@@ -391,9 +381,7 @@ func sceneFleet(t *testing.T, s *stage) {
 	s.claimed(t, n, "hangs")
 	time.Sleep(20 * time.Minute)
 	s.claimed(t, n, "works")
-	if err := s.vault.Create(t.Context(), plantest.Small()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.Create(t.Context(), plantest.Small()))
 }
 
 // sceneEnded: a plan runs, and one has failed.
@@ -402,7 +390,5 @@ func sceneEnded(t *testing.T, s *stage) {
 	failed := s.claimed(t, nil, "failed")
 	failed.Blocks[0].Sequences[0].Actions[1].State.Status = workflow.Failed
 	failed.State.Status = workflow.Failed
-	if err := s.vault.UpdatePlan(t.Context(), failed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.UpdatePlan(t.Context(), failed))
 }

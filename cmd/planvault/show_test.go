@@ -35,9 +35,7 @@ func TestGetCanBeRestored(t *testing.T) {
 			t.Errorf("on a terminal %t: %+v", terminal, r)
 		}
 		var got workflow.Plan
-		if err := workflow.Unmarshal([]byte(r.stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, workflow.Unmarshal([]byte(r.stdout), &got))
 		if err := newStage(t).vault.Restore(t.Context(), &got); err != nil {
 			t.Error(err)
 		}

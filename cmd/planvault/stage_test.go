@@ -35,9 +35,7 @@ const prefix = "test"
 func newStage(t *testing.T, options ...emulator.Option) *stage {
 	t.Helper()
 	s, err := openStage(t.Context(), t.TempDir(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -63,9 +61,7 @@ func (s *stage) openVault(ctx context.Context, prefix string) (*azblob.Vault, er
 func (s *stage) open(t *testing.T, prefix string) *azblob.Vault {
 	t.Helper()
 	v, err := s.openVault(t.Context(), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
@@ -112,9 +108,7 @@ func (s *stage) process(stdout, stderr io.Writer) process {
 func (s *stage) store(t *testing.T, id uuid.UUID, status workflow.Status, name string) *workflow.Plan {
 	t.Helper()
 	p := planOf(id, status, name)
-	if err := s.vault.Restore(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.vault.Restore(t.Context(), p))
 	return p
 }
 
@@ -135,4 +129,12 @@ func planOf(id uuid.UUID, status workflow.Status, name string) *workflow.Plan {
 		}
 	}
 	return p
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

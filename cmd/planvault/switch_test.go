@@ -93,9 +93,7 @@ func switchBesideEngines(t *testing.T, k int) {
 	all.Go(func() { s.run(ctx, append([]string{"mirror", "--follow", "--every", "10s"}, args...)...) })
 	time.Sleep(2 * time.Second)
 	for n := range 6 {
-		if err := s.vault.Create(t.Context(), release(fmt.Sprint("release ", n), 25*time.Second, fmt.Sprint("region ", n))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.vault.Create(t.Context(), release(fmt.Sprint("release ", n), 25*time.Second, fmt.Sprint("region ", n))))
 	}
 	time.Sleep(14 * time.Second)
 	all.Go(func() { runs.host(ctx, t, "host-4", "next", azblob.WithTransport(next.Transport()), next) })
@@ -122,9 +120,7 @@ func switchBesideEngines(t *testing.T, k int) {
 		t.Errorf("killed at %d: %v began in the vault after %v", k, runs.late, runs.log)
 	}
 	v, err := azblob.NewFromConnectionString(t.Context(), "ci", next.ConnectionString(), nil, azblob.WithTransport(next.Transport()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	plans, err := storage.Collect(v.List(t.Context(), 0))
 	if err != nil || len(plans) != 6 {
 		t.Errorf("killed at %d: %d plans, %v", k, len(plans), err)

@@ -44,14 +44,10 @@ func TestWeb(t *testing.T) {
 	url, stop := s.serve(t, "web", "--listen", "127.0.0.1:0")
 	for host, want := range map[string]string{"": "nightly", "evil.example": "does not answer to the name evil.example"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Host = host
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(answer.Body)
 		if err != nil || answer.Body.Close() != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%q: %v\n%s", host, err, text)
@@ -69,14 +65,10 @@ func TestPastedCommand(t *testing.T) {
 	url, stop := s.serve(t, "web", "--listen", "127.0.0.1:0")
 	defer stop()
 	answer, err := http.Get(url + "/plan/" + failed.ID.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shown := regexp.MustCompile(`data-copy="([^"]*)"`).FindSubmatch(page)
 	if shown == nil {
 		t.Fatalf("the page has no command:\n%s", page)

@@ -145,9 +145,7 @@ func TestFollow(t *testing.T) {
 				w.work()
 			}
 			if n%2 == 0 { // the first rounds have passed
-				if err := w.follow(w.from.(mirror.Source), to, 2, mirror.FollowOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.follow(w.from.(mirror.Source), to, 2, mirror.FollowOptions{}))
 				for range 12 {
 					w.work()
 				}
@@ -158,9 +156,7 @@ func TestFollow(t *testing.T) {
 			}
 			w.claims(to, w.standing().CaughtUp)
 			w.work()
-			if err := w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}))
 			w.claims(to, time.Now())
 			equal(t, w.from, to)
 		}
@@ -233,21 +229,15 @@ func TestFollowCompares(t *testing.T) {
 		}
 		follow := func(rounds int) {
 			t.Helper()
-			if err := w.follow(w.from.(mirror.Source), to, rounds, mirror.FollowOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.follow(w.from.(mirror.Source), to, rounds, mirror.FollowOptions{}))
 		}
 		follow(1)
 		equal(t, w.from, to)
 		moveOn(t, w.from, long, workflow.Failed) // a round looks for it, because the copy has it open
-		if err := errors.Join(w.from.Delete(t.Context(), old[1].ID), w.from.Delete(t.Context(), gone.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(w.from.Delete(t.Context(), old[1].ID), w.from.Delete(t.Context(), gone.ID)))
 		late := plantest.Small()
 		late.ID = workflow.NewV7At(time.Now().Add(-50 * time.Hour))
-		if err := w.from.Create(t.Context(), late); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.from.Create(t.Context(), late))
 		moveOn(t, w.from, late, workflow.Completed)
 		old[0].Name = "corrected"
 		update(t, w.from, old[0])
@@ -276,9 +266,7 @@ func TestFollowComparesInVain(t *testing.T) {
 		follow := func(from mirror.Source, rounds int) error {
 			return w.follow(from, to, rounds, mirror.FollowOptions{})
 		}
-		if err := follow(w.from.(mirror.Source), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, follow(w.from.(mirror.Source), 1))
 		before := w.standing()
 		time.Sleep(25 * time.Hour)
 		w.work()
@@ -333,9 +321,7 @@ func TestFollowClaimsNothing(t *testing.T) {
 		for range 30 {
 			w.work()
 		}
-		if err := w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}))
 		was := w.standing()
 		time.Sleep(time.Minute)
 		p := created(t, w.from, workflow.Completed)
@@ -366,13 +352,9 @@ func TestFollowClaimsNothing(t *testing.T) {
 		}
 		// A copy that was removed and made anew has nothing of what the note says.
 		time.Sleep(3 * time.Hour)
-		if err := w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}))
 		anew := memvault.New(nil)
-		if err := w.follow(w.from.(mirror.Source), anew, 1, mirror.FollowOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.follow(w.from.(mirror.Source), anew, 1, mirror.FollowOptions{}))
 		equal(t, w.from, anew)
 	})
 }
@@ -392,9 +374,7 @@ func TestFollowRefuses(t *testing.T) {
 			t.Error("a member works on the copy")
 		}
 		to := memvault.New(nil)
-		if err := follow(to); err != nil {
-			t.Fatal(err)
-		}
+		must(t, follow(to))
 		absent := 1
 		liar := hooked.Wrap(to, hooked.On("FindNote", func(c *hooked.Call) error {
 			if absent--; absent >= 0 {
@@ -409,9 +389,7 @@ func TestFollowRefuses(t *testing.T) {
 		if s, err := mirror.StateOf(t.Context(), liar); err != nil || !s.Copy || !s.Opened.IsZero() {
 			t.Errorf("%+v, %v", s, err)
 		}
-		if err := mirror.Open(t.Context(), liar, "ana"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mirror.Open(t.Context(), liar, "ana"))
 		if _, err := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("it is still closed: %v", err)
 		}
@@ -431,9 +409,7 @@ func TestFollowRefuses(t *testing.T) {
 		if err == nil {
 			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := follow(memvault.New(nil)); !errors.Is(err, mirror.ErrSourceClosed) {
 			t.Errorf("a closed source: %v", err)
 		}

@@ -26,9 +26,7 @@ func created(t *testing.T, v storage.Vault, status workflow.Status) *workflow.Pl
 	t.Helper()
 	time.Sleep(time.Millisecond) // virtual: IDs in order
 	p := plantest.Small()
-	if err := v.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Create(t.Context(), p))
 	moveOn(t, v, p, status)
 	return p
 }
@@ -52,9 +50,7 @@ func moveOn(t *testing.T, v storage.Vault, p *workflow.Plan, status workflow.Sta
 
 func update(t *testing.T, v storage.Vault, o workflow.Object) {
 	t.Helper()
-	if err := storage.Update(t.Context(), v, o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, storage.Update(t.Context(), v, o))
 }
 
 // equal checks that a copy has the plans of the source.
@@ -100,9 +96,7 @@ func (c *counted) call(call *hooked.Call) error {
 func run(t *testing.T, from storage.Reader, to mirror.Copy, o mirror.Options) mirror.Report {
 	t.Helper()
 	report, err := mirror.Run(t.Context(), from, to, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return report
 }
 
@@ -154,9 +148,7 @@ func TestRun(t *testing.T) {
 		equal(t, from, to)
 
 		// A plan is deleted.
-		if err := from.Delete(t.Context(), plans[3].ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, from.Delete(t.Context(), plans[3].ID))
 		if r := run(t, source, to, mirror.Options{}); r.Extra != 1 || r.Deleted != 0 || to.calls["Delete"] != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -183,9 +175,7 @@ func TestHeldDays(t *testing.T) {
 		}
 		run(t, from, to, mirror.Options{})
 		for _, p := range gone[1:] {
-			if err := from.Delete(t.Context(), p.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, from.Delete(t.Context(), p.ID))
 		}
 		r, err := mirror.Run(t.Context(), from, to, mirror.Options{Delete: true, Concurrency: 1})
 		if !errors.Is(err, storage.ErrHeld) || r.Unchanged != 1 || r.Failed != 19 || r.Deleted != 0 {
@@ -223,9 +213,7 @@ func TestPlansThatSomebodyElseWrote(t *testing.T) {
 		moveOn(t, to, read(t, to, further.ID), workflow.Stopped)
 		tree := plantest.Small()
 		tree.ID = another.ID
-		if err := errors.Join(to.Delete(t.Context(), tree.ID), to.Create(t.Context(), tree)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(to.Delete(t.Context(), tree.ID), to.Create(t.Context(), tree)))
 		before := []*workflow.Plan{read(t, to, further.ID), read(t, to, another.ID)}
 		report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true})
 		if !errors.Is(err, storage.ErrExists) || strings.Count(err.Error(), storage.ErrExists.Error()) != 2 || report.Failed != 2 || report.Unchanged != 1 {
@@ -242,9 +230,7 @@ func TestPlansThatSomebodyElseWrote(t *testing.T) {
 func read(t *testing.T, v storage.Reader, id uuid.UUID) *workflow.Plan {
 	t.Helper()
 	p, err := v.Read(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -365,4 +351,12 @@ func TestBudget(t *testing.T) {
 			t.Errorf("a negative budget: %v", err)
 		}
 	})
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

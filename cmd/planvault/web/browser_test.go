@@ -77,17 +77,11 @@ func TestPrint(t *testing.T) {
 	}
 	page, pdf := filepath.Join(t.TempDir(), "plan.html"), filepath.Join(t.TempDir(), "plan.pdf")
 	var b bytes.Buffer
-	if err := report.Write(&b, p, report.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(page, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, report.Write(&b, p, report.Options{}))
+	must(t, os.WriteFile(page, b.Bytes(), 0o600))
 	chromium(t, "--print-to-pdf="+pdf, "file://"+page)
 	text, err := os.ReadFile(pdf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := len(regexp.MustCompile(`/Type\s*/Page\b`).FindAll(text, -1)); n < 7 || n > 30 {
 		t.Errorf("the report prints on %d pages", n)
 	}

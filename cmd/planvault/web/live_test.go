@@ -50,9 +50,7 @@ func TestOpenPlansGetStuck(t *testing.T) {
 		contains(t, s, "/", []string{`data-now="2000-01-01T00:00:05.000Z" data-live="10000"`}, nil)
 		time.Sleep(time.Minute)
 		contains(t, s, "/", []string{"<title>(1 stuck) ", "1 plan is stuck.", "no node is alive to claim it"}, []string{"Nothing is stuck. "})
-		if err := st.Delete(t.Context(), p.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, st.Delete(t.Context(), p.ID))
 		time.Sleep(interval)
 		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<", "closed to engines"})
 		if _, err := fleet.Close(t.Context(), st, storage.Closing{By: "<ana>", Why: "a move"}); err != nil {
@@ -82,18 +80,14 @@ func TestMembersDie(t *testing.T) {
 		for range 3 {
 			time.Sleep(interval - time.Second)
 			version, err := st.RenewMember(t.Context(), one)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			one.Version = version
 			time.Sleep(time.Second)
 		}
 		inOrder("two", "one")
 		contains(t, s, "/fleet", []string{"1 of 2 nodes silent.", "</span> silent</span>"}, []string{"gone</span>"})
 		p := &workflow.Plan{Name: "orphan"}
-		if err := st.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, st.Create(t.Context(), p))
 		p.State.Status, p.Owner, p.Epoch = workflow.Running, workflow.NewV7(), 1
 		st.update(t, p)
 		time.Sleep(interval)
@@ -191,9 +185,7 @@ func stuckPlans(t *testing.T, v *azblob.Vault) {
 		case n < 412:
 			p.Owner, p.Epoch = m.ID, 1
 		}
-		if err := v.Restore(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Restore(t.Context(), p))
 	}
 }
 

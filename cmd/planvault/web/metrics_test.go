@@ -54,9 +54,7 @@ func TestMetrics(t *testing.T) {
 		}
 
 		page, err := os.ReadFile("../../../docs/operating.md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		documented := map[string]string{} // the labels, by name
 		for _, row := range regexp.MustCompile("(?m)^\\| `(azblob\\.fleet[a-z.]+)` \\| gauge \\| (\\S+) \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {
 			name := row[1] + map[string]string{"s": "_seconds"}[row[2]]

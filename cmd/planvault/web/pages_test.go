@@ -322,9 +322,7 @@ func TestHealth(t *testing.T) {
 func TestHealthOfNothing(t *testing.T) {
 	server, _, _ := account(t, 3)
 	v, err := azblob.NewFromConnectionString(t.Context(), "tset", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for allow, code := range map[bool]int{false: http.StatusServiceUnavailable, true: http.StatusOK} {
 		s := web.New(v, web.Options{AllowEmpty: allow})
 		const why = "no container of this prefix exists"
@@ -342,23 +340,17 @@ func account(t *testing.T, n int) (*emulator.Server, *azblob.Vault, *web.Server)
 	t.Helper()
 	server := emulator.New()
 	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()), azblob.WithObserver(web.Observer()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })
 	for i := range n {
 		p := &workflow.Plan{Name: fmt.Sprintf("plan %d", i)}
-		if err := v.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.Create(t.Context(), p))
 		if i < 3 {
 			continue
 		}
 		for _, status := range []workflow.Status{workflow.Running, workflow.Completed} {
 			p.State.Status = status
-			if err := v.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.UpdatePlan(t.Context(), p))
 		}
 	}
 	return server, v, web.New(v, web.Options{})
@@ -399,13 +391,9 @@ func TestNoSecrets(t *testing.T) {
 		sas := server.AccountSAS(emulator.Permissions{Allowed: "rl"})
 		signature := regexp.MustCompile(`sig=([^&]*)`).FindStringSubmatch(sas)[1]
 		decoded, err := url.QueryUnescape(signature)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v, err := azblob.NewFromURL(t.Context(), "test", host+"?"+sas, nil, azblob.WithTransport(server.Transport()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer v.Close(context.WithoutCancel(t.Context()))
 		for _, effect := range []emulator.Effect{emulator.Answer(http.StatusForbidden, "AuthenticationFailed"), emulator.Foreign(http.StatusOK, "text/html", "<p>"+sas), emulator.LostRequest()} {
 			server.ClearFaults()
@@ -427,9 +415,7 @@ func TestNoSecrets(t *testing.T) {
 // TestServe ends a server during a look, which ends, too.
 func TestServe(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	st, begun := newStore(), make(chan struct{}, 1)
@@ -459,9 +445,7 @@ func TestServe(t *testing.T) {
 
 func TestServeReturnsTheErrorOfItsListener(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l.Close()
 	if err := web.New(newStore(), web.Options{}).Serve(t.Context(), l); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v", err)

@@ -87,9 +87,7 @@ var errOutage = &storage.Error{Op: "Roster", Err: fmt.Errorf("%w: connection ref
 func (s *store) add(t *testing.T, name string, status workflow.Status) *workflow.Plan {
 	t.Helper()
 	p := &workflow.Plan{Name: name}
-	if err := s.Create(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Create(t.Context(), p))
 	if status == workflow.NotStarted {
 		return p
 	}
@@ -110,9 +108,7 @@ func (s *store) end(t *testing.T, p *workflow.Plan, status workflow.Status) {
 
 func (s *store) update(t *testing.T, p *workflow.Plan) {
 	t.Helper()
-	if err := s.UpdatePlan(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.UpdatePlan(t.Context(), p))
 }
 
 // join adds a member.
@@ -132,4 +128,12 @@ func get(t *testing.T, h http.Handler, url string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
 	return w
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
