@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // undeleteCommand brings deleted plans and dropped days back.
@@ -25,9 +26,15 @@ func (a *app) undeleteCommand() *cobra.Command {
 			}
 			id, err := parseID("plan", args[0])
 			if err != nil {
-				return usageError("%q is neither a day nor the ID of a plan", printable(args[0], 50))
+				return usageError("%q is neither a day nor the whole ID of a plan", printable(args[0], 50))
 			}
-			return a.undeletePlans(ctx, v, []storage.ListResult{{ID: id}}, storage.Deed{}, dryRun)
+			plan := storage.ListResult{ID: id}
+			if dryRun {
+				if plan, err = deletedPlan(ctx, v, id); err != nil {
+					return err
+				}
+			}
+			return a.undeletePlans(ctx, v, []storage.ListResult{plan}, storage.Deed{}, dryRun)
 		})
 	c.Args = cobra.ExactArgs(1)
 	addDryRun(c.Flags(), &dryRun)
@@ -55,6 +62,23 @@ func (r undeletedRow) cells() []string {
 // printUndeleted prints plans that came back, or could.
 func (a *app) printUndeleted(rows []undeletedRow) error {
 	return printTable(a, rows, undeletedRow.cells, "PLAN", "STATUS", "RESULT", "NAME")
+}
+
+// deletedPlan finds a deleted plan among those that the account keeps.
+func deletedPlan(ctx context.Context, v *azblob.Vault, id uuid.UUID) (storage.ListResult, error) {
+	if _, err := lookUp(ctx, v, id); err == nil {
+		return storage.ListResult{}, &exitError{exitFound, fmt.Errorf("plan %s is there: undelete would change nothing", id)}
+	}
+	plans, err := v.Deleted(ctx, workflow.Time(id))
+	if err != nil {
+		return storage.ListResult{}, err
+	}
+	for _, p := range plans {
+		if p.ID == id {
+			return p, nil
+		}
+	}
+	return storage.ListResult{}, &exitError{exitFound, fmt.Errorf("plan %s: the account keeps no deleted plan with this ID", id)}
 }
 
 // undeleteDay restores a day that was dropped, or the plans that were deleted of a day that is there.

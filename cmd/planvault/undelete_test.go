@@ -31,11 +31,14 @@ func TestUndelete(t *testing.T) {
 			}
 		}
 		says("account keeps no deleted plans of this day", exitDone, "undelete", day)
-		says("neither a day nor the ID", exitUsage, "undelete", "yesterday")
+		says("neither a day nor the whole ID", exitUsage, "undelete", "yesterday")
 		s.must(t, "purge", "--name", "plan", "--yes")
 		says("(?s)Completed +kept +plan 2.*Completed +kept +plan 0.*would restore 3 plans: about", exitDone, "undelete", day, "--dry-run")
+		says("Completed +kept +plan 1\n", exitDone, "undelete", plans[1].String(), "--dry-run")
+		says("keeps no deleted plan with this ID", exitFound, "undelete", workflow.NewV7At(workflow.Time(plans[1])).String(), "--dry-run")
 		says("nothing was changed; give --yes", exitUsage, "undelete", day)
 		says("Completed +restored +plan 1", exitDone, "undelete", plans[1].String(), "--yes")
+		says("is there: undelete would change nothing", exitFound, "undelete", plans[1].String(), "--dry-run")
 		says("Completed +there +plan 1", exitDone, "undelete", plans[1].String(), "--yes")
 		says(`"status":"Completed","name":"plan 0","result":"restored"}`, exitDone, "undelete", day, "--yes", "--output", "json", "--reason", "wrong")
 		same()
