@@ -200,9 +200,7 @@ func TestFindParts(t *testing.T) {
 	for c := range everyPartsCase {
 		n++
 		state, err := stateMetadata(workflow.State{Status: c.entry})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		entry := item(keys.entry().Name, "", false)
 		entry.Metadata = map[string]string{metaState: state}
 		object := item(keys.object().Name, "", c.recentObject)

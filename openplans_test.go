@@ -122,9 +122,7 @@ func TestStartedPlans(t *testing.T) {
 				}
 			}
 			for c, err := range (search{store: &in, f: f}).notStarted(listed) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				looked = append(looked, c.keys.plan)
 				search{store: &in}.noteStarted(c)
 			}

@@ -226,9 +226,7 @@ func golden(t *testing.T, name string, got []byte, err error) {
 func readGolden(t testing.TB, name string) []byte {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", "schema1", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 
@@ -293,9 +291,7 @@ func dropEmptyLists(o workflow.Object) workflow.Object {
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -406,7 +402,7 @@ func checkError(t *testing.T, what string, err, want error) {
 	}
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

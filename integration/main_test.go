@@ -51,9 +51,7 @@ func TestRun(t *testing.T) {
 	sample := []string{"-run", sampled}
 	args := efforttest.Pick(sample, sample, nil)
 	cfg, err := parse(args, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
 		var out, notes strings.Builder
 		if code := run(t.Context(), args, &out, &notes); code != exitPass || lastLine(out.String()) != "PASS" || notes.Len() > 0 {
@@ -82,13 +80,9 @@ const unreachable = "AccountName=a;AccountKey=c2VjcmV0;BlobEndpoint=http://127.0
 func inEmulator(t *testing.T, out io.Writer, args ...string) (*stage, *emulator.Server) {
 	t.Helper()
 	cfg, err := parse(append([]string{"-prefix", "mine"}, args...), t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	target, server, err := onEmulator(emulator.WithRealAnswers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newStage(cfg, target, out), server
 }
 
@@ -104,9 +98,7 @@ func TestDamage(t *testing.T) {
 				server.Put(containers[len(containers)-1], "what/is/this", nil, nil)
 				return s.playStep(t.Context(), st)
 			case "list":
-				if err := s.playStep(t.Context(), st); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.playStep(t.Context(), st))
 			}
 		}
 		return nil
@@ -240,14 +232,10 @@ func TestAzurite(t *testing.T) {
 	t.Parallel()
 	server := withOAuth.Get(t)
 	target, err := newTarget(account{Endpoint: server.URL()}, madeUp{}, func() policy.Transporter { return server.HTTPClient() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const some = "^(life/small|delete)$"
 	cfg, err := parse([]string{"-run", efforttest.Pick(some, some, "^[^s]")}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if code := conduct(t.Context(), newStage(cfg, target, t.Output()), nil); code != exitPass {
 		t.Errorf("exit code %d", code)
 	}
@@ -335,10 +323,16 @@ func TestList(t *testing.T) {
 // TestOTel checks that the program of the other module is where -otel looks for it. Its own tests look at the trace.
 func TestOTel(t *testing.T) {
 	cmd, err := tracer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found, err := filepath.Glob(filepath.Join(cmd.Dir, cmd.Args[2], "main.go")); err != nil || len(found) != 1 {
 		t.Errorf("%q in %s: %q, %v", cmd.Args, cmd.Dir, found, err)
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -56,9 +56,7 @@ func needsAzurite(t *testing.T) {
 func gone(t *testing.T, address string) bool {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l, err := net.Listen("tcp", u.Host)
 	if err == nil {
 		_ = l.Close()
@@ -72,12 +70,8 @@ func TestKilledParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), killedParent+"=1", "TMPDIR="+t.TempDir())
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	lines := bufio.NewScanner(stdout)
 	started := lines.Scan()
 	_ = cmd.Process.Kill()
@@ -106,9 +100,7 @@ func TestStart(t *testing.T) {
 	var servers []*Server
 	for _, opts := range [][]Option{nil, {WithOAuth()}} {
 		s, err := Start(t.Context(), opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer s.Close()
 		servers = append(servers, s)
 		options := &azblob.ClientOptions{ClientOptions: policy.ClientOptions{Transport: s.HTTPClient()}}
@@ -116,9 +108,7 @@ func TestStart(t *testing.T) {
 		if opts != nil {
 			client, err = azblob.NewClient(s.URL(), tokenCredential{}, options)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := client.CreateContainer(t.Context(), "box", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -160,9 +150,7 @@ func TestNotInstalled(t *testing.T) {
 // TestPinned checks that the npm files pin Version, and record no addresses.
 func TestPinned(t *testing.T) {
 	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var manifest struct {
 		Dependencies map[string]string `json:"dependencies"`
 	}
@@ -175,9 +163,7 @@ func TestPinned(t *testing.T) {
 	}
 	for file, v := range map[string]any{"package.json": &manifest, "package-lock.json": &lock} {
 		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := json.Unmarshal(data, v); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -195,5 +181,13 @@ func TestPinned(t *testing.T) {
 		if name != "" && p.Integrity == "" {
 			t.Errorf("package-lock.json has no checksum for %s", name)
 		}
+	}
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -33,9 +33,7 @@ func TestBind(t *testing.T) {
 		{"raw", json.RawMessage{}, json.RawMessage{}},
 		{"nothing", nil, nil},
 	} {
-		if err := reg.Register(p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reg.Register(p))
 	}
 	raw := func(s string) any { return json.RawMessage(s) }
 	for _, test := range []struct {
@@ -91,4 +89,12 @@ func FuzzVersion(f *testing.F) {
 			t.Errorf("%q has the ETag %q", v, etag)
 		}
 	})
+}
+
+// must fails the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -162,9 +162,7 @@ func TestRequestsThatCantBeRead(t *testing.T) {
 			empty = reflect.New(p.Elem()).Interface()
 		}
 		reg := registry.New()
-		if err := reg.Register(of{empty}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reg.Register(of{empty}))
 		plan := plantest.Small()
 		a := plan.Blocks[0].Sequences[0].Actions[0]
 		a.Plugin, a.Req = "of", test.value
@@ -218,16 +216,12 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 		{loose, anything{}, 500, 1e6}, // or the test proves nothing
 	} {
 		reg := registry.New()
-		if err := reg.Register(of{test.empty}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reg.Register(of{test.empty}))
 		a := plantest.Small().Blocks[0].Sequences[0].Actions[0]
 		a.ID, a.PlanID, a.Plugin, a.Req = workflow.NewV7(), workflow.NewV7(), "of", test.value
 		a.State.ETag = driver.Version("1", a)
 		n := testing.AllocsPerRun(10, func() {
-			if err := driver.CheckUpdate(a, reg, false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, driver.CheckUpdate(a, reg, false))
 		})
 		if n < test.least || n > test.most {
 			t.Errorf("the check of a %T made %v allocations, want %v to %v", test.value, n, test.least, test.most)
@@ -239,9 +233,7 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 // not one value, and names its action.
 func TestBindNeedsJSON(t *testing.T) {
 	reg := registry.New()
-	if err := reg.Register(of{number{}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, reg.Register(of{number{}}))
 	for _, bad := range []string{"", "{},{}", "{", "[]", "{}]", "],["} {
 		plan := &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{}}}}}
 		actions := &plan.Blocks[0].Sequences[0].Actions

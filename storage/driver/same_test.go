@@ -12,13 +12,9 @@ import (
 func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
 	t.Helper()
 	text, err := workflow.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read := new(workflow.Plan)
-	if err := workflow.Unmarshal(text, read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, workflow.Unmarshal(text, read))
 	return read
 }
 

@@ -28,13 +28,9 @@ func TestRevisions(t *testing.T) {
 		ids := map[*workflow.Plan]uuid.UUID{}
 		for range 24 {
 			p := plantest.Full()
-			if err := v.Create(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.Create(t.Context(), p))
 			p.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			vaulttest.Must(t, v.UpdatePlan(t.Context(), p))
 			plans, ids[p] = append(plans, p), p.ID
 			time.Sleep(20 * time.Minute)
 		}
@@ -46,9 +42,7 @@ func TestRevisions(t *testing.T) {
 			for range random.IntN(4) {
 				p := plans[random.IntN(len(plans))]
 				parts := workflow.Parts(p)
-				if err := storage.Update(t.Context(), v, parts[random.IntN(len(parts))]); err != nil {
-					t.Fatal(err)
-				}
+				vaulttest.Must(t, storage.Update(t.Context(), v, parts[random.IntN(len(parts))]))
 				changed[p.ID] = true
 			}
 			wanted := slices.Collect(maps.Values(ids))
