@@ -46,7 +46,5 @@ func TestOtherNamesOfAVault(t *testing.T) {
 	s := newStage(t)
 	s.fill(t, 1, 1)
 	s.env["PLANVAULT_TO_CONNECTION_STRING"] = strings.Replace(s.server.ConnectionString(), "blob.emulator.invalid", "alias.emulator.invalid", 1)
-	if r := s.run(t.Context(), "mirror", "--to-prefix", prefix, "--yes"); r.code != exitFailed || !strings.Contains(r.stderr, "the copy is the vault itself under another name") {
-		t.Errorf("%+v", r)
-	}
+	s.says(t, exitFailed, "the copy is the vault itself under another name", "mirror", "--to-prefix", prefix, "--yes")
 }

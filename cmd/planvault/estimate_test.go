@@ -38,6 +38,15 @@ func (s *stage) must(t *testing.T, args ...string) result {
 	return r
 }
 
+// says runs the tool, and checks its exit code and a text that it prints.
+func (s *stage) says(t *testing.T, code int, text string, args ...string) {
+	t.Helper()
+	r := s.run(t.Context(), args...)
+	if r.code != code || !strings.Contains(r.stdout+r.stderr, text) {
+		t.Errorf("planvault %s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), r.code, code, text, r.stdout, r.stderr)
+	}
+}
+
 // TestEstimates compares what each bulk command says that it takes with the requests that it then sends beyond those of
 // looking. For final plans of closed days the estimate is within a tenth, and two requests. The last object of a dry run
 // in JSON has the estimate of its text.

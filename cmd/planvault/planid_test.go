@@ -55,10 +55,7 @@ func TestShortIDs(t *testing.T) {
 			{"show nightly1", exitUsage, "is not the ID of a plan"},
 			{"purge aaaa0001 --yes", exitUsage, "is not the ID of a plan"},
 		} {
-			r := s.run(t.Context(), strings.Fields(c.args)...)
-			if all := r.stdout + r.stderr; r.code != c.code || !strings.Contains(all, c.out) {
-				t.Errorf("%s: exit code %d, want %d, and %q in\n%s", c.args, r.code, c.code, c.out, all)
-			}
+			s.says(t, c.code, c.out, strings.Fields(c.args)...)
 		}
 		s.server.ResetRequests()
 		s.run(t.Context(), "show", young)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +16,7 @@ func TestPolicy(t *testing.T) {
 		s.store(t, workflow.NewV7At(time.Now().AddDate(0, 0, -9)), workflow.Completed, "old")
 		expect := func(code int, text string, args ...string) {
 			t.Helper()
-			if r := s.run(t.Context(), append([]string{"policy"}, args...)...); r.code != code || !strings.Contains(r.stdout+r.stderr, text) {
-				t.Errorf("%v: %+v, want %d and %q", args, r, code, text)
-			}
+			s.says(t, code, text, append([]string{"policy"}, args...)...)
 		}
 		expect(exitFound, "there is no policy: all plans are kept", "show")
 		expect(exitDone, "there is no policy", "remove")

@@ -136,9 +136,7 @@ func switchBesideEngines(t *testing.T, k int) {
 func TestCloseAndOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		if r := s.run(t.Context(), "close", "--yes"); r.code != exitUsage || !strings.Contains(r.stderr, "--reason") {
-			t.Errorf("without a reason: %+v", r)
-		}
+		s.says(t, exitUsage, "--reason", "close", "--yes")
 		n := s.join(t, "host-3")
 		p := s.claimed(t, n, "hangs")
 		r := s.must(t, "close", "--as", "ana", "--reason", "the account moves", "--yes")
@@ -155,25 +153,17 @@ func TestCloseAndOpen(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
-		if r := s.run(t.Context(), append([]string{"mirror", "--follow"}, to...)...); r.code != exitFailed || !strings.Contains(r.stderr, "the source is closed") {
-			t.Errorf("a follower: %+v", r)
-		}
+		s.says(t, exitFailed, "the source is closed", append([]string{"mirror", "--follow"}, to...)...)
 		s.must(t, "open", "--yes")
-		if r := s.run(t.Context(), append([]string{"switch", "--lost"}, to...)...); r.code != exitUsage || !strings.Contains(r.stderr, "answers") {
-			t.Errorf("a vault that is not lost: %+v", r)
-		}
-		if r := s.run(t.Context(), append([]string{"mirror", "--follow", "--deep"}, to...)...); r.code != exitUsage {
-			t.Errorf("two ways at once: %+v", r)
-		}
+		s.says(t, exitUsage, "answers", append([]string{"switch", "--lost"}, to...)...)
+		s.says(t, exitUsage, "--follow excludes", append([]string{"mirror", "--follow", "--deep"}, to...)...)
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer stop()
 		r = s.run(ctx, append([]string{"mirror", "--follow", "--output", "json"}, to...)...)
 		if r.code != exitDone || strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stdout, `"copied":1`) {
 			t.Errorf("a follower: %+v", r)
 		}
-		if r := s.run(t.Context(), "open", "--prefix", "copy", "--yes"); r.code != exitUsage || !strings.Contains(r.stderr, "planvault switch") {
-			t.Errorf("a copy is opened by hand: %+v", r)
-		}
+		s.says(t, exitUsage, "planvault switch", "open", "--prefix", "copy", "--yes") // a copy
 	})
 }
 
