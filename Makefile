@@ -60,6 +60,7 @@ verify: azurite supply apidiff
 	go test -vet=off -race -timeout 0 ./...
 	go -C azblobotel test -vet=off -race ./...
 	go run ./bench -cpu
+	go run ./bench -cpu -token
 	go run ./integration -real -soak $(CAMPAIGN) -clients 8 -faults
 	go run ./integration -azurite -soak $(CAMPAIGN) -clients 8 -faults -grace 10s
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults
