@@ -16,11 +16,12 @@ type kept struct {
 	live, deleted map[string]blob.Item
 	snapshots     map[string]bool
 	seen          time.Time
+	gone          time.Time // when the object was deleted, with which a Delete begins
 }
 
 // listKept lists all that the account has of the plan, deleted or not.
 func (s planStore) listKept(ctx context.Context) (kept, error) {
-	k := kept{map[string]blob.Item{}, map[string]blob.Item{}, map[string]bool{}, time.Time{}}
+	k := kept{map[string]blob.Item{}, map[string]blob.Item{}, map[string]bool{}, time.Time{}, time.Time{}}
 	var mu sync.Mutex
 	dirs := directories()
 	err := s.parallel(len(dirs), func(i int) error {
@@ -36,7 +37,9 @@ func (s planStore) listKept(ctx context.Context) (kept, error) {
 				case item.Snapshot:
 					k.snapshots[item.Name] = true
 				case item.Deleted:
-					k.deleted[item.Name] = item.Item
+					if k.deleted[item.Name] = item.Item; item.Name == s.keys.object().Name {
+						k.gone = item.At
+					}
 				default:
 					k.live[item.Name] = item.Item
 				}

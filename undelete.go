@@ -177,11 +177,18 @@ func (u undeletion) restoreRest(ctx context.Context, k kept) error {
 	if err := u.parallel(len(refs), func(i int) error { return u.undelete(ctx, refs[i]) }); err != nil {
 		return err
 	}
-	entry, err := u.readEntry(ctx)
+	body, err := u.readRestored(ctx, u.keys.entry(), k)
 	if err != nil {
 		return err
 	}
-	if err := u.readTree(ctx, entry); err != nil {
+	entry, err := u.format.decodeEntry(body, u.keys.plan)
+	if err != nil {
+		return blobError("read what was restored", u.keys.entry(), err)
+	}
+	if s, err := parseState(k.deleted[u.keys.object().Name].Metadata); err != nil || s.Status.Final() && !entry.State.Status.Final() {
+		return errors.Join(err, u.writtenOver(u.keys.entry()))
+	}
+	if err := u.readTree(ctx, entry, k); err != nil {
 		return err
 	}
 	if entry.State.Status.Final() {
@@ -196,17 +203,14 @@ func (u undeletion) restoreRest(ctx context.Context, k kept) error {
 }
 
 // readTree reads everything below the entry, level by level. Each document names its children.
-func (u undeletion) readTree(ctx context.Context, entry *workflow.Plan) error {
+func (u undeletion) readTree(ctx context.Context, entry *workflow.Plan, k kept) error {
 	for level := slices.Collect(workflow.Children(entry)); len(level) > 0; {
 		below := make([][]workflow.Object, len(level))
 		err := u.parallel(len(level), func(i int) error {
 			ref, id := u.keys.part(level[i]), *level[i].Header().ID
-			body, _, err := u.client.Get(ctx, ref)
-			if blob.Is(err, blob.Absent) {
-				return vaultError("read what was restored", ref, "%w: the account does not keep this part of the plan, so the plan can't be restored", storage.ErrCorrupt)
-			}
+			body, err := u.readRestored(ctx, ref, k)
 			if err != nil {
-				return blobError("read what was restored", ref, err)
+				return err
 			}
 			o, err := u.format.decodePart(body, kindOf(level[i]), u.keys.plan, id)
 			if err != nil {
@@ -224,6 +228,25 @@ func (u undeletion) readTree(ctx context.Context, entry *workflow.Plan) error {
 		}
 	}
 	return nil
+}
+
+// readRestored reads a blob that was restored. One that was written after the plan was deleted is not the plan's: a Create
+// or Restore of its ID did not finish, and its blobs were deleted last.
+func (u undeletion) readRestored(ctx context.Context, ref blob.Ref, k kept) ([]byte, error) {
+	body, p, err := u.client.Get(ctx, ref)
+	switch {
+	case blob.Is(err, blob.Absent):
+		return nil, vaultError("read what was restored", ref, "%w: the account does not keep this part of the plan, so the plan can't be restored", storage.ErrCorrupt)
+	case err != nil:
+		return nil, blobError("read what was restored", ref, err)
+	case p.LastModified.After(k.gone):
+		return nil, u.writtenOver(ref)
+	}
+	return body, nil
+}
+
+func (u undeletion) writtenOver(ref blob.Ref) error {
+	return vaultError("read what was restored", ref, "%w: it was written after the plan was deleted, by a Create or Restore of its ID, so the plan can't be restored", storage.ErrCorrupt)
 }
 
 // unchanged returns ErrConflict unless the delete marker has this version: a Delete or Recovery has come in between.

@@ -168,7 +168,7 @@ func (d *pageDecoder) blobOrGroup() {
 			d.fail("a blob has no name, ETag or time")
 		}
 		if d.kept {
-			d.page.kept = append(d.page.kept, KeptItem{item, marks.deleted == "true", marks.snapshot != ""})
+			d.page.kept = append(d.page.kept, KeptItem{item, marks.deleted == "true", marks.snapshot != "", marks.at})
 			return
 		}
 		d.page.blobs = append(d.page.blobs, item)
@@ -232,7 +232,10 @@ func (d *pageDecoder) blobName(name *string) {
 // marks tell blobs from what else a page may list: directories on accounts with a hierarchical namespace, and
 // snapshots, earlier versions and deleted blobs, which only ListKept asks for. These may have the name of a
 // blob, but not its content.
-type marks struct{ resource, snapshot, deleted, version, current string }
+type marks struct {
+	resource, snapshot, deleted, version, current string
+	at                                            time.Time // of the deletion
+}
 
 func (m marks) blob() bool {
 	return m.resource != "directory" && m.snapshot == "" && m.deleted != "true" && (m.version == "" || m.current == "true")
@@ -272,6 +275,10 @@ func (d *pageDecoder) property(item *Item, m *marks) {
 		}
 	case "Content-Length":
 		item.Size = d.size(d.content())
+	case "DeletedTime":
+		if text := d.content(); d.kept && len(text) > 0 {
+			m.at = d.time(text)
+		}
 	default:
 		d.mark(m)
 	}

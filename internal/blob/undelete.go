@@ -19,6 +19,7 @@ import (
 type KeptItem struct {
 	Item
 	Deleted, Snapshot bool
+	At                time.Time // of the deletion
 }
 
 // ListKept yields the blobs of a container whose names have a prefix, the deleted ones, and the snapshots that were not

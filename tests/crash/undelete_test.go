@@ -149,6 +149,18 @@ func TestUndeleteWhatIsNotWhole(t *testing.T) {
 				vaulttest.Must(t, w.Vault(t).Delete(t.Context(), plan.ID))
 			}, opts: []emulator.Option{emulator.WithSoftDelete()}, want: storage.ErrCorrupt, text: "does not keep this part",
 		},
+		"a Restore of an earlier state did not finish": {
+			do: func(t *testing.T, w vaulttest.World, plan *workflow.Plan) {
+				time.Sleep(2 * time.Second)
+				earlier := again(plan)
+				for o := range workflow.Walk(earlier) {
+					o.Header().State.Status, o.Header().State.End = workflow.Running, time.Time{}
+				}
+				v := vaulttest.Faulty(t, w.Server, emulator.On(emulator.PutBlob).Path("-object").Do(emulator.Answer(403, "AuthorizationFailure")))
+				vaulttest.Fails(t, v.Restore(t.Context(), earlier), storage.ErrDenied)
+				time.Sleep(vaulttest.PastGrace)
+			}, opts: []emulator.Option{emulator.WithSoftDelete()}, want: storage.ErrCorrupt, text: "after the plan was deleted",
+		},
 		"a Delete did not finish": {
 			do: func(t *testing.T, w vaulttest.World, plan *workflow.Plan) {
 				vaulttest.Must(t, w.Vault(t).Restore(t.Context(), again(plan)))
