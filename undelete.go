@@ -195,10 +195,8 @@ func (u undeletion) restoreRest(ctx context.Context, k kept) error {
 		return nil
 	}
 	ref := u.keys.marker()
-	_, _, err = u.client.PutDated(ctx, ref, nil, markerMetadata(uuid.NewString(), u.grace), blob.IfNew)
-	if blob.Is(err, blob.Mismatch) {
-		return nil
-	}
+	// A Create or Restore of the ID, which may have written one, must not remove it as its own.
+	_, _, err = u.client.PutDated(ctx, ref, nil, markerMetadata(uuid.NewString(), u.grace), blob.Always)
 	return blobError("write marker", ref, forgetUnknown(err))
 }
 

@@ -112,6 +112,35 @@ func TestUndeleteBesideADelete(t *testing.T) {
 	})
 }
 
+// TestUndeleteBesideARestore undeletes a plan that was open before each request of a Restore of its end. The plan is one of
+// the two, and an open one has a marker.
+func TestUndeleteBesideARestore(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	synctest.Test(t, func(t *testing.T) {
+		start := keeping(t)
+		_, plan := vaulttest.AtWork(t, start, vaulttest.EachKind())
+		vaulttest.Must(t, start.Vault(t).Delete(t.Context(), plan.ID))
+		ended := again(plan)
+		for o := range workflow.Walk(ended) {
+			o.Header().State = workflow.State{Status: workflow.Completed, Start: plan.State.Start, End: time.Now()}
+		}
+		for n := 1; !t.Failed(); n++ {
+			w := start.Clone()
+			v := w.Vault(t)
+			var undeleted error
+			at := &vaulttest.NthRequest{N: n}
+			restored := at.Vault(t, w.Server, func() { undeleted = v.Undelete(t.Context(), plan.ID) }).Restore(t.Context(), again(ended))
+			if !at.Came() {
+				return
+			}
+			if found := vaulttest.WholeOrGone(t, v, plan, ended); found == nil && (restored == nil || undeleted == nil) {
+				t.Errorf("at request %d, the plan is gone: %v, %v", n, restored, undeleted)
+			}
+			vaulttest.Settled(t, v)
+		}
+	})
+}
+
 // TestUndeleteWhatIsNotWhole undeletes plans that the account does not keep, or only in part. They stay invisible.
 func TestUndeleteWhatIsNotWhole(t *testing.T) {
 	for name, test := range map[string]struct {
