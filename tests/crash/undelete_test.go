@@ -122,7 +122,8 @@ func TestUndeleteBesideARestore(t *testing.T) {
 		vaulttest.Must(t, start.Vault(t).Delete(t.Context(), plan.ID))
 		ended := again(plan)
 		for o := range workflow.Walk(ended) {
-			o.Header().State = workflow.State{Status: workflow.Completed, Start: plan.State.Start, End: time.Now()}
+			h := o.Header()
+			h.State.Status, h.State.Start, h.State.End = workflow.Completed, plan.State.Start, time.Now()
 		}
 		for n := 1; !t.Failed(); n++ {
 			w := start.Clone()
