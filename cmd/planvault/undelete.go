@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -93,8 +94,9 @@ func (a *app) undeleteDay(ctx context.Context, v *azblob.Vault, day time.Time, d
 		return err
 	}
 	row := undeletedRow{Day: date(day), Result: "restored"}
+	warning := a.policyWarning(ctx, v, day)
 	return carryOut(ctx, a, dryRun, due[struct{}]{
-		change: change{doing: "undelete", what: "1 day", requests: estimate(a.meter.traffic().requests, step{undeleteDay, 1})},
+		change: change{doing: "undelete", what: "1 day", requests: estimate(a.meter.traffic().requests, step{undeleteDay, 1}), warning: warning},
 		n:      1, journal: v, deed: deed,
 		wouldDo: func(p planned) error {
 			return a.print(p, p.after("would restore the day, if the account keeps it"))
@@ -114,6 +116,15 @@ func (a *app) undeleteDay(ctx context.Context, v *azblob.Vault, day time.Time, d
 	})
 }
 
+// policyWarning says that the policy of the vault removes plans of a day again, or is empty.
+func (a *app) policyWarning(ctx context.Context, v *azblob.Vault, at time.Time) string {
+	p, err := retention.Find(ctx, v)
+	if err != nil || p.Reach(at.UTC().Truncate(24*time.Hour), time.Now()) == retention.ReachNone {
+		return ""
+	}
+	return fmt.Sprintf("WARNING: the policy (%s) reaches %s, and engines remove final plans of that day again: hold the day, or change the policy.\n", policyText(p.Policy), date(at))
+}
+
 // undeletePlans restores plans, one after the other. One that fails does not stop the others.
 func (a *app) undeletePlans(ctx context.Context, v *azblob.Vault, plans []storage.ListResult, deed storage.Deed, dryRun bool) error {
 	rows := make([]undeletedRow, len(plans))
@@ -126,9 +137,12 @@ func (a *app) undeletePlans(ctx context.Context, v *azblob.Vault, plans []storag
 	if deed.What == "" {
 		deed = about("undelete", plans[0].ID)
 	}
-	n := int64(len(plans))
+	n, warning := int64(len(plans)), ""
+	if n > 0 {
+		warning = a.policyWarning(ctx, v, workflow.Time(plans[0].ID))
+	}
 	return carryOut(ctx, a, dryRun, due[struct{}]{
-		change: change{doing: "undelete", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{undeletePlan, n})},
+		change: change{doing: "undelete", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{undeletePlan, n}), warning: warning},
 		n:      n, journal: v, deed: deed,
 		wouldDo: func(p planned) error {
 			return errors.Join(a.printUndeleted(rows), a.print(p, p.after("would restore "+plural(n, "plan"))))

@@ -57,5 +57,7 @@ func TestUndelete(t *testing.T) {
 		if strings.Contains(s.must(t, "list").stdout, plans[0].String()) {
 			t.Error("the plan is listed")
 		}
+		s.must(t, "policy", "set", "--keep", "1d", "--yes")
+		says("(?s)the policy .keep plans 1 day. reaches "+day+".*nothing was changed", exitUsage, "undelete", plans[1].String())
 	})
 }
