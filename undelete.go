@@ -27,7 +27,8 @@ import (
 // Undelete must not run beside a Delete of the same plan, which it sees only if that begins first.
 //
 // Errors: [storage.ErrExists] if the plan is there; [storage.ErrNotFound] if the account does not keep it, and why;
-// [storage.ErrCorrupt] if it does not keep all of it, which Recovery removes; [storage.ErrConflict] if a Delete may be
+// [storage.ErrCorrupt] if it does not keep all of it, or a Create or Restore has
+// written over it, which Recovery removes; [storage.ErrConflict] if a Delete may be
 // under way, or the day is being dropped; [storage.ErrUnavailable] if it was too slow; [storage.ErrUnknown] if the
 // outcome is unknown: call again after each of the last three.
 func (v *Vault) Undelete(ctx context.Context, id uuid.UUID) error {

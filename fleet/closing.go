@@ -14,7 +14,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// closedBy returns [ErrClosed] if a roster says that the store is closed, with who closed it and why.
+// closedBy returns [ErrClosed] if a roster or the store says that the store is closed, with who closed it and why.
 func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
 	_, closed := r.FindNote(storage.NoteClosed)
 	var c storage.Closing
