@@ -72,7 +72,7 @@ func TestWhoAndWhy(t *testing.T) {
 		},
 		{fork, "Forked by    operator@desk: now the right one\n", "operator@desk: now the right one", `"forked":{"by":"operator@desk","why":"now the right one"}`},
 	} {
-		for command, want := range map[string]string{"show": test.want, "report": test.html, "show --output json": test.json, "log": "now the right one"} {
+		for command, want := range map[string]string{"show": test.want, "report": test.html, "show --output json": test.json, "log --wide": "now the right one"} {
 			words := append(strings.Fields(command), test.id)
 			if command == "report" {
 				words = append(words, "-o", "-")

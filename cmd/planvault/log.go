@@ -66,11 +66,11 @@ func deedRowOf(d storage.Deed) deedRow {
 	return row
 }
 
-// about says what the change was about.
-func (r deedRow) about() string {
+// about says what the change was about, by the text of a plan's ID.
+func (r deedRow) about(text func(uuid.UUID) string) string {
 	var words []string
 	if len(r.Plans) > 0 {
-		words = append(words, r.Plans[0].String())
+		words = append(words, text(r.Plans[0]))
 	}
 	if len(r.Plans) > 1 {
 		words = append(words, "and "+count(len(r.Plans)-1)+" more")
@@ -84,9 +84,24 @@ func (r deedRow) about() string {
 	return strings.Join(append(words, r.Detail), " ")
 }
 
-func (r deedRow) cells() []string {
-	return []string{
-		stamp(r.At), r.What, printable(r.By, 40), printable(r.Result, 40), printable(r.about(), 60), printable(r.Why, 60),
+// logColumns are the columns of log. The short table has no more than the first word of a result: done, failed or began.
+func (a *app) logColumns() []column[deedRow] {
+	text := func(title string, least int, cell func(deedRow) string) column[deedRow] {
+		return column[deedRow]{title: title, least: least, cell: func(r deedRow) string { return printable(cell(r), 0) }}
+	}
+	result := text("RESULT", 0, func(r deedRow) string { return r.Result })
+	result.short = func(r deedRow) string {
+		word, _, _ := strings.Cut(r.Result, ":")
+		return printable(word, 10)
+	}
+	about := text("ABOUT", 16, func(r deedRow) string { return r.about(uuid.UUID.String) })
+	about.short = func(r deedRow) string { return printable(r.about(shortID), 0) }
+	return []column[deedRow]{
+		{title: "TIME", cell: func(r deedRow) string { return a.stamp(r.At) }},
+		text("WHAT", 8, func(r deedRow) string { return r.What }),
+		text("BY", 10, func(r deedRow) string { return r.By }),
+		result, about,
+		text("WHY", 12, func(r deedRow) string { return r.Why }),
 	}
 }
 
@@ -100,7 +115,7 @@ func (a *app) log(ctx context.Context, v storage.Journal, f storage.DeedFilters)
 	for _, d := range found {
 		rows = append(rows, deedRowOf(d))
 	}
-	if err := printTable(a, rows, deedRow.cells, "TIME", "WHAT", "BY", "RESULT", "ABOUT", "WHY"); err != nil {
+	if err := newColumns(a, a.logColumns()).print(rows); err != nil {
 		return err
 	}
 	return unreadable
