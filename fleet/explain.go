@@ -112,14 +112,14 @@ func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 	default:
 		why += fmt.Sprintf(", and %s to claim it.", f.nodes())
 	}
-	return why + f.stops(p, " It was asked to stop %s ago, and stops as soon as a node claims it.")
+	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node claims it.")
 }
 
 func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	why := "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."
 	switch {
 	case asked(p):
-		return why + f.stops(p, " It was asked to stop %s ago, but such an engine does not see stop requests. Stop it in that engine.")
+		return why + f.stops(p, " It was asked to stop %s, but such an engine does not see stop requests. Stop it in that engine.")
 	case p.Unread:
 		return why + unread
 	case late:
@@ -157,11 +157,11 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 	if p.Unread {
 		why += unread
 	}
-	return why + f.stops(p, " It was asked to stop %s ago, and stops as soon as a node takes it.")
+	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node takes it.")
 }
 
 func (f fleetFacts) whyStopping(p OpenPlan, owner MemberState, late bool) string {
-	why := fmt.Sprintf("It was asked to stop %s ago, and its owner, %s, is alive (heartbeat %s ago)", f.ago(p.StopRequested), owner.called(), short(owner.Silence))
+	why := fmt.Sprintf("It was asked to stop %s, and its owner, %s, is alive (heartbeat %s ago)", f.asked(p), owner.called(), short(owner.Silence))
 	if !late {
 		return why + ". It stops when its running actions have ended."
 	}
@@ -212,7 +212,7 @@ func (f fleetFacts) stops(p OpenPlan, text string) string {
 	if !asked(p) {
 		return ""
 	}
-	return fmt.Sprintf(text, f.ago(p.StopRequested))
+	return fmt.Sprintf(text, f.asked(p))
 }
 
 // ahead warns of an engine whose clock is ahead of the store's, because its progress looks too recent.
@@ -252,6 +252,18 @@ func (m MemberState) reports() string {
 
 // since returns the time since t by the store's clock. It is not negative.
 func (f fleetFacts) since(t time.Time) time.Duration { return max(0, f.now.Sub(t)) }
+
+// asked says when a plan was asked to stop, by whom, and why.
+func (f fleetFacts) asked(p OpenPlan) string {
+	text := f.ago(p.StopRequested) + " ago"
+	if p.StopBy != "" {
+		text += " by " + p.StopBy
+	}
+	if p.StopWhy != "" {
+		text += " (" + p.StopWhy + ")"
+	}
+	return text
+}
 
 func (f fleetFacts) ago(t time.Time) string { return short(f.since(t)) }
 

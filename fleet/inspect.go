@@ -184,6 +184,8 @@ type OpenPlan struct {
 	Done, Actions int
 	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
 	StopRequested time.Time
+	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
+	StopBy, StopWhy string
 	Condition     Condition
 	// Stuck reports whether somebody should look at the plan.
 	Stuck bool
@@ -260,12 +262,12 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 	if err != nil {
 		return nil, err
 	}
-	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]time.Time{}}
+	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}}
 	for n := range i.Members {
 		i.members[i.Members[n].ID] = &i.Members[n]
 	}
 	for _, s := range roster.Stops {
-		i.stops[s.Plan] = s.Requested
+		i.stops[s.Plan] = s
 	}
 	i.noteClosing(ctx, roster)
 	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), closed: i.Closed != nil, within: i.takenWithin()}
@@ -282,7 +284,7 @@ type inspector struct {
 	o       InspectOptions
 	facts   fleetFacts
 	members map[uuid.UUID]*MemberState
-	stops   map[uuid.UUID]time.Time
+	stops   map[uuid.UUID]storage.StopRequest
 }
 
 // inspectRoster returns an inspection of the members alone.
@@ -374,7 +376,9 @@ func (i *inspector) place(p *OpenPlan) (owner *MemberState) {
 		p.Progress = firstProgress(p.ListResult)
 	}
 	owner = i.members[p.Owner]
-	p.StopRequested, p.OwnerState = i.stops[p.ID], ownerState(p.ListResult, owner)
+	stop := i.stops[p.ID]
+	p.StopRequested, p.StopBy, p.StopWhy = stop.Requested, cut(stop.By), cut(stop.Why)
+	p.OwnerState = ownerState(p.ListResult, owner)
 	return owner
 }
 

@@ -55,7 +55,7 @@ func TestInspect(t *testing.T) {
 		n := join(t, open(store), fleet.Options{Name: "host", TTL: 2 * time.Hour})
 		works, stopping, final := claimed(n), claimed(n), claimed(n)
 		must(t, finish(t.Context(), p, final))
-		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Deed{By: "ana", Why: "wrong cluster"}))
 		must(t, fleet.Stop(t.Context(), p, final.ID, workflow.Deed{}))
 
 		i := inspect(t, p, fleet.InspectOptions{})
@@ -80,7 +80,7 @@ func TestInspect(t *testing.T) {
 		got := []state{}
 		for _, p := range i.Plans {
 			got = append(got, state{p.ID, p.OwnerState, p.Condition, p.Stuck})
-			if asked := p.ID == stopping.ID; asked != p.StopRequested.Equal(i.Now) {
+			if asked := p.ID == stopping.ID; asked != p.StopRequested.Equal(i.Now) || asked != strings.Contains(p.Why, "asked to stop 0s ago by ana (wrong cluster), and its owner") {
 				t.Errorf("plan %s was asked to stop at %s", p.ID, p.StopRequested)
 			}
 		}
