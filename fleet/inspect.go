@@ -186,7 +186,7 @@ type OpenPlan struct {
 	StopRequested time.Time
 	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
 	StopBy, StopWhy string
-	Condition     Condition
+	Condition       Condition
 	// Stuck reports whether somebody should look at the plan.
 	Stuck bool
 	// Reason says in a few words why the plan is stuck or does not go on. It is empty if the plan works.
