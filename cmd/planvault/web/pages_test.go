@@ -329,8 +329,10 @@ func TestHealthOfNothing(t *testing.T) {
 		if w := get(t, s, "/healthz"); w.Code != code || strings.Contains(w.Body.String(), why) == allow {
 			t.Errorf("%t: %d %s", allow, w.Code, w.Body)
 		}
-		if w := get(t, s, "/health"); strings.Contains(w.Body.String(), why) == allow {
-			t.Errorf("%t: the health page: %s", allow, w.Body)
+		for _, page := range []string{"/health", "/"} {
+			if w := get(t, s, page); strings.Contains(w.Body.String(), why) == allow {
+				t.Errorf("%t: %s: %s", allow, page, w.Body)
+			}
 		}
 	}
 }

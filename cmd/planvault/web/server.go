@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,6 +65,7 @@ type Server struct {
 	pages   *template.Template
 	handler http.Handler
 	watch   watch
+	exists  atomic.Bool // a ping has shown that the vault has a container, or it need not have one
 
 	looks    *shared[struct{}, *state]
 	pings    *shared[struct{}, ping]

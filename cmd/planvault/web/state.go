@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -264,6 +265,13 @@ func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
 	})
 	if ctx.Err() == context.Canceled {
 		return nil, ctx.Err() // the server ends
+	}
+	if err == nil && len(i.Plans)+len(i.Members) == 0 && !s.exists.Load() { // nothing is stuck in a vault of a wrong prefix
+		p, _ := s.ping(ctx, struct{}{})
+		s.exists.Store(p.Err == nil)
+		if errors.Is(p.Err, errNoVault) {
+			err = errNoVault
+		}
 	}
 	if i.Now.IsZero() {
 		i.Now = started
