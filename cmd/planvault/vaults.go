@@ -67,11 +67,10 @@ type site struct {
 	seen          atomic.Bool // a request has shown that it has one, or somebody was told that it has none
 }
 
-// observer returns the observer by which the site learns that the vault has containers, at no request of its own. A log
-// alone is no vault.
+// observer returns the observer by which the site learns that the vault has containers, at no request of its own.
 func (s *site) observer() azblob.Observer {
 	return azblob.Observer{Request: func(_ context.Context, e azblob.RequestEvent) {
-		if e.Container != "" && e.Name != "list containers" && !strings.HasSuffix(e.Container, "-log") && e.Status >= 200 && e.Status < 300 {
+		if e.Container != "" && e.Name != "list containers" && e.Status >= 200 && e.Status < 300 {
 			s.seen.Store(true)
 		}
 	}}
