@@ -81,6 +81,19 @@ func TestCrashInUndelete(t *testing.T) {
 	}
 }
 
+// unfinished restores a plan with other states, but for its object, some time after it was deleted.
+func unfinished(t *testing.T, w vaulttest.World, plan *workflow.Plan, change func(*workflow.State)) {
+	t.Helper()
+	time.Sleep(2 * time.Second)
+	earlier := again(plan)
+	for o := range workflow.Walk(earlier) {
+		change(o.Header().State)
+	}
+	v := vaulttest.Faulty(t, w.Server, emulator.On(emulator.PutBlob).Path("-object").Do(emulator.Answer(403, "AuthorizationFailure")))
+	vaulttest.Fails(t, v.Restore(t.Context(), earlier), storage.ErrDenied)
+	time.Sleep(vaulttest.PastGrace)
+}
+
 // TestUndeleteBesideADelete deletes the plan before each request of an Undelete. Nobody sees half of it then, and the same
 // call again restores it.
 func TestUndeleteBesideADelete(t *testing.T) {
@@ -181,14 +194,12 @@ func TestUndeleteWhatIsNotWhole(t *testing.T) {
 		},
 		"a Restore of an earlier state did not finish": {
 			do: func(t *testing.T, w vaulttest.World, plan *workflow.Plan) {
-				time.Sleep(2 * time.Second)
-				earlier := again(plan)
-				for o := range workflow.Walk(earlier) {
-					o.Header().State.Status, o.Header().State.End = workflow.Running, time.Time{}
-				}
-				v := vaulttest.Faulty(t, w.Server, emulator.On(emulator.PutBlob).Path("-object").Do(emulator.Answer(403, "AuthorizationFailure")))
-				vaulttest.Fails(t, v.Restore(t.Context(), earlier), storage.ErrDenied)
-				time.Sleep(vaulttest.PastGrace)
+				unfinished(t, w, plan, func(s *workflow.State) { s.Status, s.End = workflow.Running, time.Time{} })
+			}, opts: []emulator.Option{emulator.WithSoftDelete()}, want: storage.ErrCorrupt, text: "after the plan was deleted",
+		},
+		"a Restore with other times did not finish": {
+			do: func(t *testing.T, w vaulttest.World, plan *workflow.Plan) {
+				unfinished(t, w, plan, func(s *workflow.State) { s.Start = s.Start.Add(-time.Hour) })
 			}, opts: []emulator.Option{emulator.WithSoftDelete()}, want: storage.ErrCorrupt, text: "after the plan was deleted",
 		},
 		"a Delete did not finish": {
