@@ -283,7 +283,7 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	if len(c.Evicted) == 0 || len(begun)+len(waiting) == 0 {
 		return unclaimed, errors.Join(errs...)
 	}
-	c.doing(fmt.Sprintf("fence %d plans", len(begun)+len(waiting)))
+	c.doing(fmt.Sprintf("fence open plans: %d", len(begun)+len(waiting)))
 	n, err := Join(ctx, c.store, Options{Name: "switch", closing: true})
 	if err != nil {
 		return unclaimed, err

@@ -108,7 +108,7 @@ func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 	case f.alive == 0:
 		why += ", and no node is alive to claim it. " + f.start("Start an engine.")
 	case late:
-		why += fmt.Sprintf(", although %s: they may be full, or lack its plugins. Read their logs, or start another node.", f.nodes())
+		why += fmt.Sprintf(", although %s: a node may be full, or lack its plugins. Read the logs, or start another node.", f.nodes())
 	default:
 		why += fmt.Sprintf(", and %s to claim it.", f.nodes())
 	}
@@ -150,7 +150,7 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 	case f.alive == 0:
 		why += ", and no node is alive to take it. " + f.start("Start an engine: it takes the plan.")
 	case late:
-		why += fmt.Sprintf(", and nobody has taken it, although %s. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.", f.nodes())
+		why += fmt.Sprintf(", and nobody has taken it, although %s: a node may be full, or lack its plugins. Read the logs. Take the plan over to make the nodes look again.", f.nodes())
 	default:
 		why += fmt.Sprintf(". %s, and it is usually taken within %s.", f.nodes(), short(f.within))
 	}

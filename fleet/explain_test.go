@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 		{"waits to be claimed", plan(workflow.NotStarted, young), 2, Waiting, false, "It has not begun since it was created 3m ago, and 2 nodes are alive to claim it."},
 		{
 			"waits to be claimed for long", plan(workflow.NotStarted, old), 1, Waiting, true,
-			"It has not begun since it was created 20m ago, although 1 node is alive: they may be full, or lack its plugins. Read their logs, or start another node.",
+			"It has not begun since it was created 20m ago, although 1 node is alive: a node may be full, or lack its plugins. Read the logs, or start another node.",
 		},
 		{
 			"waits for an engine", plan(workflow.NotStarted, young, stop(time.Second)), 0, Waiting, false,
@@ -119,7 +119,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerGone)), 3, Orphaned, true,
-			"Its owner, node " + owner.String() + ", has left the fleet or died, and nobody has taken it, although 3 nodes are alive. They may be full, or lack its plugins: read their logs. Take the plan over to make them look again.",
+			"Its owner, node " + owner.String() + ", has left the fleet or died, and nobody has taken it, although 3 nodes are alive: a node may be full, or lack its plugins. Read the logs. Take the plan over to make the nodes look again.",
 		},
 		{
 			"of an owner that is gone, without nodes", plan(workflow.Running, young, state(OwnerGone), stop(young)), 0, Orphaned, true,
