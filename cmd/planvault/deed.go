@@ -81,7 +81,7 @@ func (a *app) deedOf(ctx context.Context) workflow.Deed {
 	return workflow.Deed{By: a.who.as, Why: a.who.reason}
 }
 
-// logPatience is how long a change waits for the log, and lateLogPatience how long one that was interrupted.
+// logPatience is how long a change waits for the log. An interrupted change waits for lateLogPatience.
 const (
 	logPatience     = 10 * time.Second
 	lateLogPatience = time.Second

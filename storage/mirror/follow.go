@@ -118,7 +118,7 @@ type Standing struct {
 // which says how far the copy has come; see [Standing].
 //
 // Follow closes the copy to fleets with the note [storage.NoteClosed], and keeps a note of its own in it. It refuses a
-// copy on which a member of a fleet works, one that was opened since, and a source that is closed.
+// copy on which a member of a fleet works, an opened copy, and a closed source.
 //
 // The copy and the note are all that Follow needs: it may die at any time and be started again, anywhere. Two of them do
 // twice the work, and no harm. It takes memory for the IDs of the open plans.

@@ -151,8 +151,8 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 	return nil
 }
 
-// recall reads the note in the source, if it has changed. A note of another copy, such as one that was removed and made
-// anew, says nothing about this one.
+// recall reads the note in the source, if it has changed. The note may be about an earlier copy, which was removed and made
+// anew; then it says nothing about the present copy.
 func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 	name := storage.NoteCopy + f.o.Name
 	switch n, known := r.FindNote(name); {
