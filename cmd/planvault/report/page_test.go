@@ -89,6 +89,9 @@ func TestPageOfAThousandActions(t *testing.T) {
 	if actions := strings.Count(string(page), `class="node action`); actions < 1000 || len(page) > 2_100_000 {
 		t.Errorf("a page of %d actions has %d bytes", actions, len(page))
 	}
+	if told := strings.Count(string(page), `class="node action told`); told > 10 { // print shows their attempts
+		t.Errorf("print shows the attempts of %d actions", told)
+	}
 	if bars := strings.Count(string(page), "<title>"); bars > 3000 {
 		t.Errorf("%d bars", bars)
 	}

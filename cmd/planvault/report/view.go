@@ -242,7 +242,7 @@ func (b *builder) row(n *Node, level int) *row {
 	r := &row{
 		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title, maxTitle),
 		Status: n.Label(), Facts: facts(n), Descr: text(n.descr),
-		At: b.at(n), Open: b.open(n), Told: told(n),
+		At: b.at(n), Open: b.open(n), Told: b.told(n),
 	}
 	b.rows[n] = r
 	if n.Object.Kind() == workflow.KindBlock {
@@ -282,9 +282,10 @@ func (b *builder) open(n *Node) bool {
 	return n.Object.Kind() == workflow.KindBlock || b.total <= fewActions || n.Troubled() || n.Status == workflow.Running && n.Actions[workflow.Running] > 0
 }
 
-// told reports whether print shows what is below the line of an object: groups, and actions that did not succeed at once.
-func told(n *Node) bool {
-	return n.Object.Kind() != workflow.KindAction || len(n.Attempts) > 1 || n.Status != workflow.Completed && n.Status != workflow.NotStarted
+// told reports whether print shows what is below the line of an object: groups, and actions that did not succeed. Among
+// few actions, it also shows those that did not succeed at once; their lines say so in any case.
+func (b *builder) told(n *Node) bool {
+	return n.Object.Kind() != workflow.KindAction || len(n.Attempts) > 1 && b.total <= fewActions || n.Status != workflow.Completed && n.Status != workflow.NotStarted
 }
 
 // at returns when an object started: the time, on the day on which the timeline begins.
