@@ -27,10 +27,10 @@ import (
 //
 // Errors: [storage.ErrNotFound]; [storage.ErrHeld] in a day that is held (see [Vault.Hold]), with a second error if the
 // delete marker could not be taken back, which Recovery then removes; [storage.ErrSchema] for a plan that newer code
-// wrote, and [storage.ErrForeign] for one of another program, which are left untouched; [storage.ErrConflict] if other processes kept rewriting the plan's object, or the object was
-// lost so recently that this can't be judged yet; [storage.ErrUnavailable] if the service contradicts itself
-// or was too slow; [storage.ErrUnknown] if the outcome is unknown. After each of the last three, make the
-// same call again.
+// wrote, and [storage.ErrForeign] for one of another program, which are left untouched; [storage.ErrConflict] if other
+// processes kept rewriting the plan's object, or the object was lost so recently that this can't be judged yet;
+// [storage.ErrUnavailable] if the service contradicts itself or was too slow; [storage.ErrUnknown] if the outcome is
+// unknown. After each of the last three, make the same call again.
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.call(ctx, "Delete", id, func(ctx context.Context) error {
 		if err := driver.CheckID(id); err != nil {

@@ -96,9 +96,9 @@ func (r ExpireReport) Dropped() (n int) {
 // others, and the error joins those of all days. It stops early when ctx ends or the identity lacks a right. The
 // report has the days up to there in any case.
 //
-// Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an identity without the
-// right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown: the next
-// Expire settles it.
+// Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an
+// identity without the right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown:
+// the next Expire settles it.
 func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
 	err = v.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
 		if o.OlderThan <= 0 {
@@ -310,7 +310,8 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 }
 
 // neighbours says what would become of a day by whose plans are stored in it. The day is dropped only if two listings
-// show none of another program; the builder of a catalogue has seen as much. It comes before the lease, which would be over before a large day is listed.
+// show none of another program; the builder of a catalogue has seen as much. It comes before the lease, which would be
+// over before a large day is listed.
 func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
 	ref := blob.Ref{Container: x.day.container, Name: plansDir}
 	for _, size := range pageSizes() {

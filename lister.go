@@ -22,10 +22,11 @@ import (
 // requests nor memory grow with the vault. Without a limit it reads up to five pages ahead, unless
 // [WithConcurrency] allows fewer.
 //
-// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service
-// fails or ctx ends, this is the last element. If the metadata of a plan can't be read, it takes the place of
-// that plan, and the others follow; for a plan of another program it is [storage.ErrForeign], whatever the filters are. No request is sent before the sequence is ranged over, and each range
-// over it lists anew. Breaking out of the loop cancels the requests under way.
+// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx
+// ends, this is the last element. If the metadata of a plan can't be read, it takes the place of that plan, and the
+// others follow; for a plan of another program it is [storage.ErrForeign], whatever the filters are. No request is sent
+// before the sequence is ranged over, and each range over it lists anew. Breaking out of the loop cancels the requests
+// under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, nil)
 }

@@ -137,9 +137,9 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	})
 }
 
-// RequestStop asks the owner of a plan to stop it, and says who asks and why, with one request, or with three if the vault's control
-// container does not exist yet. It returns nil if the request is stored, also if an earlier one was, which stays. It does
-// not look at the plan.
+// RequestStop asks the owner of a plan to stop it, and says who asks and why, with one request, or with three if the
+// vault's control container does not exist yet. It returns nil if the request is stored, also if an earlier one was,
+// which stays. It does not look at the plan.
 //
 // Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for a deed that is too long;
 // [storage.ErrUnknown]: the same call again

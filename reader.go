@@ -45,8 +45,9 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // If other processes update the plan meanwhile, Read returns each blob as it was at some time during the
 // call.
 //
-// Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that was written by newer code or for a
-// plugin that the registry lacks; [storage.ErrForeign] for one that another program wrote; [storage.ErrCorrupt], with the blob, if a blob is damaged or missing.
+// Errors: [storage.ErrNotFound]; [storage.ErrSchema] for a plan that was written by newer code or for a plugin that the
+// registry lacks; [storage.ErrForeign] for one that another program wrote; [storage.ErrCorrupt], with the blob, if a
+// blob is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = v.call(ctx, "Read", id, func(ctx context.Context) error {
 		if err := driver.CheckID(id); err != nil {

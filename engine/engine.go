@@ -182,11 +182,11 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	return e, nil
 }
 
-// Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a node
-// of the fleet that has room finds it within three intervals, also if this process dies. The engine shares the plan's
-// requests, which must not change any more. Submit refuses a plan whose plugins can't run, and returns fleet.ErrClosed after Run has seen that the vault is
-// closed. When ctx ends, or the error is storage.ErrUnknown, the plan may have been stored: look for its ID, which
-// is set.
+// Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
+// node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares the
+// plan's requests, which must not change any more. Submit refuses a plan whose plugins can't run, and returns
+// fleet.ErrClosed after Run has seen that the vault is closed. When ctx ends, or the error is storage.ErrUnknown, the
+// plan may have been stored: look for its ID, which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
@@ -408,10 +408,10 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	}
 }
 
-// Stop ends a plan, which keeps who asked for that, when and why. When it returns nil, the request is stored and survives a crash. The plan becomes
-// Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only deferred actions of the plan are
-// left, or if this engine has not picked the plan up. Storing the request is retried until ctx ends or
-// Options.Patience is over. If that fails, the plan stops all the same, unless this process dies.
+// Stop ends a plan, which keeps who asked for that, when and why. When it returns nil, the request is stored and
+// survives a crash. The plan becomes Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only
+// deferred actions of the plan are left, or if this engine has not picked the plan up. Storing the request is retried
+// until ctx ends or Options.Patience is over. If that fails, the plan stops all the same, unless this process dies.
 //
 // In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
 // the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there

@@ -57,7 +57,8 @@ type Inspection struct {
 	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
 	// are by the clocks of their engines.
 	Now time.Time
-	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which is that in which they joined.
+	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which
+	// is that in which they joined.
 	Members []MemberState
 	// Closed says who has closed the vault to engines, and why. It is nil if the vault is open.
 	Closed *storage.Closing
@@ -230,9 +231,9 @@ func (p OpenPlan) Doing() string {
 // Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
 // engines.
 //
-// Inspect costs a Roster, a read for each copy of the vault, a Search for open plans, and a Read of each Running plan that was created longer than
-// Older ago, or of all with ReadAll. The cost follows the number of open plans, and not that of final ones. MaxPlans
-// and MaxReads bound it.
+// Inspect costs a Roster, a read for each copy of the vault, a Search for open plans, and a Read of each Running plan
+// that was created longer than Older ago, or of all with ReadAll. The cost follows the number of open plans, and not
+// that of final ones. MaxPlans and MaxReads bound it.
 //
 // A plan that can't be read has an Err, and the others follow. If the roster or the search fails, or ctx ends,
 // Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;

@@ -31,7 +31,8 @@ const (
 // the node has left.
 //
 // The node itself takes the plan again if nobody else has within a minute. Each time that it lets the plan go doubles
-// this pause, up to an hour, or not if somebody called [Stop]. LetGo does nothing if the node does not own the plan, or if it was done before.
+// this pause, up to an hour, or not if somebody called [Stop]. LetGo does nothing if the node does not own the plan, or
+// if it was done before.
 func (n *Node) LetGo(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

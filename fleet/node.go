@@ -60,8 +60,8 @@ type Node struct {
 // stored and the other members are known. ctx bounds Join alone: the node stays a member until [Node.Leave].
 // If Join fails, the process is not a member, and may call Join again.
 //
-// Errors: [ErrClosed] if the store is closed; [storage.ErrInvalid] for wrong options, and for a vault that accepts updates without versions, since
-// such updates would ignore a fence; otherwise those of the store.
+// Errors: [ErrClosed] if the store is closed; [storage.ErrInvalid] for wrong options, and for a vault that accepts
+// updates without versions, since such updates would ignore a fence; otherwise those of the store.
 func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	o, err := o.complete()
 	if err != nil {

@@ -37,9 +37,9 @@ type Options struct {
 	// TakeUnclaimed lets Plans take running plans that have no owner and the epoch 0. An engine without
 	// claims began them. Set it once no such engine runs any more. Default: false.
 	TakeUnclaimed bool
-	// Former are the IDs of nodes that this process has been before, the last of which its record names. If there are other nodes, they have two
-	// intervals to take the plans of these IDs before this node takes them: whatever made a former node hang may
-	// happen to its process again. Default: none.
+	// Former are the IDs of nodes that this process has been before, the last of which its record names. If there are
+	// other nodes, they have two intervals to take the plans of these IDs before this node takes them: whatever made a
+	// former node hang may happen to its process again. Default: none.
 	Former []uuid.UUID
 	// Gauges is the time between two looks at the open plans for [Observer.Gauges]. One node of the fleet looks: of
 	// those that are alive and not leaving, the one that joined first. So give all nodes of a fleet the same Gauges,

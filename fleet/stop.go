@@ -12,9 +12,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Stop asks the owner of a plan to stop it, and says who asks and why. The request reaches the owner within its Interval and ends the
-// context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does not wait for the
-// plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or gone.
+// Stop asks the owner of a plan to stop it, and says who asks and why. The request reaches the owner within its
+// Interval and ends the context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does
+// not wait for the plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or
+// gone.
 //
 // Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
 func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflow.Deed) error {
@@ -25,8 +26,8 @@ func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflo
 // comparisons.
 const tidyAfter = time.Minute
 
-// tidy removes requests to stop plans that are final or gone, or another program's. The first of the members by hash does it for each
-// plan.
+// tidy removes requests to stop plans that are final or gone, or another program's. The first of the members by hash
+// does it for each plan.
 func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
 	due := n.dueStops(r)
 	if len(due) == 0 {

@@ -14,9 +14,10 @@ type work struct {
 	rests int // how many calls of Rest have not been woken
 }
 
-// Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates.
-// It ends with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody
-// called [Stop], [ErrClosed] when the store is closed, or [ErrLeft]. If the node does not own the plan, the context has ended with ErrFenced.
+// Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates. It ends
+// with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody called [Stop],
+// [ErrClosed] when the store is closed, or [ErrLeft]. If the node does not own the plan, the context has ended with
+// ErrFenced.
 //
 // The caller calls done when it is finished with the plan, for whatever reason. The plan then no longer counts
 // against Options.Capacity. All calls of Work for a plan return the same context, and the first done counts.

@@ -33,10 +33,10 @@ type Rule func(o Object, bad func(field, problem string))
 // maxProblems is how many problems an error names.
 const maxProblems = 10
 
-// Validate reports what is wrong with an object and with everything below it: the first ten problems, as
-// [*FieldError] values joined with errors.Join, and the number of the others. IDs and PlanIDs may be nil, since the vault fills them in. If they are set,
-// they must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies the rules
-// to each object too.
+// Validate reports what is wrong with an object and with everything below it: the first ten problems, as [*FieldError]
+// values joined with errors.Join, and the number of the others. IDs and PlanIDs may be nil, since the vault fills them
+// in. If they are set, they must be UUIDv7s, each ID must be unique, and all PlanIDs must be the same. Validate applies
+// the rules to each object too.
 func Validate(o Object, rules ...Rule) error { return validate(o, maxProblems, rules) }
 
 // validate is Validate for the first limit problems.

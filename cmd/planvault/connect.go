@@ -177,7 +177,8 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 // observer returns the observer of all vaults of the run.
 func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
 
-// dial opens the vault with the plugins of a registry, which may be nil. login is what makes the tokens of its requests, or nil if they have none.
+// dial opens the vault with the plugins of a registry, which may be nil. login is what makes the tokens of its
+// requests, or nil if they have none.
 func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
 	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
 	if c.ConnectionString != "" {

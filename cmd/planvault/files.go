@@ -11,8 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// writeFile writes a file that the user alone may read, whole or not at all: what write writes goes to a temporary file beside it, which then takes
-// its place. Of what is not a regular file, such as a pipe, nothing is replaced: it is written to. "-" is stdout.
+// writeFile writes a file that the user alone may read, whole or not at all: what write writes goes to a temporary file
+// beside it, which then takes its place. Of what is not a regular file, such as a pipe, nothing is replaced: it is
+// written to. "-" is stdout.
 func (a *app) writeFile(path string, write func(io.Writer) error) error {
 	if path == "-" {
 		return buffered(a.stdout, write)

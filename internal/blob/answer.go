@@ -152,8 +152,8 @@ func ofService(req *http.Request) bool {
 	return restype == "service" || restype == "account"
 }
 
-// setsContainerMetadata reports whether a request sets the metadata of a container. Azurite omits x-ms-version from its answer.
-// Nothing depends on who answers, because the vault keeps no more than hints there.
+// setsContainerMetadata reports whether a request sets the metadata of a container. Azurite omits x-ms-version from its
+// answer. Nothing depends on who answers, because the vault keeps no more than hints there.
 func setsContainerMetadata(req *http.Request) bool {
 	return parameter(req, "restype") == "container" && parameter(req, "comp") == "metadata"
 }

@@ -66,7 +66,8 @@ func (a authorizing) Do(req *policy.Request) (*http.Response, error) {
 	})
 }
 
-// send sends a request about a blob. The names in the header are in the canonical form. The error is that of the SDK if the service refuses the request.
+// send sends a request about a blob. The names in the header are in the canonical form. The error is that of the SDK if
+// the service refuses the request.
 func (s *direct) send(ctx context.Context, method string, ref Ref, header http.Header, body []byte) (*http.Response, error) {
 	u := *s.account
 	u.Path += "/" + ref.Container + "/" + ref.Name

@@ -181,8 +181,8 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 	return nil
 }
 
-// keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the next round goes on from
-// that.
+// keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the
+// next round goes on from that.
 func (f *follower) keep(ctx context.Context, s Standing) error {
 	version, err := put(ctx, f.source, storage.NoteCopy+f.o.Name, s, f.noteVersion)
 	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {

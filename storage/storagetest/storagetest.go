@@ -1,11 +1,11 @@
 // Package storagetest is the conformance suite of [storage.Vault]. Authors of a vault prove it with one call
 // of [Run]. The suite depends on the contract alone.
 //
-// Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are
-// create, restore, read, update, delete, list, search, recovery, members, notes, check, and engine, which replays what
-// existing engines do. A harness need not offer deaths, faults or a check, and a vault need not be a
-// [storage.Members], a [storage.Notes], a [storage.Journal] or a [storage.Restorer]; the cases that need them are then skipped.
-// Package metamorphic adds random operations to the suite.
+// Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are create,
+// restore, read, update, delete, list, search, recovery, members, notes, check, and engine, which replays what existing
+// engines do. A harness need not offer deaths, faults or a check, and a vault need not be a [storage.Members], a
+// [storage.Notes], a [storage.Journal] or a [storage.Restorer]; the cases that need them are then skipped. Package
+// metamorphic adds random operations to the suite.
 package storagetest
 
 import (

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// In a bubble all processes have one clock. The clock of a process is off because all times that pass between it and the store
-// are shifted, in headers and in contents: what the process stores is ahead, and what it reads is behind. The times in IDs are
-// not shifted, because the names of days are made of them.
+// In a bubble all processes have one clock. The clock of a process is off because all times that pass between it and
+// the store are shifted, in headers and in contents: what the process stores is ahead, and what it reads is behind. The
+// times in IDs are not shifted, because the names of days are made of them.
 
 // shift moves all times in a text.
 func shift(text []byte, by time.Duration) []byte {
