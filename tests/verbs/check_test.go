@@ -242,9 +242,8 @@ func ExampleProblem_String() {
 		Kind: azblob.Missing, Plan: uuid.MustParse("019a0c3e-5c00-7000-8000-000000000001"),
 		Blob: "prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json", Detail: "the object has it",
 	})
-	// Output: missing: plan 019a0c3e-5c00-7000-8000-000000000001
-	// (prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json): the
-	// object has it
+	// Output:
+	// missing: plan 019a0c3e-5c00-7000-8000-000000000001 (prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json): the object has it
 }
 
 // TestStraysOnAnyService checks a store on services that support startFrom and on older ones. Both find the
