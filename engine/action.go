@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -205,20 +206,25 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 
 // callPlugin calls the plugin and sends the outcome, whatever the plugin does: it panics, or ends its goroutine.
 func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action, call Call, done chan<- outcome) {
-	o := outcome{err: &plugins.Panic{Value: "runtime.Goexit"}}
+	var o outcome
+	returned := false
 	defer func() {
-		if p, ok := o.err.(*plugins.Panic); ok && p.Stack == nil {
-			p.Stack = debug.Stack()
+		if !returned {
+			o.err = &plugins.Panic{Value: "runtime.Goexit", Stack: debug.Stack()}
 		}
 		done <- o
 	}()
-	o.err = plugins.Guard(func() error {
-		req, err := driver.Typed(a.Req, plugin.Request()) // raw if it could not be read with the plan
-		if err == nil {
-			o.resp, err = plugin.Run(ctx, call, req)
+	o.err = plugins.Guard(func() (err error) {
+		req := a.Req
+		if _, raw := req.(json.RawMessage); raw { // it could not be read with the plan
+			if req, err = driver.Typed(req, plugin.Request()); err != nil {
+				return err
+			}
 		}
+		o.resp, err = plugin.Run(ctx, call, req)
 		return err
 	})
+	returned = true
 }
 
 // panicked reports a panic to the observer, with its stack.

@@ -46,19 +46,20 @@ func Result[T any](call Call, key uuid.UUID) (T, error) {
 // results are the responses of a plan's Completed actions, and how many bytes all responses have.
 type results struct {
 	mu    sync.Mutex
-	byKey map[uuid.UUID][]*keyed
+	byKey map[uuid.UUID]keyed
 	bytes int
 }
 
-// keyed is an action that has a key.
+// keyed is what has a key: the number of actions, and the result of the last one.
 type keyed struct {
+	actions   int
 	completed bool
 	resp      any
 }
 
 // fill notes what a plan holds that is picked up.
 func (r *results) fill(p *workflow.Plan) {
-	r.byKey = map[uuid.UUID][]*keyed{}
+	r.byKey = map[uuid.UUID]keyed{}
 	for o := range workflow.Walk(p) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
@@ -69,9 +70,9 @@ func (r *results) fill(p *workflow.Plan) {
 			r.bytes += n
 		}
 		if a.Key != uuid.Nil {
-			k := new(keyed)
+			k := keyed{actions: r.byKey[a.Key].actions + 1}
 			k.note(a)
-			r.byKey[a.Key] = append(r.byKey[a.Key], k)
+			r.byKey[a.Key] = k
 		}
 	}
 }
@@ -86,8 +87,9 @@ func (k *keyed) note(a *workflow.Action) {
 func (r *results) completed(a *workflow.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if same := r.byKey[a.Key]; len(same) == 1 {
-		same[0].note(a)
+	if k := r.byKey[a.Key]; k.actions == 1 {
+		k.note(a)
+		r.byKey[a.Key] = k
 	}
 }
 
@@ -97,15 +99,15 @@ func (r *results) get(key uuid.UUID) (any, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch same := r.byKey[key]; {
-	case len(same) == 0:
+	switch k := r.byKey[key]; {
+	case k.actions == 0:
 		return nil, fmt.Errorf("%w: no action has the key %s", ErrNoResult, key)
-	case len(same) > 1:
-		return nil, fmt.Errorf("%w: %d actions have the key %s", ErrNoResult, len(same), key)
-	case !same[0].completed:
+	case k.actions > 1:
+		return nil, fmt.Errorf("%w: %d actions have the key %s", ErrNoResult, k.actions, key)
+	case !k.completed:
 		return nil, fmt.Errorf("%w: the action with the key %s is not Completed", ErrNoResult, key)
 	default:
-		return same[0].resp, nil
+		return k.resp, nil
 	}
 }
 

@@ -26,6 +26,9 @@ type run struct {
 	// owned ends when the plan is given up. Its cause is the reason.
 	owned  context.Context
 	giveUp context.CancelCauseFunc
+	// writing ends when draining has taken too long. A write that has begun outlives the end of owned.
+	writing context.Context
+	abort   context.CancelFunc
 	// plugins is within owned.
 	plugins context.Context
 	cut     context.CancelCauseFunc
@@ -48,6 +51,7 @@ type run struct {
 func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *run {
 	r := &run{engine: e, plan: plan, slot: slot, now: now, own: semaphore.NewWeighted(1)}
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
+	r.writing, r.abort = context.WithCancel(context.Background())
 	r.plugins, r.cut = context.WithCancelCause(r.owned)
 	r.life, r.die = context.WithCancelCause(r.owned)
 	r.scope, r.halt = context.WithCancel(r.life)
@@ -87,6 +91,7 @@ func (r *run) drain() {
 	}
 	if sleep.For(r.owned, r.engine.opts.Drain) {
 		r.giveUp(ErrDraining)
+		r.abort()
 	}
 }
 
@@ -153,7 +158,7 @@ func (r *run) store(ctx context.Context, o workflow.Object) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := r.update(ctx, o)
+		err := r.update(o)
 		if !repeatable(err) {
 			if err == nil {
 				r.engine.opts.Observer.Changed(r.owned, o)
@@ -167,15 +172,10 @@ func (r *run) store(ctx context.Context, o workflow.Object) error {
 	}
 }
 
-// update makes one request, which ends by itself when the plan is given up, unless that is the end of draining.
-func (r *run) update(ctx context.Context, o workflow.Object) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.opts.Patience/4)
+// update makes one request. When the plan is given up it ends by itself, unless that is the end of draining.
+func (r *run) update(o workflow.Object) error {
+	ctx, cancel := context.WithTimeout(r.writing, r.engine.opts.Patience/4)
 	defer cancel()
-	defer context.AfterFunc(r.owned, func() {
-		if errors.Is(context.Cause(r.owned), ErrDraining) {
-			cancel()
-		}
-	})()
 	return storage.Update(ctx, r.engine.vault, o)
 }
 
