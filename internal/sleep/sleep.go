@@ -8,6 +8,9 @@ import (
 
 // For returns after d, or when ctx ends. It reports whether ctx goes on.
 func For(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
