@@ -174,8 +174,8 @@ func Copy(p *Plan) *Plan {
 
 // copied returns a copy of an object with everything below it, but for requests, responses and errors.
 func copied(v reflect.Value) reflect.Value {
-	switch isObject := v.Type().Implements(reflect.TypeFor[Object]()); {
-	case isObject && !v.IsNil():
+	switch {
+	case v.Kind() == reflect.Pointer && !v.IsNil() && v.Type().Implements(reflect.TypeFor[Object]()):
 		c := reflect.New(v.Type().Elem())
 		c.Elem().Set(v.Elem())
 		for i := range c.Elem().NumField() {
@@ -187,8 +187,10 @@ func copied(v reflect.Value) reflect.Value {
 	case v.Kind() == reflect.Slice && !v.IsNil():
 		c := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(c, v)
-		for i := 0; i < v.Len() && isChild(v.Type()); i++ {
-			c.Index(i).Set(copied(v.Index(i)))
+		if isChild(v.Type()) {
+			for i := range v.Len() {
+				c.Index(i).Set(copied(v.Index(i)))
+			}
 		}
 		return c
 	}
