@@ -83,11 +83,10 @@ func compare(ctx context.Context, cfg config, stdout io.Writer) error {
 	if cfg.token {
 		cred = staticToken{}
 	}
-	const format = "%-40s %8v %26s %26s %13s %19s %19s\n"
 	if !cfg.list {
-		fmt.Fprintf(stdout, format, "operation", "requests", "CPU µs (min–max)", "floor µs (min–max)", "ratio/budget", "bytes/floor", "allocs/floor")
+		fmt.Fprintf(stdout, cpuFormat, "operation", "requests", "CPU µs (min–max)", "floor µs (min–max)", "ratio/budget", "bytes/floor", "allocs/floor", "")
 	}
-	return eachRow(ctx, cfg, cpuRows(), stdout, func(r row) error {
+	err := eachRow(ctx, cfg, cpuRows(), stdout, func(r row) error {
 		t := &tape{}
 		op, floor, err := r.record(ctx, t, cred)
 		if err == nil {
@@ -96,17 +95,32 @@ func compare(ctx context.Context, cfg config, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		ratio, most := op.ratio(floor), cpuBudgets[r.String()].key
+		most := cpuBudgets[r.String()].key
 		if cfg.token {
 			most = cpuBudgets[r.String()].token
 		}
-		fmt.Fprintf(stdout, format, r, len(t.requests), op, floor, fmt.Sprintf("%.2f/%.2f", ratio, most),
-			fmt.Sprintf("%d/%d", op.bytes, floor.bytes), fmt.Sprintf("%d/%d", op.objects, floor.objects))
-		if ratio > most && !cfg.short {
-			return fmt.Errorf("over budget: %.2f times the floor's processor time of %.2f", ratio, most)
-		}
-		return nil
+		return verdict(stdout, cfg.short, r, len(t.requests), op, floor, most, "")
 	})
+	if cfg.token { // an engine sends no requests
+		return err
+	}
+	return errors.Join(err, eachRow(ctx, cfg, cpuOfEngine(), stdout, func(r engineRow) error {
+		return r.compare(ctx, cfg.short, e, stdout)
+	}))
+}
+
+const cpuFormat = "%-40s %8v %26s %26s %13s %19s %19s%s\n"
+
+// verdict prints a row, and more that is said of it. Its error says that the operation takes more of the floor's processor
+// time than the most that it may.
+func verdict(stdout io.Writer, short bool, r fmt.Stringer, requests int, op, floor *side, most float64, more string) error {
+	ratio := op.ratio(floor)
+	fmt.Fprintf(stdout, cpuFormat, r, requests, op, floor, fmt.Sprintf("%.2f/%.2f", ratio, most),
+		fmt.Sprintf("%d/%d", op.bytes, floor.bytes), fmt.Sprintf("%d/%d", op.objects, floor.objects), more)
+	if ratio > most && !short {
+		return fmt.Errorf("over budget: %.2f times the floor's processor time of %.2f", ratio, most)
+	}
+	return nil
 }
 
 // weigh measures an operation and its floor by turns.

@@ -161,11 +161,6 @@ func (s setting) String() string {
 }
 
 func settings(short bool) (all []setting) {
-	unbypassed := func() *workflow.Plan {
-		p := medium()
-		p.BypassChecks = nil // they succeed, and the blocks would not run
-		return p
-	}
 	for _, size := range []size{sizes()[0], {"M", unbypassed}} {
 		for _, latency := range []time.Duration{1, 10, 50} {
 			for _, engines := range []int{1, 3} {

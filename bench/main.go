@@ -6,7 +6,7 @@
 //	go run ./bench -run 'Read|Search'    some rows; -list names them all
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //	go run ./bench -latency              from Submit to the first action and to the end, and plans per second
-//	go run ./bench -cpu                  processor time beside that of a bare client of the SDK
+//	go run ./bench -cpu                  processor time beside that of a bare client of the SDK, or bare plugins
 //	go run ./bench -history              searches in a year of closed days, by their catalogues
 //
 // A fleet has rows too: a claim, a takeover, and what a node with the default settings sends over some time,
@@ -18,7 +18,8 @@
 //
 // -cpu records the service's answers to each operation once and then repeats the operation with these answers,
 // by turns with a client of the SDK that sends the same requests and does nothing else. Its ratios hold on any
-// machine, and each has a budget.
+// machine, and each has a budget. An engine runs plans on a vault that stores nothing, by turns with calls of their
+// plugins; its allocations have budgets, too.
 //
 // The exit code is 1 if a row fails or exceeds its budget, and 2 for wrong flags.
 package main

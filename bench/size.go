@@ -35,6 +35,13 @@ func medium() *workflow.Plan {
 	return p
 }
 
+// unbypassed is M without bypass checks. They succeed, and an engine would not run the blocks.
+func unbypassed() *workflow.Plan {
+	p := medium()
+	p.BypassChecks = nil
+	return p
+}
+
 // subObjects counts a plan's sub-objects by kind.
 func subObjects(p *workflow.Plan) map[workflow.Kind]int {
 	n := map[workflow.Kind]int{}
