@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 )
@@ -45,7 +43,7 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	s.printf("\n== suite: the promises of storage.Vault, each case on containers of its own\n")
 	var (
 		g               errgroup.Group
-		failed, skipped []*caseT
+		failed, skipped []*playedCase
 		requests        atomic.Int64
 		started         = time.Now()
 	)
@@ -62,7 +60,7 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 			switch {
 			case t.Failed():
 				failed = append(failed, t)
-			case t.skipped:
+			case t.Skipped() != "":
 				skipped = append(skipped, t)
 			}
 			s.printf("   %s\n", t)
@@ -79,18 +77,18 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 	case err != nil:
 		return fmt.Errorf("suite: %w", err)
 	case len(failed) > 0:
-		return fmt.Errorf("%s failed, such as %s: %s", count(len(failed), "case"), failed[0].name, failed[0].failures[0])
+		return fmt.Errorf("%s failed, such as %s: %s", count(len(failed), "case"), failed[0].Name(), failed[0].Failure())
 	}
 	return nil
 }
 
 // playCase runs one case with stores on the target, each under a prefix of its own. The containers of a store are deleted
 // when its case ends, because leftovers slow services down.
-func (s *stage) playCase(ctx context.Context, c storagetest.Case) *caseT {
-	t := &caseT{name: suiteName(c)}
-	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { t.requests.Add(1) }})
+func (s *stage) playCase(ctx context.Context, c storagetest.Case) *playedCase {
+	p := &playedCase{}
+	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { p.requests.Add(1) }})
 	started := time.Now()
-	t.run(ctx, func() {
+	p.Trial = trial.Run(ctx, suiteName(c), func(t storagetest.T) {
 		c.Run(t, storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
 			prefix := s.newPrefix()
 			always := context.WithoutCancel(t.Context()) // clean up after an interrupt, too
@@ -107,106 +105,29 @@ func (s *stage) playCase(ctx context.Context, c storagetest.Case) *caseT {
 			}.Store()
 		}})
 	})
-	t.took = time.Since(started)
-	return t
+	p.took = time.Since(started)
+	return p
 }
 
-// caseT implements storagetest.T for a case that no test runs.
-type caseT struct {
-	name     string
-	ctx      context.Context
+// playedCase is a case that was played.
+type playedCase struct {
+	*trial.Trial
 	requests atomic.Int64
 	took     time.Duration
-
-	mu            sync.Mutex
-	cleanups      []func()
-	log, failures []string
-	skipped       bool
 }
 
-var _ storagetest.T = (*caseT)(nil)
-
-// run runs a case and then its cleanups, the last one first.
-func (t *caseT) run(ctx context.Context, do func()) {
-	ctx, end := context.WithCancel(ctx)
-	t.ctx = ctx
-	t.protect(do)
-	end()
-	for len(t.cleanups) > 0 { // a cleanup may add one
-		last := t.cleanups[len(t.cleanups)-1]
-		t.cleanups = t.cleanups[:len(t.cleanups)-1]
-		t.protect(last)
-	}
-}
-
-// protect runs a function on a new goroutine, which Fatalf and Skipf end. A panic becomes a failure.
-func (t *caseT) protect(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				t.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-		f()
-	}()
-	<-done
-}
-
-// String returns the outcome, and the log of a case that failed or was skipped.
-func (t *caseT) String() string {
+// String returns the outcome, with the log of a case that failed, or why a case was skipped.
+func (p *playedCase) String() string {
 	result, lines := "ok", []string(nil)
 	switch {
-	case t.Failed():
-		result, lines = "failed", append(t.log, t.failures...)
-	case t.skipped:
-		result, lines = "skipped", t.log[len(t.log)-1:]
+	case p.Failed():
+		result, lines = "failed", append(p.Log(), p.Failures()...)
+	case p.Skipped() != "":
+		result, lines = "skipped", []string{p.Skipped()}
 	}
-	text := fmt.Sprintf("%-7s %10s %15s  %s", result, t.took.Round(time.Millisecond), count(int(t.requests.Load()), "request"), t.name)
+	text := fmt.Sprintf("%-7s %10s %15s  %s", result, p.took.Round(time.Millisecond), count(int(p.requests.Load()), "request"), p.Name())
 	for _, l := range lines {
 		text += "\n      " + strings.ReplaceAll(strings.TrimSpace(l), "\n", "\n      ")
 	}
 	return text
-}
-
-func (t *caseT) Helper() {}
-
-func (t *caseT) Name() string { return t.name }
-
-func (t *caseT) Context() context.Context { return t.ctx }
-
-func (t *caseT) Cleanup(f func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cleanups = append(t.cleanups, f)
-}
-
-func (t *caseT) Logf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.log = append(t.log, fmt.Sprintf(format, args...))
-}
-
-func (t *caseT) Errorf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures = append(t.failures, fmt.Sprintf(format, args...))
-}
-
-func (t *caseT) Fatalf(format string, args ...any) {
-	t.Errorf(format, args...)
-	runtime.Goexit()
-}
-
-func (t *caseT) Skipf(format string, args ...any) {
-	t.Logf(format, args...)
-	t.skipped = true
-	runtime.Goexit()
-}
-
-func (t *caseT) Failed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.failures) > 0
 }

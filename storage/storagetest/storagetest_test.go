@@ -15,11 +15,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -130,7 +130,7 @@ func TestUnsoundStoreIsCaught(t *testing.T) {
 	h := changed(harness(nil), func(s *storagetest.Store) {
 		s.Check = func(storagetest.T, storage.Vault) []string { return []string{"debris"} }
 	})
-	if r := trial.Run(t, func(t storagetest.T) { storagetest.Cases()[0].Run(t, h) }); !strings.Contains(r.Failure(), "debris") {
+	if r := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { storagetest.Cases()[0].Run(t, h) }); !strings.Contains(r.Failure(), "debris") {
 		t.Error(r.Failure())
 	}
 }
@@ -384,7 +384,7 @@ func fails(t *testing.T, name string, h storagetest.Harness) {
 	t.Helper()
 	c := caseOf(t, name)
 	synctest.Test(t, func(t *testing.T) {
-		r := trial.Run(t, func(t storagetest.T) { c.Run(t, h) })
+		r := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { c.Run(t, h) })
 		if !r.Failed() {
 			t.Errorf("%q did not fail", name)
 		}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -118,7 +118,7 @@ func (h History) Run(t storagetest.T, harness storagetest.Harness) Figures {
 	t.Helper()
 	h.Clients, h.Ops, h.Plans = cmp.Or(h.Clients, 4), cmp.Or(h.Ops, 12), cmp.Or(h.Plans, 2)
 	var r *historyRun
-	p := trial.Run(t, func(p storagetest.T) {
+	p := trial.Run(t.Context(), t.Name(), func(p storagetest.T) {
 		r = &historyRun{h: h, t: p, store: harness.New(p), base: time.Now().UTC().Truncate(time.Millisecond)}
 		r.run()
 	})

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 )
 
 // Model runs random operations of several clients, one after the other, on a vault and on a map that holds
@@ -154,7 +154,7 @@ type attemptResult struct {
 // attempt runs the steps on a new store.
 func (m Model) attempt(t storagetest.T, h storagetest.Harness, steps []step) attemptResult {
 	var r *modelRun
-	p := trial.Run(t, func(p storagetest.T) {
+	p := trial.Run(t.Context(), t.Name(), func(p storagetest.T) {
 		r = newModelRun(p, m, h.New(p))
 		for _, s := range steps {
 			r.do(s)

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/storage/storagetest/internal/trial"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
@@ -159,7 +159,7 @@ func TestModelFinds(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := trial.Run(t, func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 600}.Run(t, breaking(wrap)) }).Failure()
+				said := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 600}.Run(t, breaking(wrap)) }).Failure()
 				short := enough.FindStringSubmatch(said)
 				if short == nil {
 					t.Fatalf("not found, or not reduced: %q", said)
@@ -179,7 +179,7 @@ func TestHistoriesFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for seed := range uint64(20) {
-					said := trial.Run(t, func(t storagetest.T) { metamorphic.History{Seed: seed}.Run(t, breaking(breakages[name])) }).Failure()
+					said := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { metamorphic.History{Seed: seed}.Run(t, breaking(breakages[name])) }).Failure()
 					if said != "" {
 						t.Logf("with seed %d: %s", seed, said)
 						return
@@ -196,7 +196,7 @@ func TestModelIsRepeatable(t *testing.T) {
 	ids := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|ETag:\S+|:\d\d\.\d+`)
 	run := func() (said string) {
 		synctest.Test(t, func(t *testing.T) {
-			said = trial.Run(t, func(t storagetest.T) { metamorphic.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) }).Failure()
+			said = trial.Run(t.Context(), t.Name(), func(t storagetest.T) { metamorphic.Model{Seed: 3, Ops: 400}.Run(t, breaking(breakages["half delete"])) }).Failure()
 		})
 		return ids.ReplaceAllString(said, "*")
 	}
