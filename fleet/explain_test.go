@@ -41,6 +41,8 @@ func TestExplain(t *testing.T) {
 	}
 	const young, old = 3 * time.Minute, 20 * time.Minute
 	const node = "node host-7 (0193a5c0-0000-7000-8000-000000000001)"
+	const alive, gone = "Its owner, " + node + ", is alive (heartbeat 4s ago)", "Its owner, node 0193a5c0-0000-7000-8000-000000000001, has left the fleet or died"
+	const silent = "Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s"
 	for _, test := range []struct {
 		name  string
 		plan  OpenPlan
@@ -49,44 +51,23 @@ func TestExplain(t *testing.T) {
 		stuck bool
 		why   string
 	}{
-		{
-			"works", plan(workflow.Running, young, runs(1)), 2, Working, false,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu/one/restart has been running for 50m.",
-		},
-		{
-			"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, Working, false,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago). Action eu is running.",
-		},
-		{"works, not read", plan(workflow.Running, young), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
-		{"works, between two actions", plan(workflow.Running, young, runs(0)), 2, Working, false, "Its owner, " + node + ", is alive (heartbeat 4s ago)."},
-		{
-			"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago). Its engine's clock is 5m ahead of the store's, so ages are not exact.",
-		},
-		{
-			"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, Working, false,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago).",
-		},
-		{
-			"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour)), 2, Working, false,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago). Nothing runs, and nothing has been stored for 20m, but its author gave it a delay of 1h.",
-		},
+		{"works", plan(workflow.Running, young, runs(1)), 2, Working, false, alive + ". Action eu/one/restart has been running for 50m."},
+		{"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, Working, false, alive + ". Action eu is running."},
+		{"works, not read", plan(workflow.Running, young), 2, Working, false, alive + "."},
+		{"works, between two actions", plan(workflow.Running, young, runs(0)), 2, Working, false, alive + "."},
+		{"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false, alive + ". Its engine's clock is 5m ahead of the store's, so ages are not exact."},
+		{"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, Working, false, alive + "."},
+		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay of 1h."},
 		{
 			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour), runs(1)), 2, Working, true,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
+			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{
 			"makes no progress", plan(workflow.Running, old, runs(3)), 2, Working, true,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
+			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
-		{
-			"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true,
-			"Its owner, " + node + ", is alive (heartbeat 4s ago), but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it.",
-		},
-		{
-			"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false,
-			"It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended.",
-		},
+		{"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
+		{"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false, "It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended."},
 		{
 			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,
 			"It was asked to stop 20m ago, and its owner, " + node + ", is alive (heartbeat 4s ago), but it has not stopped. Action eu/one/restart has been running for 50m. Actions that are running are not cancelled. If the plugin hangs, restart the node, or evict it: the next owner stops the plan.",
@@ -100,10 +81,7 @@ func TestExplain(t *testing.T) {
 			"waits for an engine", plan(workflow.NotStarted, young, stop(time.Second)), 0, Waiting, false,
 			"It has not begun since it was created 3m ago, and no node is alive to claim it. Start an engine. It was asked to stop 1s ago, and stops as soon as a node claims it.",
 		},
-		{
-			"waits for an engine for long", plan(workflow.NotStarted, old), 0, Waiting, true,
-			"It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine.",
-		},
+		{"waits for an engine for long", plan(workflow.NotStarted, old), 0, Waiting, true, "It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine."},
 		{"has no claim", plan(workflow.Running, young, unclaimed), 2, Unclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
 		{
 			"has no claim and makes no progress", plan(workflow.Running, old, unclaimed, runs(1)), 2, Unclaimed, true,
@@ -113,30 +91,18 @@ func TestExplain(t *testing.T) {
 			"has no claim and is to stop", plan(workflow.Running, young, unclaimed, stop(young)), 2, Unclaimed, true,
 			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. It was asked to stop 3m ago, but such an engine does not see stop requests. Stop it in that engine.",
 		},
-		{
-			"of an owner that is gone", plan(workflow.Running, young, state(OwnerGone)), 3, Orphaned, false,
-			"Its owner, node " + owner.String() + ", has left the fleet or died. 3 nodes are alive, and it is usually taken within 45s.",
-		},
+		{"of an owner that is gone", plan(workflow.Running, young, state(OwnerGone)), 3, Orphaned, false, gone + ". 3 nodes are alive, and it is usually taken within 45s."},
 		{
 			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerGone)), 3, Orphaned, true,
-			"Its owner, node " + owner.String() + ", has left the fleet or died, and nobody has taken it, although 3 nodes are alive: a node may be full, or lack its plugins. Read the logs. Take the plan over to make the nodes look again.",
+			gone + ", and nobody has taken it, although 3 nodes are alive: a node may be full, or lack its plugins. Read the logs. Take the plan over to make the nodes look again.",
 		},
 		{
 			"of an owner that is gone, without nodes", plan(workflow.Running, young, state(OwnerGone), stop(young)), 0, Orphaned, true,
-			"Its owner, node " + owner.String() + ", has left the fleet or died, and no node is alive to take it. Start an engine: it takes the plan. It was asked to stop 3m ago, and stops as soon as a node takes it.",
+			gone + ", and no node is alive to take it. Start an engine: it takes the plan. It was asked to stop 3m ago, and stops as soon as a node takes it.",
 		},
-		{
-			"of an owner that is silent", plan(workflow.Running, young, state(OwnerSilent)), 1, Orphaned, false,
-			"Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s. 1 node is alive, and it is usually taken within 45s.",
-		},
-		{
-			"of an owner that is silent, without nodes", plan(workflow.Running, young, state(OwnerSilent)), 0, Orphaned, true,
-			"Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s, and no node is alive to take it. Start an engine: it takes the plan.",
-		},
-		{
-			"of an epoch without an owner", plan(workflow.Running, young, ownerless), 1, Orphaned, false,
-			"It has no owner. 1 node is alive, and it is usually taken within 45s.",
-		},
+		{"of an owner that is silent", plan(workflow.Running, young, state(OwnerSilent)), 1, Orphaned, false, silent + ". 1 node is alive, and it is usually taken within 45s."},
+		{"of an owner that is silent, without nodes", plan(workflow.Running, young, state(OwnerSilent)), 0, Orphaned, true, silent + ", and no node is alive to take it. Start an engine: it takes the plan."},
+		{"of an epoch without an owner", plan(workflow.Running, young, ownerless), 1, Orphaned, false, "It has no owner. 1 node is alive, and it is usually taken within 45s."},
 		{"is damaged", plan(workflow.Running, 0, fails(storage.ErrCorrupt)), 1, Unreadable, true, "It is damaged, so no engine runs it: corrupt. Check the plan, and repair it."},
 		{"is newer", plan(workflow.Running, 0, fails(storage.ErrSchema)), 1, Unreadable, true, "It can't be read by this program, and perhaps by no engine: not understood. Update the programs."},
 		{"can't be read now", plan(workflow.Running, old, fails(storage.ErrUnavailable)), 1, Unknown, false, "Nothing is known of it, because reading it failed: unavailable. Try again."},

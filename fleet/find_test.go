@@ -107,21 +107,6 @@ func TestResumption(t *testing.T) {
 	}
 }
 
-// TestLeaveHandsOver: the plans of a node that leaves are taken at the others' next look.
-func TestLeaveHandsOver(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		a, b := open(store), open(store)
-		leaving := join(t, a, fleet.Options{})
-		plan := claimed(t, a, leaving, 1)
-		found := plans(t.Context(), t, join(t, b, fleet.Options{}))
-		time.Sleep(time.Minute)
-		leave(t, leaving)
-		if taken := within(t, found, 15*time.Second); taken.ID != plan.ID || taken.Epoch != 2 {
-			t.Errorf("plan %s with epoch %d", taken.ID, taken.Epoch)
-		}
-	})
-}
-
 // TestShortLife: a node joins, claims a plan and leaves before anybody has seen it. The others find its record, which
 // says that it has left, whatever their interval, and remove the record when all of them have.
 func TestShortLife(t *testing.T) {

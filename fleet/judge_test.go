@@ -43,53 +43,17 @@ func TestJudge(t *testing.T) {
 		name  string
 		ttl   time.Duration
 		looks []look
-		want  []bool // whether the other is dead, at each look
+		dead  bool // at the last look, and at none before
 	}{
-		{
-			"a member that dies", 0,
-			[]look{{0, 0, 0}, {10, 10, 0}, {20, 20, 0}, {30, 30, 0}, {31, 30, 0}},
-			[]bool{false, false, false, false, true},
-		},
-		{
-			"a record that was old before the judge came", 0,
-			[]look{{1000, 1000, 0}, {1010, 1010, 0}, {1020, 1020, 0}, {1030, 1030, 0}, {1031, 1030, 0}},
-			[]bool{false, false, false, false, true},
-		},
-		{
-			"a judge that is no member", 0,
-			[]look{{0, -1000, -1000}, {10, -1000, -1000}, {20, -1000, -1000}, {31, -1000, -1000}, {50, -1000, -1000}},
-			[]bool{false, false, false, false, false},
-		},
-		{
-			"a lost look keeps the watch", 0,
-			[]look{{0, 0, 0}, {10, 10, 0}, {25, 25, 0}, {31, 25, 0}},
-			[]bool{false, false, false, true},
-		},
-		{
-			"a longer pause ends the watch", 0,
-			[]look{{0, 0, 0}, {10, 10, 0}, {27, 27, 0}, {37, 37, 0}, {47, 47, 0}, {57, 57, 0}, {58, 57, 0}},
-			[]bool{false, false, false, false, false, false, true},
-		},
-		{
-			"the judge's own heartbeats do not arrive", 0,
-			[]look{{0, 0, 0}, {10, 0, 0}, {20, 0, 0}, {30, 0, 0}, {40, 0, 0}, {50, 50, 0}, {60, 60, 0}, {70, 70, 0}, {71, 70, 0}},
-			[]bool{false, false, false, false, false, false, false, false, true},
-		},
-		{
-			"a member with a longer TTL", time.Minute,
-			[]look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {45, 45, 0}, {60, 60, 0}, {61, 60, 0}},
-			[]bool{false, false, false, false, false, true},
-		},
-		{
-			"a member with a shorter TTL", time.Second,
-			[]look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {31, 30, 0}},
-			[]bool{false, false, false, true},
-		},
-		{
-			"the store's clock goes back", 0,
-			[]look{{100, 100, 100}, {0, 0, -100}, {10, 10, -100}, {20, 20, -100}, {30, 30, -100}, {31, 30, -100}},
-			[]bool{false, false, false, false, false, true},
-		},
+		{"a member that dies", 0, []look{{0, 0, 0}, {10, 10, 0}, {20, 20, 0}, {30, 30, 0}, {31, 30, 0}}, true},
+		{"a record that was old before the judge came", 0, []look{{1000, 1000, 0}, {1010, 1010, 0}, {1020, 1020, 0}, {1030, 1030, 0}, {1031, 1030, 0}}, true},
+		{"a judge that is no member", 0, []look{{0, -1000, -1000}, {10, -1000, -1000}, {20, -1000, -1000}, {31, -1000, -1000}, {50, -1000, -1000}}, false},
+		{"a lost look keeps the watch", 0, []look{{0, 0, 0}, {10, 10, 0}, {25, 25, 0}, {31, 25, 0}}, true},
+		{"a longer pause ends the watch", 0, []look{{0, 0, 0}, {10, 10, 0}, {27, 27, 0}, {37, 37, 0}, {47, 47, 0}, {57, 57, 0}, {58, 57, 0}}, true},
+		{"the judge's own heartbeats do not arrive", 0, []look{{0, 0, 0}, {10, 0, 0}, {20, 0, 0}, {30, 0, 0}, {40, 0, 0}, {50, 50, 0}, {60, 60, 0}, {70, 70, 0}, {71, 70, 0}}, true},
+		{"a member with a longer TTL", time.Minute, []look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {45, 45, 0}, {60, 60, 0}, {61, 60, 0}}, true},
+		{"a member with a shorter TTL", time.Second, []look{{0, 0, 0}, {15, 15, 0}, {30, 30, 0}, {31, 30, 0}}, true},
+		{"the store's clock goes back", 0, []look{{100, 100, 100}, {0, 0, -100}, {10, 10, -100}, {20, 20, -100}, {30, 30, -100}, {31, 30, -100}}, true},
 	} {
 		j := judge{self: self, ttl: 30 * time.Second}
 		if test.ttl == 0 {
@@ -100,8 +64,8 @@ func TestJudge(t *testing.T) {
 				{ID: self, Renewed: at(l.own), TTL: 30 * time.Second},
 				{ID: other, Renewed: at(l.other), TTL: test.ttl},
 			}})
-			if got := len(dead) == 1 && dead[0].ID == other; got != test.want[i] || len(dead) > 1 {
-				t.Errorf("%s: at %ds the other is dead: %t, want %t", test.name, l.now, got, test.want[i])
+			if want := test.dead && i == len(test.looks)-1; len(dead) > 1 || want != (len(dead) == 1 && dead[0].ID == other) {
+				t.Errorf("%s: at %ds %v are dead, want the other: %t", test.name, l.now, dead, want)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -33,8 +34,8 @@ func observeAll(see func(name string, ctx context.Context, event any)) (o fleet.
 	return o
 }
 
-// TestObserver is the story of two nodes: A claims a plan and freezes, B removes A's record and takes the plan,
-// and A wakes up and finds itself fenced.
+// TestObserver is the story of two nodes: A claims a plan and freezes, B removes A's record and takes the plan, and A
+// wakes up and finds itself fenced. The store refuses what A writes.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -50,7 +51,7 @@ func TestObserver(t *testing.T) {
 		p, q := open(store), open(store)
 		a := join(t, p, fleet.Options{Name: "a", Observer: observer("a")})
 		plan := create(t, p, 1)
-		within(t, plans(t.Context(), t, a), time.Minute)
+		claimed := within(t, plans(t.Context(), t, a), time.Minute)
 		b := join(t, q, fleet.Options{Name: "b", Observer: observer("b")})
 		found := plans(t.Context(), t, b)
 		time.Sleep(11 * time.Second)
@@ -60,6 +61,10 @@ func TestObserver(t *testing.T) {
 		p.Freeze()
 		within(t, found, time.Minute)
 		p.Thaw()
+		refused(t, p, claimed)
+		if _, err := a.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the Take of a former owner returned %v", err)
+		}
 		time.Sleep(11 * time.Second)
 
 		mu.Lock()
