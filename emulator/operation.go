@@ -64,67 +64,39 @@ const (
 
 // operations returns the table of all operations. The first matching row wins.
 func operations() []operation {
+	get, put, del, post := []string{http.MethodGet}, []string{http.MethodPut}, []string{http.MethodDelete}, []string{http.MethodPost}
 	read := []string{http.MethodGet, http.MethodHead}
+	leased := []string{"x-ms-lease-id"}
+	const account, container, blob = accountLevel, containerLevel, blobLevel
 	return []operation{
+		{op: ListContainers, level: account, methods: get, comp: "list", query: []string{"prefix", "marker", "maxresults", "include"}, do: (*Server).listContainers},
+		{op: GetAccountInfo, level: account, methods: read, restype: "account", comp: "properties", do: (*Server).accountInfo},
+		{op: GetServiceProperties, level: account, methods: get, restype: "service", comp: "properties", do: (*Server).serviceProperties},
+		{op: GetServiceStats, level: account, methods: get, restype: "service", comp: "stats", do: (*Server).noStats},
+		{op: BatchDelete, level: account, methods: post, comp: "batch", do: (*Server).batch},
+
+		{op: CreateContainer, level: container, methods: put, restype: "container", metadata: true, do: (*Server).createContainer},
 		{
-			op: ListContainers, level: accountLevel, methods: []string{http.MethodGet}, comp: "list",
-			query: []string{"prefix", "marker", "maxresults", "include"}, do: (*Server).listContainers,
-		},
-		{
-			op: GetAccountInfo, level: accountLevel, methods: read, restype: "account", comp: "properties",
-			do: (*Server).accountInfo,
-		},
-		{
-			op: GetServiceProperties, level: accountLevel, methods: []string{http.MethodGet}, restype: "service", comp: "properties",
-			do: (*Server).serviceProperties,
-		},
-		{
-			op: GetServiceStats, level: accountLevel, methods: []string{http.MethodGet}, restype: "service", comp: "stats",
-			do: (*Server).noStats,
-		},
-		{
-			op: BatchDelete, level: accountLevel, methods: []string{http.MethodPost}, comp: "batch",
-			do: (*Server).batch,
-		},
-		{
-			op: CreateContainer, level: containerLevel, methods: []string{http.MethodPut}, restype: "container",
-			metadata: true, do: (*Server).createContainer,
-		},
-		{
-			op: RestoreContainer, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "undelete",
+			op: RestoreContainer, level: container, methods: put, restype: "container", comp: "undelete",
 			headers: []string{"x-ms-deleted-container-name", "x-ms-deleted-container-version"}, do: (*Server).restoreContainer,
 		},
+		{op: SetContainerMetadata, level: container, methods: put, restype: "container", comp: "metadata", headers: leased, metadata: true, do: (*Server).setContainerMetadata},
+		{op: GetContainerProperties, level: container, methods: read, restype: "container", headers: leased, do: (*Server).containerProperties},
+		{op: GetContainerProperties, level: container, methods: read, restype: "container", comp: "metadata", headers: leased, do: (*Server).containerProperties},
+		{op: DeleteContainer, level: container, methods: del, restype: "container", headers: leased, do: (*Server).deleteContainer},
 		{
-			op: SetContainerMetadata, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "metadata",
-			headers: []string{"x-ms-lease-id"}, metadata: true, do: (*Server).setContainerMetadata,
-		},
-		{
-			op: GetContainerProperties, level: containerLevel, methods: read, restype: "container",
-			headers: []string{"x-ms-lease-id"}, do: (*Server).containerProperties,
-		},
-		{
-			op: GetContainerProperties, level: containerLevel, methods: read, restype: "container", comp: "metadata",
-			headers: []string{"x-ms-lease-id"}, do: (*Server).containerProperties,
-		},
-		{
-			op: DeleteContainer, level: containerLevel, methods: []string{http.MethodDelete}, restype: "container",
-			headers: []string{"x-ms-lease-id"}, do: (*Server).deleteContainer,
-		},
-		{
-			op: LeaseContainer, level: containerLevel, methods: []string{http.MethodPut}, restype: "container", comp: "lease",
+			op: LeaseContainer, level: container, methods: put, restype: "container", comp: "lease",
 			headers: []string{"x-ms-lease-action", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-duration", "x-ms-lease-break-period"},
 			do:      (*Server).leaseContainer,
 		},
 		{
-			op: ListBlobs, level: containerLevel, methods: []string{http.MethodGet}, restype: "container", comp: "list",
+			op: ListBlobs, level: container, methods: get, restype: "container", comp: "list",
 			query: []string{"prefix", "marker", "maxresults", "include", "delimiter", "startfrom"}, do: (*Server).listBlobs,
 		},
+		{op: BatchDelete, level: container, methods: post, restype: "container", comp: "batch", do: (*Server).batch},
+
 		{
-			op: BatchDelete, level: containerLevel, methods: []string{http.MethodPost}, restype: "container", comp: "batch",
-			do: (*Server).batch,
-		},
-		{
-			op: PutBlob, level: blobLevel, methods: []string{http.MethodPut},
+			op: PutBlob, level: blob, methods: put,
 			headers: []string{
 				"x-ms-blob-type", "x-ms-blob-cache-control", "x-ms-blob-content-disposition", "x-ms-blob-content-encoding",
 				"x-ms-blob-content-language", "x-ms-blob-content-md5", "x-ms-blob-content-type", "x-ms-content-crc64",
@@ -132,28 +104,11 @@ func operations() []operation {
 			},
 			metadata: true, do: (*Server).putBlob,
 		},
-		{
-			op: SetBlobMetadata, level: blobLevel, methods: []string{http.MethodPut}, comp: "metadata",
-			headers: []string{"x-ms-lease-id"}, metadata: true, do: (*Server).setBlobMetadata,
-		},
-		{
-			op: UndeleteBlob, level: blobLevel, methods: []string{http.MethodPut}, comp: "undelete", do: (*Server).undeleteBlob,
-		},
-		{
-			op: GetBlob, level: blobLevel, methods: []string{http.MethodGet},
-			headers: []string{"x-ms-range", "x-ms-range-get-content-md5", "x-ms-lease-id"}, do: (*Server).getBlob,
-		},
-		{
-			op: HeadBlob, level: blobLevel, methods: []string{http.MethodHead},
-			headers: []string{"x-ms-lease-id"}, do: (*Server).headBlob,
-		},
-		{
-			op: GetBlobMetadata, level: blobLevel, methods: read, comp: "metadata",
-			headers: []string{"x-ms-lease-id"}, do: (*Server).headBlob,
-		},
-		{
-			op: DeleteBlob, level: blobLevel, methods: []string{http.MethodDelete},
-			headers: []string{"x-ms-delete-snapshots", "x-ms-lease-id"}, do: (*Server).deleteBlob,
-		},
+		{op: SetBlobMetadata, level: blob, methods: put, comp: "metadata", headers: leased, metadata: true, do: (*Server).setBlobMetadata},
+		{op: UndeleteBlob, level: blob, methods: put, comp: "undelete", do: (*Server).undeleteBlob},
+		{op: GetBlob, level: blob, methods: get, headers: []string{"x-ms-range", "x-ms-range-get-content-md5", "x-ms-lease-id"}, do: (*Server).getBlob},
+		{op: HeadBlob, level: blob, methods: []string{http.MethodHead}, headers: leased, do: (*Server).headBlob},
+		{op: GetBlobMetadata, level: blob, methods: read, comp: "metadata", headers: leased, do: (*Server).headBlob},
+		{op: DeleteBlob, level: blob, methods: del, headers: []string{"x-ms-delete-snapshots", "x-ms-lease-id"}, do: (*Server).deleteBlob},
 	}
 }

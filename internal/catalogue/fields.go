@@ -19,36 +19,12 @@ type field struct {
 // the rows.
 var fields = []field{
 	{"ID", (*builder).planID, (*rows).planID},
-	{
-		"GroupID",
-		func(b *builder, p *Plan) { b.id(colGroup, colGroups, p.GroupID) },
-		func(r *rows, p *Plan) { p.GroupID = r.id(colGroup, &r.groups) },
-	},
-	{
-		"Owner",
-		func(b *builder, p *Plan) { b.id(colOwner, colOwners, p.Owner) },
-		func(r *rows, p *Plan) { p.Owner = r.id(colOwner, &r.owners) },
-	},
-	{
-		"Epoch",
-		func(b *builder, p *Plan) { b.varint(colEpoch, p.Epoch) },
-		func(r *rows, p *Plan) { p.Epoch = r.varint(colEpoch) },
-	},
-	{
-		"SubmitTime",
-		func(b *builder, p *Plan) { b.time(colSubmit, flagNoSubmit, p.SubmitTime) },
-		func(r *rows, p *Plan) { p.SubmitTime = r.time(colSubmit, flagNoSubmit) },
-	},
-	{
-		"Name",
-		func(b *builder, p *Plan) { b.cutText(p.Name, flagNameCut, p.NameCut) },
-		func(r *rows, p *Plan) { p.Name, p.NameCut = r.cutText(flagNameCut) },
-	},
-	{
-		"Descr",
-		func(b *builder, p *Plan) { b.cutText(p.Descr, flagDescrCut, p.DescrCut) },
-		func(r *rows, p *Plan) { p.Descr, p.DescrCut = r.cutText(flagDescrCut) },
-	},
+	{"GroupID", func(b *builder, p *Plan) { b.id(colGroup, colGroups, p.GroupID) }, func(r *rows, p *Plan) { p.GroupID = r.id(colGroup, &r.groups) }},
+	{"Owner", func(b *builder, p *Plan) { b.id(colOwner, colOwners, p.Owner) }, func(r *rows, p *Plan) { p.Owner = r.id(colOwner, &r.owners) }},
+	{"Epoch", func(b *builder, p *Plan) { b.varint(colEpoch, p.Epoch) }, func(r *rows, p *Plan) { p.Epoch = r.varint(colEpoch) }},
+	{"SubmitTime", func(b *builder, p *Plan) { b.time(colSubmit, flagNoSubmit, p.SubmitTime) }, func(r *rows, p *Plan) { p.SubmitTime = r.time(colSubmit, flagNoSubmit) }},
+	{"Name", func(b *builder, p *Plan) { b.cutText(p.Name, flagNameCut, p.NameCut) }, func(r *rows, p *Plan) { p.Name, p.NameCut = r.cutText(flagNameCut) }},
+	{"Descr", func(b *builder, p *Plan) { b.cutText(p.Descr, flagDescrCut, p.DescrCut) }, func(r *rows, p *Plan) { p.Descr, p.DescrCut = r.cutText(flagDescrCut) }},
 	{"State", (*builder).state, (*rows).state},
 	{"Labels", (*builder).labels, (*rows).labels},
 }
