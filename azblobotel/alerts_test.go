@@ -8,14 +8,12 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/azblobotel"
@@ -29,48 +27,31 @@ import (
 
 // scrape records all that was measured, as a scrape of an instance shows it.
 func (r *rig) scrape(to recording, instance string, at time.Time) {
-	var data metricdata.ResourceMetrics
-	must(r.t, r.reader.Collect(context.Background(), &data))
-	for _, scope := range data.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			note := func(kind, suffix string, attrs attribute.Set, value float64, le string) {
-				name := strings.TrimSuffix(prometheus(m.Name, instrument{kind: kind, unit: m.Unit})[0], "_bucket") + suffix
-				key := strings.Join([]string{instance, name, le, attrs.Encoded(attribute.DefaultEncoder())}, " ")
-				to.note(key, at, value, func() labels {
-					l := labels{"instance": instance, "__name__": name}
-					for _, a := range attrs.ToSlice() {
-						l[label(string(a.Key))] = a.Value.String()
-					}
-					if le != "" {
-						l["le"] = le
-					}
-					return l
-				})
-			}
-			switch d := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				for _, p := range d.DataPoints {
-					note(map[bool]string{true: "counter"}[d.IsMonotonic], "", p.Attributes, float64(p.Value), "")
+	for _, s := range r.series() {
+		note := func(suffix string, value float64, le string) {
+			name := strings.TrimSuffix(prometheus(s.name, instrument{kind: s.kind, unit: s.unit})[0], "_bucket") + suffix
+			key := strings.Join([]string{instance, name, le, s.attrs.Encoded(attribute.DefaultEncoder())}, " ")
+			to.note(key, at, value, func() labels {
+				l := labels{"instance": instance, "__name__": name}
+				for _, a := range s.attrs.ToSlice() {
+					l[label(string(a.Key))] = a.Value.String()
 				}
-			case metricdata.Gauge[int64]:
-				for _, p := range d.DataPoints {
-					note("gauge", "", p.Attributes, float64(p.Value), "")
+				if le != "" {
+					l["le"] = le
 				}
-			case metricdata.Gauge[float64]:
-				for _, p := range d.DataPoints {
-					note("gauge", "", p.Attributes, p.Value, "")
-				}
-			case metricdata.Histogram[float64]:
-				for _, p := range d.DataPoints {
-					count := uint64(0)
-					for i, n := range p.BucketCounts {
-						count += n
-						note("histogram", "_bucket", p.Attributes, float64(count), fmt.Sprint(append(slices.Clone(p.Bounds), math.Inf(1))[i]))
-					}
-					note("histogram", "_count", p.Attributes, float64(p.Count), "")
-				}
-			}
+				return l
+			})
 		}
+		if s.kind != "histogram" {
+			note("", s.value, "")
+			continue
+		}
+		count := uint64(0)
+		for i, n := range s.buckets {
+			count += n
+			note("_bucket", float64(count), fmt.Sprint(append(slices.Clone(s.bounds), math.Inf(1))[i]))
+		}
+		note("_count", s.value, "")
 	}
 }
 
@@ -165,9 +146,8 @@ func (m *monitored) start(instance string) (kill func()) {
 }
 
 func (m *monitored) submit(hangs bool) {
-	req := strconv.FormatBool(hangs)
 	action := func() *workflow.Action {
-		return &workflow.Action{Name: "work", Plugin: "work", Req: req == "true", Timeout: 5 * time.Hour}
+		return &workflow.Action{Name: "work", Plugin: "work", Req: hangs, Timeout: 5 * time.Hour}
 	}
 	must(m, m.author.Create(m.Context(), &workflow.Plan{Name: "plan", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action(), action()}}}}}}))
 }

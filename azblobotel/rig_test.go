@@ -2,6 +2,7 @@ package azblobotel_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,39 +34,49 @@ func newRig(t testing.TB, opts ...azblobotel.Option) *rig {
 	return r
 }
 
-// series is a metric with one set of attributes. Value is the sum of a counter, or the number of measurements
-// of a histogram.
+// series is a metric with one set of attributes. Value is that of a counter or a gauge, or the number of measurements of a
+// histogram, which has buckets, too.
 type series struct {
 	name, unit, kind string
 	attrs            attribute.Set
-	value            int64
+	value            float64
+	bounds           []float64
+	buckets          []uint64
 }
 
 // series returns all that was measured, by name and attributes.
 func (r *rig) series() []series {
 	r.t.Helper()
 	var data metricdata.ResourceMetrics
-	must(r.t, r.reader.Collect(r.t.Context(), &data))
+	must(r.t, r.reader.Collect(context.WithoutCancel(r.t.Context()), &data))
 	var list []series
 	for _, scope := range data.ScopeMetrics {
 		for _, m := range scope.Metrics {
+			s := series{name: m.Name, unit: m.Unit, kind: "gauge"}
+			add := func(attrs attribute.Set, value float64) {
+				s.attrs, s.value = attrs, value
+				list = append(list, s)
+			}
 			switch d := m.Data.(type) {
 			case metricdata.Sum[int64]:
-				kind := map[bool]string{true: "counter", false: "gauge"}[d.IsMonotonic]
+				if d.IsMonotonic {
+					s.kind = "counter"
+				}
 				for _, p := range d.DataPoints {
-					list = append(list, series{m.Name, m.Unit, kind, p.Attributes, p.Value})
+					add(p.Attributes, float64(p.Value))
 				}
 			case metricdata.Gauge[int64]:
 				for _, p := range d.DataPoints {
-					list = append(list, series{m.Name, m.Unit, "gauge", p.Attributes, p.Value})
+					add(p.Attributes, float64(p.Value))
 				}
 			case metricdata.Gauge[float64]:
 				for _, p := range d.DataPoints {
-					list = append(list, series{m.Name, m.Unit, "gauge", p.Attributes, int64(p.Value)})
+					add(p.Attributes, p.Value)
 				}
 			case metricdata.Histogram[float64]:
 				for _, p := range d.DataPoints {
-					list = append(list, series{m.Name, m.Unit, "histogram", p.Attributes, int64(p.Count)})
+					s.kind, s.bounds, s.buckets = "histogram", p.Bounds, p.BucketCounts
+					add(p.Attributes, float64(p.Count))
 				}
 			default:
 				r.t.Fatalf("%s is a %T", m.Name, d)
@@ -78,7 +89,7 @@ func (r *rig) series() []series {
 
 // String returns the series as Prometheus prints it, with the names of OpenTelemetry.
 func (s series) String() string {
-	return fmt.Sprintf("%s{%s} %d", s.name, s.attrs.Encoded(attribute.DefaultEncoder()), s.value)
+	return fmt.Sprintf("%s{%s} %.0f", s.name, s.attrs.Encoded(attribute.DefaultEncoder()), s.value)
 }
 
 // measured returns the series of a metric, as text.
