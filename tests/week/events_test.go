@@ -12,51 +12,41 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// events are what happens to a week, each as often as its weight says.
-var events = []struct {
+// event is something that happens to a week, as often as its weight says.
+type event struct {
 	name   string
 	weight int
 	play   func(w *week, p *process)
-}{
+}
+
+var events = []event{
 	{"kill", 10, func(w *week, p *process) { w.kill(p, "kill") }},
 	{"freeze", 10, func(w *week, p *process) {
 		w.suffer(p, &fault{kind: "freeze", mute: true, frozen: true}, w.span(time.Second, 2*time.Minute))
 	}},
-	{"cut", 8, func(w *week, p *process) {
-		w.suffer(p, lasting("cut", true, emulator.On().Do(w.one(emulator.Reset(), emulator.Silence()))), w.span(time.Second, 20*time.Minute))
-	}},
-	{"half cut", 8, func(w *week, p *process) {
-		half := []*fault{
-			lasting("no writes", true, emulator.On().Where(writes).Do(w.one(emulator.Reset(), emulator.Silence()))),
-			lasting("no reads", false, emulator.On().Where(reads).Do(emulator.Reset())),
-			lasting("no answers", false, emulator.On().Do(emulator.LostAnswer())),
-			lasting("no answers to writes", false, emulator.On().Where(writes).Do(emulator.LostAnswer())),
-		}
-		w.suffer(p, half[w.r.IntN(len(half))], w.span(time.Second, 10*time.Minute))
-	}},
+	lasting("cut", 8, true, 20, func(w *week) *emulator.Rule { return emulator.On().Do(w.cut()) }),
+	lasting("no writes", 2, true, 10, func(w *week) *emulator.Rule { return emulator.On().Where(writes).Do(w.cut()) }),
+	lasting("no reads", 2, false, 10, func(*week) *emulator.Rule { return emulator.On().Where(reads).Do(emulator.Reset()) }),
+	lasting("no answers", 2, false, 10, func(*week) *emulator.Rule { return emulator.On().Do(emulator.LostAnswer()) }),
+	lasting("no answers to writes", 2, false, 10, func(*week) *emulator.Rule { return emulator.On().Where(writes).Do(emulator.LostAnswer()) }),
 	{"noise", 6, func(w *week, p *process) {
-		w.suffer(p, lasting("noise", false, emulator.Random(0.05+w.r.Float64()/4, w.r.Uint64(), emulator.LostRequest(), emulator.LostAnswer(),
-			emulator.LostRequest().Late(1), emulator.LostRequest().Late(50), emulator.Reset().Late(5), emulator.Duplicate(0), emulator.Duplicate(20))), w.span(time.Minute, time.Hour))
+		w.suffer(p, &fault{kind: "noise", rule: emulator.Random(0.05+w.r.Float64()/4, w.r.Uint64(), emulator.LostRequest(), emulator.LostAnswer(),
+			emulator.LostRequest().Late(1), emulator.LostRequest().Late(50), emulator.Reset().Late(5), emulator.Duplicate(0), emulator.Duplicate(20))},
+			w.span(time.Minute, time.Hour))
 	}},
-	{"denied", 6, func(w *week, p *process) {
-		denied := emulator.Answer(403, "AuthorizationPermissionMismatch")
-		some := []*fault{
-			lasting("denied", true, emulator.On().Do(denied)),
-			lasting("denied writes", true, emulator.On().Where(writes).Do(denied)),
-			lasting("denied once", false, emulator.On().Path("actions/").Where(writes).Times(1).Do(denied)),
-			lasting("denied plans", false, emulator.On().Where(ofPlans).Do(denied)),
-		}
-		w.suffer(p, some[w.r.IntN(len(some))], w.span(time.Second, 10*time.Minute))
-	}},
-	{"busy", 6, func(w *week, p *process) {
-		busy := emulator.Answer(503, "ServerBusy").RetryAfter(time.Duration(w.r.IntN(2)*10) * time.Second)
-		w.suffer(p, lasting("busy", true, emulator.On().Do(busy)), w.span(time.Second, 10*time.Minute))
-	}},
+	lasting("denied", 2, true, 10, func(*week) *emulator.Rule { return emulator.On().Do(denied) }),
+	lasting("denied writes", 2, true, 10, func(*week) *emulator.Rule { return emulator.On().Where(writes).Do(denied) }),
+	lasting("denied once", 2, false, 10, func(*week) *emulator.Rule { return emulator.On().Path("actions/").Where(writes).Times(1).Do(denied) }),
+	lasting("denied plans", 2, false, 10, func(*week) *emulator.Rule { return emulator.On().Where(ofPlans).Do(denied) }),
+	lasting("busy", 6, true, 10, func(w *week) *emulator.Rule {
+		return emulator.On().Do(emulator.Answer(503, "ServerBusy").RetryAfter(time.Duration(w.r.IntN(2)*10) * time.Second))
+	}),
 	{"outage", 2, func(w *week, _ *process) {
 		if w.outage != nil {
 			return
 		}
-		w.outage = lasting("outage", true, emulator.On().Do(w.one(emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.Answer(403, "AuthorizationFailure"))))
+		answers := []emulator.Effect{emulator.Answer(503, "ServerBusy"), emulator.Reset(), emulator.Answer(403, "AuthorizationFailure")}
+		w.outage = &fault{kind: "outage", mute: true, rule: emulator.On().Do(answers[w.r.IntN(len(answers))])}
 		d := w.span(time.Second, 15*time.Minute)
 		for _, p := range w.alive {
 			w.suffer(p, w.outage, d)
@@ -118,12 +108,18 @@ func ofPlans(r emulator.Request) bool {
 	return r.Container != "" && r.Container != prefix+"-control"
 }
 
-func lasting(kind string, mute bool, rules ...*emulator.Rule) *fault {
-	return &fault{kind: kind, mute: mute, rules: rules}
+var denied = emulator.Answer(403, "AuthorizationPermissionMismatch")
+
+// lasting is a fault of the requests of a process, for up to some minutes.
+func lasting(kind string, weight int, mute bool, minutes time.Duration, rule func(*week) *emulator.Rule) event {
+	return event{kind, weight, func(w *week, p *process) {
+		w.suffer(p, &fault{kind: kind, mute: mute, rule: rule(w)}, w.span(time.Second, minutes*time.Minute))
+	}}
 }
 
-func (w *week) one(effects ...emulator.Effect) emulator.Effect {
-	return effects[w.r.IntN(len(effects))]
+// cut ends connections, or lets them hang.
+func (w *week) cut() emulator.Effect {
+	return []emulator.Effect{emulator.Reset(), emulator.Silence()}[w.r.IntN(2)]
 }
 
 // span draws a time between two, short ones as likely as long ones.

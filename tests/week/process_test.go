@@ -51,7 +51,7 @@ type fault struct {
 	// mute means that no heartbeat gets through, so that the others take the plans over.
 	mute   bool
 	frozen bool
-	rules  []*emulator.Rule
+	rule   *emulator.Rule // of its requests; nil if it is frozen
 }
 
 // start starts a process in a place of the fleet.
@@ -110,15 +110,9 @@ func (p *process) run(ctx context.Context, seat int) {
 
 func (p *process) work(ctx context.Context) error {
 	defer p.stop()
-	plugins := []string{common}
+	reg := registry.Must(engine.Func(common, p.perform))
 	if p.rare {
-		plugins = append(plugins, rare)
-	}
-	reg := registry.New()
-	for _, name := range plugins {
-		if err := reg.Register(engine.Func(name, p.perform)); err != nil {
-			return err
-		}
+		reg = registry.Must(engine.Func(common, p.perform), engine.Func(rare, p.perform))
 	}
 	vault, err := azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, azblob.WithTransport(p))
 	if err != nil {
@@ -256,8 +250,9 @@ func (p *process) apply() {
 	p.transport.ClearFaults()
 	frozen := false
 	for _, f := range p.lasting {
-		p.transport.Inject(f.rules...)
-		frozen = frozen || f.frozen
+		if frozen = frozen || f.frozen; f.rule != nil {
+			p.transport.Inject(f.rule)
+		}
 	}
 	switch {
 	case frozen && p.thawed == nil:
@@ -359,7 +354,7 @@ func (p *process) able() bool {
 	return !p.dead && p.leaving.IsZero() && p.node != uuid.Nil && len(p.lasting) == 0
 }
 
-// sorted returns the plans that are not final in the order in which they were submitted.
+// openPlans returns the plans that are not final in the order in which they were submitted.
 func (w *week) openPlans() []*career {
 	return slices.SortedFunc(maps.Values(w.open), func(a, b *career) int { return a.number - b.number })
 }

@@ -14,8 +14,6 @@ type progress struct {
 	kind   string        // what it waits after
 	by     *process      // who submitted it
 	ttl    time.Duration // the longest of its owners since
-	waits  time.Duration
-	bound  time.Duration
 	active map[*call]bool
 }
 
@@ -38,23 +36,8 @@ func bound(kind string, interval, ttl time.Duration) time.Duration {
 }
 
 // moves notes progress of a plan.
-func (w *week) moves(c *career) {
-	if c.waits > 0 && c.delay <= maxRetryDelay {
-		l := w.longest[c.kind]
-		l.n++
-		if c.waits > l.waits {
-			l.waits, l.bound, l.plan = c.waits, c.bound, c.plan.ID
-		}
-		w.longest[c.kind] = l
-	}
-	c.since, c.kind, c.waits, c.ttl = time.Now(), "progress", 0, 0
-}
-
-// longest is the longest wait after an event, and the bound that it had.
-type longest struct {
-	n            int
-	waits, bound time.Duration
-	plan         uuid.UUID
+func (c *career) moves() {
+	c.since, c.kind, c.ttl = time.Now(), "progress", 0
 }
 
 // cause returns the kind of a wait that is too long.
@@ -108,7 +91,7 @@ func (w *week) lookFor(c *career, now time.Time) {
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
 			if k.p == owner && k.node == c.owner && k.Epoch == c.epoch && len(owner.lasting) == 0 {
-				c.since, c.kind, c.waits, c.ttl = now, "progress", 0, 0
+				c.moves()
 				return
 			}
 		}
@@ -138,9 +121,6 @@ func (w *week) lookFor(c *career, now time.Time) {
 		}
 		if c.kind == "submit" && c.by == p && since.Equal(c.since) && c.since.Sub(p.hit) > p.o.TTL {
 			bound = slack
-		}
-		if waits > c.waits {
-			c.waits, c.bound = waits, bound
 		}
 		if waits > bound {
 			w.find(w.cause(c), c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, owner)

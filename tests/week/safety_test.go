@@ -166,7 +166,7 @@ func (w *week) changed(p *process, o workflow.Object) {
 	w.catchUp()
 	if !c.beside[*h.ID] {
 		w.note(p, c, "%s %.8s is %s", o.Kind(), h.ID.String()[28:], h.State.Status)
-		w.moves(c)
+		c.moves()
 	}
 	is := c.status
 	if o.Kind() != workflow.KindPlan {
@@ -186,7 +186,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 	k = &call{of, c, p, p.node}
 	if !c.beside[of.Action] {
 		w.note(p, c, "call of %s, epoch %d, attempt %d", of.Action.String()[28:], of.Epoch, of.Attempt)
-		w.moves(c)
+		c.moves()
 		c.active[k] = true
 	}
 	if d.status.Final() && of.Epoch >= d.epoch {
@@ -220,6 +220,6 @@ func (w *week) ends(p *process, k *call, err error) {
 	w.note(p, k.c, "end of the call of %s: %v", k.Action.String()[28:], err)
 	if err == nil && k.node == p.node {
 		k.c.deed(k.Action).returned[k.node] = true
-		w.moves(k.c)
+		k.c.moves()
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	retries "math/rand" // of which the waits before retries are drawn
 	"math/rand/v2"
 	"runtime"
@@ -70,7 +69,6 @@ type week struct {
 	found         map[string]int
 	counts        map[string]int
 
-	longest                map[string]longest
 	lives, requests, calls int
 }
 
@@ -178,7 +176,7 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		w := &week{
 			t: t, seed: seed, server: emulator.New(), ctx: ctx, began: time.Now(),
 			seats: make([]*process, 5), nodes: map[uuid.UUID]*process{}, plans: map[uuid.UUID]*career{}, open: map[uuid.UUID]*career{},
-			found: map[string]int{}, counts: map[string]int{}, longest: map[string]longest{},
+			found: map[string]int{}, counts: map[string]int{},
 		}
 		w.longestAction = min(6*time.Hour, long/6)
 		reg := registry.Must(plugins.Typed[task, string](common), plugins.Typed[task, string](rare))
@@ -270,13 +268,8 @@ func (w *week) conclude(ctx context.Context) {
 	for _, p := range report.Problems {
 		w.find("check", w.plans[p.Plan], "%v", p)
 	}
-	var waits strings.Builder
-	for _, kind := range slices.Sorted(maps.Keys(w.longest)) {
-		l := w.longest[kind]
-		fmt.Fprintf(&waits, "\n\tafter %-22s %5d waits, the longest %v of %v", kind, l.n, l.waits, l.bound)
-	}
-	w.t.Logf("seed %d: %v, %d plans, %d lives, %d calls, %d requests\n\tevents %v\n\tfound %v%s",
-		w.seed, time.Since(w.began).Round(time.Minute), len(w.plans), w.lives, w.calls, w.requests, w.counts, w.found, waits.String())
+	w.t.Logf("seed %d: %v, %d plans, %d lives, %d calls, %d requests\n\tevents %v\n\tfound %v",
+		w.seed, time.Since(w.began).Round(time.Minute), len(w.plans), w.lives, w.calls, w.requests, w.counts, w.found)
 }
 
 // TestWeek plays the seeds.
