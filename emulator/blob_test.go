@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -45,26 +43,6 @@ func (b *tornBody) Read(p []byte) (int, error) {
 }
 
 func (*tornBody) Close() error { return nil }
-
-// TestVersionsAndTimes writes a blob in the same instant, and later. No two versions are equal.
-func TestVersionsAndTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := emulator.New()
-		c := plans(t, s.Transport())
-		seen := make(map[string]bool)
-		for range 100 {
-			seen[string(*mustUpload(t, c, "a", "same", nil).ETag)] = true
-		}
-		first, _ := s.Blob("plans", "a")
-		time.Sleep(90*time.Second + 700*time.Millisecond)
-		put := mustUpload(t, c, "a", "same", nil)
-		last, _ := s.Blob("plans", "a")
-		if d := last.LastModified.Sub(first.LastModified); len(seen) != 100 || d != 90*time.Second || !last.Created.Equal(last.LastModified) ||
-			!put.Date.Equal(time.Now().Truncate(time.Second)) {
-			t.Errorf("%d versions; %v later it was created %v, modified %v, answered %v", len(seen), d, last.Created, last.LastModified, put.Date)
-		}
-	})
-}
 
 // raw sends a request that the SDK would not send, with a token.
 func raw(t testing.TB, s *emulator.Server, method, path, body string, header map[string]string) (*http.Response, string) {

@@ -471,44 +471,6 @@ func TestLateClaim(t *testing.T) {
 	})
 }
 
-// TestFreezes stops nodes for 5s to a minute while they work, over and over. All plans end, and none of the
-// actions that were completed runs again.
-func TestFreezes(t *testing.T) {
-	for s := range efforttest.Seeds(t, 1, 5, 200) {
-		seed := int(s)
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			author := store.Open(plantest.Register())
-			var ids []uuid.UUID
-			for range 30 {
-				ids = append(ids, create(t, author, 4).ID)
-			}
-			ran := newLog()
-			var processes []*processtest.Process
-			for range 4 {
-				p := open(store)
-				processes = append(processes, p)
-				go ran.engine(t, p)
-			}
-			for i := range 20 {
-				p := processes[(i*7+seed)%4]
-				time.Sleep(time.Duration(1000+seed*137+i*411) * time.Millisecond % (9 * time.Second))
-				p.Freeze()
-				time.Sleep(time.Duration(5+(seed*13+i*17)%55) * time.Second)
-				p.Thaw()
-			}
-			time.Sleep(5 * time.Minute)
-			for _, id := range ids {
-				if plan := read(t, author, id); plan.State.Status != workflow.Completed {
-					t.Errorf("seed %d: plan %s is %s of %s with epoch %d", seed, id, plan.State.Status, plan.Owner, plan.Epoch)
-				}
-			}
-			if ran.again > 0 {
-				t.Errorf("seed %d: %d actions ran again after they were completed", seed, ran.again)
-			}
-		})
-	}
-}
-
 // TestRefusedAfterUnknown: a claim whose outcome is unknown is repeated, and refused because somebody else claimed
 // the plan meanwhile. It is not a success.
 func TestRefusedAfterUnknown(t *testing.T) {

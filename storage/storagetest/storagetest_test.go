@@ -109,23 +109,6 @@ func TestGoroutinesOfOthers(t *testing.T) {
 	}
 }
 
-// TestNames checks that names are unique, and how many cases are long.
-func TestNames(t *testing.T) {
-	long, seen := 0, map[string]bool{}
-	for _, c := range cases() {
-		if seen[c.Name] || strings.Count(c.Name, "/") != 1 {
-			t.Errorf("the name %q is not unique, or not a verb and a promise", c.Name)
-		}
-		seen[c.Name] = true
-		if c.Long {
-			long++
-		}
-	}
-	if long != 8 {
-		t.Errorf("%d cases are long, want 8", long)
-	}
-}
-
 func TestUnsoundStoreIsCaught(t *testing.T) {
 	h := changed(harness(nil), func(s *storagetest.Store) {
 		s.Check = func(storagetest.T, storage.Vault) []string { return []string{"debris"} }
