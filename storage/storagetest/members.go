@@ -193,20 +193,11 @@ func membersRace(s *stage) {
 	for range nodes {
 		vaults = append(vaults, s.members(s.open()))
 	}
-	won := make([]string, nodes)
-	err := atOnce(nodes, func(i int) (err error) {
-		won[i], err = vaults[i].RenewMember(s.ctx, m)
-		if errors.Is(err, storage.ErrConflict) {
-			return nil
-		}
+	versions := make([]string, nodes)
+	m.Version = versions[s.oneWins(nodes, func(i int) (err error) {
+		versions[i], err = vaults[i].RenewMember(s.ctx, m)
 		return err
-	})
-	s.must(err)
-	won = slices.DeleteFunc(won, func(version string) bool { return version == "" })
-	if len(won) != 1 {
-		s.Fatalf("%d nodes renewed one version", len(won))
-	}
-	m.Version = won[0]
+	}, func(err error) { s.want(storage.ErrConflict, "RenewMember", uuid.Nil, err) })]
 	s.rosterIs(s.vault, m)
 
 	removed := make([]bool, nodes)

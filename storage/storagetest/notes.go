@@ -112,22 +112,13 @@ func notesRace(s *stage) {
 	for range nodes {
 		vaults = append(vaults, s.notes(s.open()))
 	}
-	won := make([]storage.Note, nodes)
-	s.must(atOnce(nodes, func(i int) (err error) {
-		mine := n
-		mine.Text = fmt.Appendf(nil, `{"node":%d}`, i)
-		mine.Version, err = vaults[i].PutNote(s.ctx, mine)
-		if errors.Is(err, storage.ErrConflict) {
-			return nil
-		}
-		won[i] = mine
+	tries := make([]storage.Note, nodes)
+	won := s.oneWins(nodes, func(i int) (err error) {
+		tries[i] = storage.Note{Name: n.Name, Text: fmt.Appendf(nil, `{"node":%d}`, i), Version: n.Version}
+		tries[i].Version, err = vaults[i].PutNote(s.ctx, tries[i])
 		return err
-	}))
-	won = slices.DeleteFunc(won, func(n storage.Note) bool { return n.Name == "" })
-	if len(won) != 1 {
-		s.Fatalf("%d nodes replaced one version", len(won))
-	}
-	s.notesAre(s.vault, won...)
+	}, func(err error) { s.want(storage.ErrConflict, "PutNote", uuid.Nil, err) })
+	s.notesAre(s.vault, tries[won])
 }
 
 func notesInvalid(s *stage) {

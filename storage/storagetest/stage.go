@@ -353,6 +353,29 @@ func (s *stage) during(work func() error, look func(done bool)) {
 	}
 }
 
+// oneWins makes n calls at once, of which one must succeed, and returns its number. refused checks the errors of the others.
+func (s *stage) oneWins(n int, do func(i int) error, refused func(err error)) (won int) {
+	s.Helper()
+	errs := make([]error, n)
+	_ = atOnce(n, func(i int) error {
+		errs[i] = do(i)
+		return nil
+	})
+	wins := 0
+	for i, err := range errs {
+		if err != nil {
+			refused(err)
+			continue
+		}
+		won = i
+		wins++
+	}
+	if wins != 1 {
+		s.Fatalf("%d calls succeeded, want 1: %v", wins, errs)
+	}
+	return won
+}
+
 // needs skips the case if the harness does not offer something.
 func (s *stage) needs(offered bool, what string) {
 	s.Helper()

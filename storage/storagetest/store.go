@@ -104,28 +104,18 @@ func (m storing) notSeenEarly(s *stage) {
 func (m storing) race(s *stage) {
 	nodes := []storage.Vault{s.vault, s.open()}
 	for n := range 8 {
-		plans, errs := make([]*workflow.Plan, 4), make([]error, 4)
+		plans := make([]*workflow.Plan, 4)
 		first := m.ready(allKinds(), n)
-		_ = atOnce(len(plans), func(i int) error {
+		won := s.oneWins(len(plans), func(i int) error {
 			plans[i] = plantest.Clone(first)
 			plans[i].Name = fmt.Sprint("of ", i)
-			errs[i] = m.store(s.ctx, nodes[i%2], plans[i])
-			return nil
-		})
-		var won []*workflow.Plan
-		for i, err := range errs {
-			switch {
-			case err == nil:
-				won = append(won, plans[i])
-			case errors.Is(err, storage.ErrConflict): // the winner was not finished yet
-			default:
+			return m.store(s.ctx, nodes[i%2], plans[i])
+		}, func(err error) {
+			if !errors.Is(err, storage.ErrConflict) { // the winner was not finished yet
 				s.want(storage.ErrExists, m.op, first.ID, err)
 			}
-		}
-		if len(won) != 1 {
-			s.Fatalf("%d calls succeeded, want 1: %v", len(won), errs)
-		}
-		s.shows(s.vault, won[0])
+		})
+		s.shows(s.vault, plans[won])
 		s.want(storage.ErrExists, m.op, first.ID, m.store(s.ctx, s.vault, plantest.Clone(first)))
 	}
 	s.recoverAll() // those that lost may have left a marker

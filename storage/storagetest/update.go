@@ -148,26 +148,13 @@ func updateRace(s *stage) {
 	nodes := []storage.Vault{s.vault, s.open()}
 	for range 5 {
 		for _, o := range eachKind(plan) {
-			tries, errs := make([]*workflow.Plan, 4), make([]error, 4)
-			_ = atOnce(len(tries), func(i int) error {
+			tries := make([]*workflow.Plan, 4)
+			plan = tries[s.oneWins(len(tries), func(i int) error {
 				tries[i] = plantest.Clone(plan)
 				mine := objectOf(tries[i], *o.Header().ID)
 				mine.Header().State.Start = moment.Add(time.Duration(i) * time.Hour)
-				errs[i] = storage.Update(s.ctx, nodes[i%2], mine)
-				return nil
-			})
-			won := 0
-			for i, err := range errs {
-				if err == nil {
-					won++
-					plan = tries[i]
-				} else {
-					s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
-				}
-			}
-			if won != 1 {
-				s.Fatalf("%d updates of %s succeeded, want 1: %v", won, o.Kind(), errs)
-			}
+				return storage.Update(s.ctx, nodes[i%2], mine)
+			}, func(err error) { s.want(storage.ErrConflict, methodOf(o), plan.ID, err) })]
 			s.shows(s.vault, plan)
 		}
 	}
