@@ -23,9 +23,7 @@ func TestContainerBeingDeleted(t *testing.T) {
 		time.Sleep(30*time.Second - 1)
 		want(t, errOf(c.Create(t.Context(), nil)), http.StatusConflict, "ContainerBeingDeleted")
 		time.Sleep(time.Nanosecond)
-		if _, err := c.Create(t.Context(), nil); err != nil {
-			t.Error(err)
-		}
+		must(t, errOf(c.Create(t.Context(), nil)))
 		if s.Len("plans") != 0 {
 			t.Error("the new container has the blobs of the old one")
 		}

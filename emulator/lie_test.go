@@ -79,9 +79,7 @@ func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	l.Inject(emulator.On().Do(emulator.Foreign(418, "", "")))
-	if _, err := upload(t.Context(), plans(t, s.Transport()), "a", "body", nil); err != nil {
-		t.Error(err)
-	}
+	must(t, errOf(upload(t.Context(), plans(t, s.Transport()), "a", "body", nil)))
 	resp, err := http.Get(l.URL())
 	must(t, err)
 	resp.Body.Close()

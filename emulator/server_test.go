@@ -121,12 +121,8 @@ func TestClone(t *testing.T) {
 	d := plans(t, copied.Transport())
 	mustUpload(t, d, "new", "2", nil)
 	mustUpload(t, d, "same", "2", nil)
-	if _, err := d.NewBlobClient("gone").Delete(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := d.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"of": to.Ptr("copy")}}); err != nil {
-		t.Error(err)
-	}
+	must(t, errOf(d.NewBlobClient("gone").Delete(t.Context(), nil)))
+	must(t, errOf(d.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"of": to.Ptr("copy")}})))
 	s.Forbid(nil)
 	s.ClearFaults()
 	if got, _ := names(t, c, nil); !slices.Equal(got, []string{"gone", "same"}) {
@@ -314,9 +310,7 @@ func TestDirectAccess(t *testing.T) {
 	if !s.RemoveContainer("plans") || s.RemoveContainer("plans") {
 		t.Error("RemoveContainer tells lies")
 	}
-	if _, err := c.Create(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
+	must(t, errOf(c.Create(t.Context(), nil)))
 }
 
 func TestListener(t *testing.T) {
@@ -329,9 +323,7 @@ func TestListener(t *testing.T) {
 	if _, err := s.Listen(l.Addr().String()); err == nil {
 		t.Error("two listeners on one port")
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, l.Close())
 	if _, err := http.Get(l.URL()); err == nil {
 		t.Error("it still answers")
 	}
@@ -354,9 +346,7 @@ func TestListenerCloseEndsSilence(t *testing.T) {
 	for len(s.Requests()) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, l.Close())
 	if err := <-done; err == nil {
 		t.Error("the request was answered")
 	}

@@ -199,37 +199,6 @@ func TestNewPlans(t *testing.T) {
 	})
 }
 
-// TestClaimRace lets many nodes claim one plan.
-func TestClaimRace(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		id := create(t, open(store), 1).ID
-		var won atomic.Int64
-		for range 16 {
-			p, n := start(t, store, fleet.Options{})
-			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(time.Millisecond)
-				return do()
-			})
-			go func() {
-				plan := read(t, p, id)
-				before := *plan
-				switch err := n.Claim(t.Context(), plan); {
-				case err == nil:
-					won.Add(1)
-				case !errors.Is(err, storage.ErrConflict):
-					t.Error(err)
-				case plan.State != before.State || plan.Owner != before.Owner || plan.Epoch != before.Epoch:
-					t.Errorf("a claim that failed left the plan %s for %s", plan.State.Status, plan.Owner)
-				}
-			}()
-		}
-		time.Sleep(time.Minute)
-		if won.Load() != 1 {
-			t.Errorf("%d nodes claimed the plan", won.Load())
-		}
-	})
-}
-
 func TestClaimOfAPlanThatBegan(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})

@@ -194,7 +194,7 @@ func refused(t *testing.T, what string, err error, at int) {
 	}
 }
 
-// TestRecordsThatAreWhole puts whole records where they don't belong.
+// TestRecordsThatAreWhole puts whole records where they don't belong, and reads manifests that name no format, and a newer one.
 func TestRecordsThatAreWhole(t *testing.T) {
 	text := exportOf(t, filled(t, 3), bundle.ExportOptions{})
 	at := recordsOf(text)
@@ -207,10 +207,17 @@ func TestRecordsThatAreWhole(t *testing.T) {
 		"one plan for another":    {text[:at[1]], part(1), part(1), part(3), part(n)},
 		"no manifest":             {text[:at[0]], part(1), part(2), part(3), part(n)},
 		"two manifests":           {text[:at[1]], part(0), part(1), part(2), part(3), part(n)},
+		"no format":               {written(0, nil, 0)},
+		"a newer format":          {written(99, nil, 0)},
 	} {
+		want := storage.ErrCorrupt
+		if name == "a newer format" {
+			want = storage.ErrSchema
+		}
 		_, err := bundle.Verify(t.Context(), bytes.NewReader(slices.Concat(parts...)), bundle.ImportOptions{})
-		if damage, ok := errors.AsType[*bundle.DamageError](err); !ok || !errors.Is(err, storage.ErrCorrupt) || damage.Byte == 0 {
-			t.Errorf("%s: %v", name, err)
+		damage, ok := errors.AsType[*bundle.DamageError](err)
+		if !ok || !errors.Is(damage.Err, want) || errors.Is(err, storage.ErrCorrupt) != (want == storage.ErrCorrupt) || damage.Byte == 0 {
+			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
 }
@@ -283,16 +290,6 @@ func TestBombs(t *testing.T) {
 		refused(t, test.name, err, len(test.text))
 		if took := after.TotalAlloc - before.TotalAlloc; took > test.most || len(err.Error()) > 1000 {
 			t.Errorf("%s: %d bytes took %d MiB of memory, and the error %d bytes", test.name, len(test.text), took>>20, len(err.Error()))
-		}
-	}
-}
-
-// TestFormats reads bundles whose manifests name no format, and a newer one.
-func TestFormats(t *testing.T) {
-	for format, want := range map[int]error{0: storage.ErrCorrupt, 99: storage.ErrSchema} {
-		_, err := bundle.Verify(t.Context(), bytes.NewReader(written(format, nil, 0)), bundle.ImportOptions{})
-		if damage, ok := errors.AsType[*bundle.DamageError](err); !ok || !errors.Is(damage.Err, want) || format > 0 && errors.Is(err, storage.ErrCorrupt) {
-			t.Errorf("format %d: %v, want %v", format, err, want)
 		}
 	}
 }

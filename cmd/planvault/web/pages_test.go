@@ -434,9 +434,7 @@ func TestServe(t *testing.T) {
 	go func() { _ = ask() }()
 	<-begun
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must(t, <-ended)
 	if err := <-st.ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the look ends with %v", err)
 	}
