@@ -3,7 +3,6 @@ package mirror
 import (
 	"cmp"
 	"context"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -40,7 +39,16 @@ func (r *run) changes(ctx context.Context, since time.Time, seen map[uuid.UUID]s
 		windows = []storage.Filters{{After: since}, {ByStatus: open, Before: since.Add(time.Millisecond)}}
 	}
 	for _, w := range windows {
-		if err := c.window(ctx, w); err != nil {
+		if err := c.window(ctx, w, func(s, there *storage.ListResult) (*storage.ListResult, bool) {
+			switch {
+			case s == nil && w.ByStatus != nil:
+				return changed(there.ID), true // it has ended in the source, or was deleted
+			case s == nil || s.State.Status != workflow.Running:
+				return s, true
+			}
+			c.runs[s.ID] = running{s.State.ETag, there != nil, there != nil && sameListing(*s, *there)}
+			return nil, false
+		}); err != nil {
 			return seen, err
 		}
 	}
@@ -55,37 +63,6 @@ type changes struct {
 
 	having sync.Mutex
 	has    map[uuid.UUID]string // the revisions of the Running plans that the copy has now
-}
-
-// window compares the plans of both vaults that filters choose.
-func (c *changes) window(ctx context.Context, w storage.Filters) error {
-	list := func(v storage.Reader) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-		if len(w.Fields()) == 0 {
-			return v.List(ctx, 0)
-		}
-		return v.Search(ctx, w)
-	}
-	source, err := list(c.from)
-	if err != nil {
-		return err
-	}
-	copied, err := list(c.to)
-	if err != nil {
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(c.opts.Concurrency, defaultConcurrency))
-	err = c.merge(ctx, source, copied, func(s, there *storage.ListResult) {
-		if s != nil && s.State.Status == workflow.Running {
-			c.runs[s.ID] = running{s.State.ETag, there != nil, there != nil && sameListing(*s, *there)}
-			return
-		}
-		if s == nil && w.ByStatus != nil {
-			s = changed(there.ID) // it has ended in the source, or was deleted
-		}
-		g.Go(func() error { _, err := c.plan(ctx, s, there); return err })
-	})
-	return cmp.Or(g.Wait(), err)
 }
 
 // bringRunning brings the Running plans of the source up to date, but for those that have not changed since the copy was

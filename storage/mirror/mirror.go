@@ -146,27 +146,34 @@ const (
 	maxFaults          = 100
 )
 
-// all compares the listings, newest first, and brings up to date what differs.
+// all compares all plans that the options select.
 func (r *run) all(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(r.opts.Concurrency, defaultConcurrency))
-	source, err := r.list(ctx, r.from)
-	if err != nil {
-		return err
-	}
-	copied, err := r.list(ctx, r.to)
-	if err != nil {
-		return err
-	}
-	err = r.merge(ctx, source, copied, func(s, c *storage.ListResult) { g.Go(func() error { _, err := r.plan(ctx, s, c); return err }) })
-	return cmp.Or(g.Wait(), err)
+	return r.window(ctx, storage.Filters{After: r.opts.After, Before: r.opts.Before}, func(s, _ *storage.ListResult) (*storage.ListResult, bool) { return s, true })
 }
 
-func (r *run) list(ctx context.Context, v storage.Reader) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	if r.opts.After.IsZero() && r.opts.Before.IsZero() {
-		return v.List(ctx, 0)
+// window compares the listings of the plans that filters choose, newest first, and brings up to date what differs. bring
+// returns what to take for the listing of a plan in the source, and whether to bring the plan up to date now.
+func (r *run) window(ctx context.Context, f storage.Filters, bring func(s, c *storage.ListResult) (*storage.ListResult, bool)) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(r.opts.Concurrency, defaultConcurrency))
+	var listings [2]iter.Seq[storage.Stream[storage.ListResult]]
+	for i, v := range []storage.Reader{r.from, r.to} {
+		var err error
+		if len(f.Fields()) == 0 {
+			listings[i], err = v.List(ctx, 0)
+		} else {
+			listings[i], err = v.Search(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return v.Search(ctx, storage.Filters{After: r.opts.After, Before: r.opts.Before})
+	err := r.merge(ctx, listings[0], listings[1], func(s, c *storage.ListResult) {
+		if s, now := bring(s, c); now {
+			g.Go(func() error { _, err := r.plan(ctx, s, c); return err })
+		}
+	})
+	return cmp.Or(g.Wait(), err)
 }
 
 // merge calls do for each plan in one of the listings, or in both.
