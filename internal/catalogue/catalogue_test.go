@@ -416,10 +416,9 @@ func mend(body []byte) {
 		if len(body) < headerSize {
 			return
 		}
-		end := min(len(body), headerSize+int(uint32(body[12])<<24|uint32(body[13])<<16|uint32(body[14])<<8|uint32(body[15])))
-		end = max(end, headerSize)
-		header := appendHeader(nil, body[headerSize:end])
-		copy(body, header)
+		end := min(len(body), headerSize+int(binary.BigEndian.Uint32(body[12:])))
+		end = max(end, headerSize) // the sum wraps where an int has 32 bits
+		copy(body, appendHeader(nil, body[headerSize:end]))
 		in := input{rest: body[headerSize:end]}
 		d, err := ReadDirectory(body, container)
 		if err != nil {
@@ -428,8 +427,7 @@ func mend(body []byte) {
 		sums := func(s Section) { // the checksum follows the length
 			in.number()
 			if b := in.bytes(4); b != nil {
-				sum := sumOf(clip(body, s))
-				b[0], b[1], b[2], b[3] = byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum)
+				binary.BigEndian.PutUint32(b, sumOf(clip(body, s)))
 			}
 		}
 		in.bytes(in.number())
