@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
 // wire is the client's transport. It sends a request and returns the answer of the service. Proxies, captive
@@ -104,13 +105,26 @@ var isCode = regexp.MustCompile(`^[A-Za-z0-9]{0,100}$`)
 // An answer of the service has x-ms-request-id and a documented status. A success has x-ms-version and the
 // headers that are documented for it. A refusal has an error code. It may lack x-ms-version, because the
 // service omits that if it refuses a request before it parses it, and Azurite always does. A 400 may lack the code, too:
-// that is how the service refuses a version that it does not know.
+// that is how the service refuses a version that it does not know. A 304 is the answer to a GET that excludes a version.
 func stranger(req *http.Request, resp *http.Response, code string) string {
 	status := resp.StatusCode
 	needed := append(make([]string, 0, 4), "X-Ms-Request-Id") // in the canonical form, which needs no conversion
 	switch {
 	case resp.Request != nil && resp.Request.Response != nil: // a transport may well send to another host than the URL's
 		return "it comes from " + resp.Request.URL.Host + " after a redirect"
+	case status == http.StatusNotModified:
+		// A cache in between may answer so, too, but not with an error code.
+		excluded, etag := req.Header.Get("If-None-Match"), strings.Trim(resp.Header.Get("ETag"), `"`)
+		if req.Method != http.MethodGet || excluded == "" {
+			return "the request excludes no version"
+		}
+		if code != string(bloberror.ConditionNotMet) {
+			return "it has no error code of an excluded version"
+		}
+		if etag != "" && etag != strings.Trim(excluded, `"`) {
+			return "it is about another version"
+		}
+		needed = append(needed, "X-Ms-Version")
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
 		return "a redirect" + target(resp) + " is not followed"
 	case status >= http.StatusBadRequest:

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -191,7 +190,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Condition is what a write requires of the existing blob.
+// Condition is what a request requires of the existing blob.
 type Condition struct {
 	ifMatch, ifNoneMatch string
 }
@@ -206,11 +205,14 @@ var (
 // IfMatch requires that the blob has an ETag that the client returned. An ETag that does not have the form of
 // the service's ETags matches no version. It is not sent, because some servers give other ETags, such as "*",
 // a meaning.
-func IfMatch(etag string) Condition {
+func IfMatch(etag string) Condition { return Condition{ifMatch: quoted(etag)} }
+
+// quoted returns an ETag as conditions have it.
+func quoted(etag string) string {
 	if etag == "" || strings.Trim(etag, "0123456789abcdefABCDEFx") != "" {
 		etag = "0x0"
 	}
-	return Condition{ifMatch: `"` + etag + `"`}
+	return `"` + etag + `"`
 }
 
 func (c Condition) sdk() *sdk.AccessConditions {
@@ -287,21 +289,47 @@ func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata ma
 
 // Get reads a blob and checks its length and MD5.
 func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, err error) {
-	return c.download(ctx, ref, http.Header{}, func(body []byte, h http.Header) ([]byte, error) {
-		want, err := base64.StdEncoding.DecodeString(h.Get("Content-MD5"))
-		if sum := md5.Sum(body); err != nil || !bytes.Equal(sum[:], want) {
-			return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, want)
-		}
-		return body, nil
-	})
+	return c.download(ctx, ref, Always, "", checkSum)
 }
 
-// download reads a blob, or a part of it. accept returns the wanted bytes of a body, or why it is not believed.
-func (c *Client) download(ctx context.Context, ref Ref, header http.Header, accept func([]byte, http.Header) ([]byte, error)) (body []byte, p Properties, err error) {
+// checkSum accepts the body of an answer that has the MD5 in its header.
+func checkSum(body []byte, h http.Header) ([]byte, error) {
+	want, err := base64.StdEncoding.DecodeString(h.Get("Content-MD5"))
+	if sum := md5.Sum(body); err != nil || !bytes.Equal(sum[:], want) {
+		return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, want)
+	}
+	return body, nil
+}
+
+// GetChanged is [Client.Get] for a blob of which the caller has the version with an ETag. If the blob still has that
+// version, changed is false and nothing else is returned: the service answers 304, without a body. Only the first
+// attempt asks in this way, so that whoever answers it wrongly does not prevent the read.
+func (c *Client) GetChanged(ctx context.Context, ref Ref, etag string) (body []byte, p Properties, changed bool, err error) {
+	cond := Always
+	if etag != "" {
+		cond.ifNoneMatch = quoted(etag)
+	}
+	body, p, err = c.download(ctx, ref, cond, "", checkSum)
+	return body, p, body != nil, err
+}
+
+// download reads a blob, or the range of it that part names. accept returns the wanted bytes of a body, or why it is not
+// believed. The body is nil if the blob has the version that the condition excludes.
+func (c *Client) download(ctx context.Context, ref Ref, cond Condition, part string, accept func([]byte, http.Header) ([]byte, error)) (body []byte, p Properties, err error) {
 	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
-		resp, err := c.blobs.send(ctx, http.MethodGet, ref, maps.Clone(header), nil)
+		header := make(http.Header, 6)
+		if part != "" {
+			header["Range"] = []string{part}
+		}
+		if this, _ := ctx.Value(callKey{}).(call); cond.ifNoneMatch == "" || this.try == 1 { // see GetChanged
+			cond.add(header)
+		}
+		resp, err := c.blobs.send(ctx, http.MethodGet, ref, header, nil)
 		if err != nil {
 			return err
+		}
+		if resp.StatusCode == http.StatusNotModified {
+			return finish(resp)
 		}
 		whole, err := receiveBody(resp)
 		if err != nil {
@@ -344,11 +372,11 @@ func receiveBody(resp *http.Response) ([]byte, error) {
 // ETag it reads that version alone; the error is [Mismatch] or [Absent] if the blob has another one, or is gone.
 // The service has no checksum of a part of a blob, so the content must have its own.
 func (c *Client) GetRange(ctx context.Context, ref Ref, offset, size int, etag string) (body []byte, p Properties, err error) {
-	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+size-1)}}
+	cond := Always
 	if etag != "" {
-		IfMatch(etag).add(header)
+		cond = IfMatch(etag)
 	}
-	return c.download(ctx, ref, header, func(body []byte, h http.Header) ([]byte, error) {
+	return c.download(ctx, ref, cond, fmt.Sprintf("bytes=%d-%d", offset, offset+size-1), func(body []byte, h http.Header) ([]byte, error) {
 		if h.Get("Content-Range") == "" { // the answer to a request without a range
 			body = body[min(offset, len(body)):]
 		}

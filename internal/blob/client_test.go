@@ -304,6 +304,52 @@ func (b brokenBody) Read(p []byte) (int, error) {
 
 func (brokenBody) Close() error { return nil }
 
+// TestGetChanged asks for a blob in a version that it has, has not, or can't have, and changes a header of each 304. Whatever
+// the answer is, the blob is read, or is said to have the version that it has.
+func TestGetChanged(t *testing.T) {
+	for _, test := range []struct {
+		etag, header, value string // "own" is the blob's
+		changed             bool
+		requests            int
+	}{
+		{"own", "", "", false, 1},
+		{"0x1", "", "", true, 1},
+		{"*", "", "", true, 1},
+		{"own", "ETag", `"own"`, false, 1},
+		{"own", "ETag", `"0x1"`, true, 2},
+		{"own", "Content-Length", "3", false, 1},
+		{"own", "X-Ms-Error-Code", "", true, 2}, // a cache's
+		{"own", "X-Ms-Error-Code", "BlobNotFound", true, 2},
+		{"own", "X-Ms-Version", "", true, 2},
+	} {
+		inFilledWorld(t, func(t *testing.T, w *world) {
+			w.server.Put("box", "b", nil, mine()) // an empty body is a body
+			own := strings.NewReplacer("own", w.etag()).Replace
+			c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+				resp, err := next(req)
+				if test.header != "" && resp.StatusCode == http.StatusNotModified {
+					resp.Header.Set(test.header, own(test.value))
+					err = editBody(resp, func(string) string { return "old" })
+				}
+				return resp, err
+			})
+			body, p, changed, err := c.GetChanged(t.Context(), ref, own(test.etag))
+			last := w.requests[len(w.requests)-1]
+			if err != nil || len(body) > 0 || changed != test.changed || changed && p.ETag != w.etag() || len(w.requests) != test.requests ||
+				!changed && (last.Status != http.StatusNotModified || last.Err != nil || last.Class != ClassRead) {
+				t.Errorf("%+v: %q, %v, changed %v, %v; %+v", test, body, p, changed, err, w.requests)
+			}
+		})
+	}
+	inFilledWorld(t, func(t *testing.T, w *world) {
+		w.server.Inject(emulator.On().Do(emulator.Answer(http.StatusNotModified, "ConditionNotMet")))
+		_, _, err := w.Get(t.Context(), ref)
+		wantError(t, "304 to everything", err, Unreachable, false)
+		_, err = w.Put(t.Context(), Ref{"box", "new"}, nil, mine(), IfNew)
+		wantError(t, "304 to a PUT that excludes all versions", err, Unreachable, true)
+	})
+}
+
 func TestDeleteThatMeetsAnotherWriteHasFailed(t *testing.T) {
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		w.server.Inject(emulator.On(emulator.DeleteBlob).Nth(1).Do(emulator.LostAnswer()))
