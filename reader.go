@@ -174,12 +174,13 @@ func (s planStore) staleParts(ctx context.Context, parts []workflow.Object) ([]w
 	}), nil
 }
 
-// readPart reads a sub-object's own fields from its blob.
+// readPart reads a sub-object's own fields from its blob, unless the blob still has the version that the object has.
 func (s planStore) readPart(ctx context.Context, o workflow.Object) error {
 	ref := s.keys.part(o)
 	doing := "read " + o.Kind().String()
-	body, p, err := s.client.Get(ctx, ref)
-	if err != nil {
+	was, _, _ := driver.SplitVersion(o.Header().State.ETag)
+	body, p, changed, err := s.client.GetChanged(ctx, ref, was)
+	if err != nil || !changed {
 		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)

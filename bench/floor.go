@@ -125,9 +125,10 @@ func (f floor) request(r recorded) (step, error) {
 	case operation == "PUT":
 		return f.put(box, name, r)
 	case operation == "GET":
+		o := &blob.DownloadStreamOptions{AccessConditions: conditions(r.Header)}
 		return sends(func(ctx context.Context) ([]byte, error) {
-			resp, err := in().NewBlobClient(name).DownloadStream(ctx, nil)
-			if err != nil {
+			resp, err := in().NewBlobClient(name).DownloadStream(ctx, o)
+			if err != nil || resp.Body == nil { // the answer is 304
 				return nil, err
 			}
 			defer resp.Body.Close()

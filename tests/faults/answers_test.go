@@ -79,6 +79,7 @@ func TestErrors(t *testing.T) {
 		emulator.Answer(500, "InternalError"):                                  storage.ErrUnavailable,
 		emulator.Answer(503, "ServerBusy"):                                     storage.ErrUnavailable,
 		emulator.Answer(409, "Unheard\nOf"):                                    storage.ErrUnavailable, // not the service's
+		emulator.Answer(304, "ConditionNotMet"):                                storage.ErrUnavailable, // nobody asked for it
 		emulator.LostRequest():                                                 storage.ErrUnavailable,
 		emulator.LostAnswer():                                                  storage.ErrUnavailable,
 		emulator.Reset():                                                       storage.ErrUnavailable,
@@ -89,7 +90,7 @@ func TestErrors(t *testing.T) {
 		emulator.Answer(412, "LeaseIdMissing"):                                 nil,
 		emulator.FlipBit(7):                                                    nil,
 	}
-	for _, status := range []int{200, 201, 302, 400, 401, 403, 404, 407, 409, 412, 429, 502, 503, 507, 520} {
+	for _, status := range []int{200, 201, 302, 304, 400, 401, 403, 404, 407, 409, 412, 429, 502, 503, 507, 520} {
 		page := emulator.Foreign(status, "text/html", vaulttest.Portal)
 		faults[page], faults[page.Applied()] = storage.ErrUnavailable, storage.ErrUnavailable
 	}

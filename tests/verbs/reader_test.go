@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -20,58 +21,69 @@ import (
 // TestReadOfMany checks that Read requests only what has changed, and shows every change.
 func TestReadOfMany(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "updates", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
-		for i, a := range vaulttest.ActionsOf(plan) {
-			if i%7 == 0 {
-				a.State.Status = workflow.Running
-				vaulttest.Must(t, v.UpdateAction(t.Context(), a))
-			}
-			if i%efforttest.Pick(10, 3, 1) != 0 {
-				continue
-			}
-			server.ResetRequests()
-			got := vaulttest.Reread(t, v, plan)
-			if d := plantest.Diff(plan, got); d != "" {
-				t.Fatal(d)
-			}
-			if n, want := len(server.Requests()), 2+3+i/7+1; n != want {
-				t.Fatalf("%d requests, want %d", n, want)
-			}
-			for i, a := range vaulttest.ActionsOf(got) { // what was taken from the object has the versions that can be updated
-				if want := vaulttest.ActionsOf(plan)[i].State; a.State != want {
-					t.Fatalf("state %v, want %v", a.State, want)
+	for what, shape := range map[string]vaulttest.Shape{"many": vaulttest.Many, "few": func() *workflow.Plan { return plantest.Sized(1, 2, 10) }} {
+		vaulttest.InBubble(t, "updates of "+what, func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.CreatedRunning(t, v, shape())
+			for i, a := range vaulttest.ActionsOf(plan) {
+				if i%7 == 0 {
+					a.State.Status = workflow.Running
+					vaulttest.Must(t, v.UpdateAction(t.Context(), a))
+				}
+				if i%efforttest.Pick(10, 3, 1) != 0 {
+					continue
+				}
+				server.ResetRequests()
+				got := vaulttest.Reread(t, v, plan)
+				if d := plantest.Diff(plan, got); d != "" {
+					t.Fatal(d)
+				}
+				changed, all := i/7+1, len(workflow.Parts(plan))
+				n := map[int]int{}
+				for _, r := range server.Requests() {
+					n[r.Status]++
+				}
+				want := map[int]int{200: 2 + 3 + changed}
+				if what == "few" {
+					want = map[int]int{200: 2 + changed, 304: all - changed}
+				}
+				if !maps.Equal(n, want) {
+					t.Fatalf("requests %v, want %v", n, want)
+				}
+				for i, a := range vaulttest.ActionsOf(got) { // what was taken from the object has the versions that can be updated
+					if want := vaulttest.ActionsOf(plan)[i].State; a.State != want {
+						t.Fatalf("state %v, want %v", a.State, want)
+					}
 				}
 			}
-		}
-	})
-	vaulttest.BeforeEach(t, "beside updates", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
-		actions := vaulttest.ActionsOf(plan)
-		var before []workflow.State
-		for _, a := range actions {
-			before = append(before, a.State)
-		}
-		got := vaulttest.Reread(t, at.Vault(t, server, func() {
-			for i := 0; i < len(actions); i += 9 {
-				actions[i].State.Status = workflow.Running
-				vaulttest.Should(t, v.UpdateAction(t.Context(), actions[i]))
+		})
+		vaulttest.BeforeEach(t, "beside updates of "+what, func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+			v := vaulttest.OnEmulator(t, server)
+			plan := vaulttest.CreatedRunning(t, v, shape())
+			actions := vaulttest.ActionsOf(plan)
+			var before []workflow.State
+			for _, a := range actions {
+				before = append(before, a.State)
 			}
-		}), plan)
-		shown := 0
-		for i, a := range vaulttest.ActionsOf(got) {
-			if i%9 == 0 && a.State == actions[i].State {
-				shown++
-			} else if a.State != before[i] {
-				t.Fatalf("%v is neither before nor after", a.State)
+			got := vaulttest.Reread(t, at.Vault(t, server, func() {
+				for i := 0; i < len(actions); i += 9 {
+					actions[i].State.Status = workflow.Running
+					vaulttest.Should(t, v.UpdateAction(t.Context(), actions[i]))
+				}
+			}), plan)
+			shown := 0
+			for i, a := range vaulttest.ActionsOf(got) {
+				if i%9 == 0 && a.State == actions[i].State {
+					shown++
+				} else if a.State != before[i] {
+					t.Fatalf("%v is neither before nor after", a.State)
+				}
 			}
-		}
-		if all := len(actions)/9 + 1; at.N <= 2 && shown != all { // before the listing
-			t.Errorf("%d of %d updates are shown", shown, all)
-		}
-	})
+			if all := len(actions)/9 + 1; at.N <= 2 && shown != all { // before any look at a sub-object
+				t.Errorf("%d of %d updates are shown", shown, all)
+			}
+		})
+	}
 	vaulttest.InBubble(t, "a listing that misses some", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.CreatedRunning(t, v, vaulttest.Many())
