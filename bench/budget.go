@@ -12,6 +12,17 @@ import (
 // budget is the most that an operation may cost.
 type budget struct{ requests, trips int }
 
+// receivedBudgets holds the most that rows may receive, in bytes of bodies. They are a hundredth to a tenth above what the
+// rows receive.
+var receivedBudgets = map[string]int64{
+	"Read, running, few changed, S":         1700,
+	"Read, running, few changed, M":         30_000,
+	"Read, running, few changed, L":         1_240_000,
+	"Read, running, all actions changed, S": 1700,
+	"Read, running, all actions changed, M": 53_000,
+	"Read, running, all actions changed, L": 1_640_000,
+}
+
 // heapBudget is how much the live heap may grow while the largest vault is listed, in bytes.
 const heapBudget = 64 << 20
 

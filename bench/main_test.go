@@ -92,6 +92,20 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestReceivedBytesAreJudged(t *testing.T) {
+	left := maps.Clone(receivedBudgets)
+	for _, r := range generous(table()) {
+		most, judged := left[r.String()]
+		delete(left, r.String())
+		if err := (result{row: r, measured: measured{received: most + 1}}).judge(); (err != nil) != judged {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("budgets of no row: %v", left)
+	}
+}
+
 func TestHeapIsJudged(t *testing.T) {
 	for above, over := range map[int64]bool{heapBudget: false, heapBudget + 1: true} {
 		if r := (result{row: generous(table())[0], heap: &above}); (r.judge() != nil) != over {

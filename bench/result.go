@@ -41,6 +41,9 @@ func (r result) judge() error {
 	if r.trips != nil {
 		check("round trips", *r.trips, most.trips)
 	}
+	if most, ok := receivedBudgets[r.String()]; ok {
+		check("bytes received", int(r.received), int(most))
+	}
 	if r.heap != nil {
 		check("bytes of heap", int(*r.heap), heapBudget)
 	}
