@@ -171,6 +171,7 @@ func TestDifferences(t *testing.T) {
 		"late containers":           {number: 9, says: "15 × 201, 1 × 404 ContainerNotFound", rule: emulator.On(emulator.PutBlob).Path("newborn/*").Nth(3).Do(emulator.Answer(404, "ContainerNotFound"))},
 		"metadata is decoded":       {number: 10, says: "HEAD: percent is \"100% %zz\"", answer: set("HEAD", "metadata", "X-Ms-Meta-Percent", text("100% %zz"))},
 		"ranges are forgotten":      {number: 11, says: "an empty blob: 400", rule: emulator.On(emulator.GetBlob).Path("ranges").Nth(1).Do(emulator.Answer(400, "InvalidRange"))},
+		"conditions are not read":   {number: 11, says: "the version that is there: 200", request: without("If-None-Match")},
 		"an outage without marks":   {number: 12, says: "a new container: 503 without x-ms-request-id (no version, no code, text/html) after", rule: emulator.On(emulator.PutBlob).Path("ramp/*").Every(100).Do(emulator.Foreign(503, "text/html", "busy"))},
 		"no statistics":             {number: 13, says: "statistics: 404", rule: emulator.On(emulator.GetServiceStats).Do(emulator.Answer(404, "ResourceNotFound"))},
 	} {

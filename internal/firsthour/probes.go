@@ -52,9 +52,9 @@ var probes = []probe{
 	newProbe("16 writes right after Create Container", "201 for all", "the first plans of a day wait", newborn),
 	newProbe("8 KiB of metadata: mixed case, %, =, RFC 2047", "HEAD and listings return what was written",
 		"listings show wrong names if they are not ASCII", metadata),
-	newProbe("ranges of an empty and of a short blob",
-		"416 InvalidRange for an empty blob and past the end, otherwise 206 with Content-Range",
-		"listings can't read catalogues", ranges),
+	newProbe("ranges of an empty and of a short blob; If-None-Match",
+		"416 InvalidRange for an empty blob and past the end, otherwise 206 with Content-Range; 304 ConditionNotMet",
+		"listings can't read catalogues; reads of running plans wait", ranges),
 	newProbe("a ramp of writes: new container, warm, across midnight", "no refusal, or 503 with x-ms-request-id",
 		"vaults do not slow down when they should", ramp),
 	newProbe("hierarchical and geo-redundant accounts",
@@ -403,6 +403,8 @@ func ranges(x *trial) {
 	ask("an empty blob", "", "bytes=0-1023", "416 InvalidRange", "bytes */0")
 	ask("a short blob", "short", "bytes=0-1023", "206", "bytes 0-4/5")
 	ask("past the end", "short", "bytes=10-20", "416 InvalidRange", "bytes */5")
+	etag := x.send("HEAD", target, nil).header.Get("ETag")
+	x.ask("the version that is there", "304 ConditionNotMet", "GET", target, "If-None-Match", etag)
 }
 
 // RampWrites is how many blobs a ramp writes at most, and RampTime how long it takes.
