@@ -36,8 +36,13 @@ func (a *app) policySetCommand() *cobra.Command {
 			if p.KeepFailed, err = wholeDays("keep-failed", keepFailed); err != nil {
 				return err
 			}
-			if p, err = p.WithDefaults(); err != nil {
-				return usageError("policy set: %w", err)
+			p, err = p.WithDefaults()
+			switch wrong, ok := errors.AsType[*workflow.FieldError](err); {
+			case ok:
+				flag := map[string]string{"Keep": "--keep", "KeepFailed": "--keep-failed"}[wrong.Field]
+				return usageError("%s: %s", flag, wrong.Problem)
+			case err != nil:
+				return err
 			}
 			return a.setPolicy(ctx, v, p, now, dryRun)
 		})

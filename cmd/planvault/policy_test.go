@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,11 @@ func TestPolicy(t *testing.T) {
 		}
 		expect(exitFound, "there is no policy: all plans are kept", "show")
 		expect(exitDone, "there is no policy", "remove")
-		for _, wrong := range [][]string{{}, {"--keep", "36h"}, {"--keep", "2d", "--keep-failed", "1d"}, {"--keep-failed", "3d"}, {"--keep", "-1d"}} {
-			expect(exitUsage, "planvault: ", append([]string{"set", "--yes"}, wrong...)...)
+		for wrong, why := range map[string]string{
+			"": "--keep: is 0", "--keep=36h": "--keep: 36h00m is not a number of days", "--keep=-1d": `invalid argument "-1d" for "--keep"`,
+			"--keep-failed=3d": "--keep-failed: is 3 days, but other", "--keep=2d --keep-failed=1d": "--keep-failed: 1 days are not between 2",
+		} {
+			expect(exitUsage, "planvault: "+why, append([]string{"set", "--yes"}, strings.Fields(wrong)...)...)
 		}
 		set := []string{"set", "--keep", "5d", "--keep-failed", "1w", "--catalogue"}
 		expect(exitDone, "keep plans 5 days, Failed plans 7 days, build catalogues; after a day, engines drop 1 day: about 4 requests", append(set, "--dry-run")...)

@@ -67,7 +67,7 @@ func (p Policy) WithDefaults() (Policy, error) {
 	case p.Keep == 0 && p.KeepFailed != 0:
 		return bad("KeepFailed", "is %d days, but other plans are kept for ever", p.KeepFailed)
 	case p.KeepFailed < p.Keep || p.KeepFailed > mostDays:
-		return bad("KeepFailed", "%d days are not between %d, for other plans, and %d", p.KeepFailed, p.Keep, mostDays)
+		return bad("KeepFailed", "%d days are not between %d, as for other plans, and %d", p.KeepFailed, p.Keep, mostDays)
 	}
 	return p, nil
 }
