@@ -61,6 +61,9 @@ func kindOf(r storage.ListResult, by string) kind {
 	case "status":
 		return kind{Status: r.State.Status.String(), status: r.State.Status}
 	case "group":
+		if r.GroupID == uuid.Nil {
+			return kind{}
+		}
 		return kind{Group: r.GroupID.String()}
 	}
 	return kind{Day: date(workflow.Time(r.ID))}
@@ -113,6 +116,6 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 	}
 	defer a.noteForeign(foreign)
 	slices.SortFunc(tallies, tally.compare)
-	cells := func(t tally) []string { return []string{t.text(), count(t.Plans)} }
+	cells := func(t tally) []string { return []string{orDash(t.text()), count(t.Plans)} }
 	return errors.Join(printTable(a, tallies, cells, strings.ToUpper(by), ">PLANS"), unread)
 }
