@@ -6,20 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/price"
@@ -79,16 +72,24 @@ const drillClear = time.Minute
 
 // drill works in a sandbox, loses its account, goes on from the copy, and removes the sandbox.
 func (a *app) drill(ctx context.Context, f drillFlags) (err error) {
-	if f.plans < 1 || f.work <= 0 || f.every <= 0 {
-		return usageError("drill: --plans, --work and --every must be positive")
+	if f.plans < 1 || f.work <= 0 || f.every <= 0 || f.work+f.every > age(drillMost/2) {
+		return usageError("drill: --plans, --work and --every must be positive, and the times 6h together at most")
 	}
 	sides, err := a.sandboxes(f)
 	if err != nil {
 		return err
 	}
+	dead, err := a.deadSandboxes(ctx, sides)
+	if err != nil {
+		return err
+	}
+	what := plural(f.plans, "plan") + " in a sandbox that is removed"
+	for _, s := range dead {
+		what += ", as is " + s.Prefix + " of a drill that was killed"
+	}
 	n := f.plans * drillActions * 8
 	requests := price.Tally{azblob.ClassWrite: n, azblob.ClassRead: n, azblob.ClassList: n / 4}
-	if err := a.confirm(ctx, change{doing: "drill", what: plural(f.plans, "plan") + " in a sandbox that is removed", requests: requests}); err != nil {
+	if err := a.confirm(ctx, change{doing: "drill", what: what, requests: requests}); err != nil {
 		return err
 	}
 	a.grace.Store(int64(drillClear + interruptGrace))
@@ -96,7 +97,15 @@ func (a *app) drill(ctx context.Context, f drillFlags) (err error) {
 	defer p.end()
 	d := &drillRun{app: a, flags: f, deeds: map[uuid.UUID]drillDeed{}, begun: map[uuid.UUID]int{}}
 	d.report.Sandbox = sides[0].Prefix
-	err = d.run(ctx, sides)
+	for _, s := range dead {
+		err = errors.Join(err, s.remove(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	running, end := context.WithTimeout(ctx, drillMost)
+	defer end()
+	err = d.run(running, sides)
 	d.lost.Wait()
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drillClear)
 	defer cancel()
@@ -113,89 +122,6 @@ func (a *app) drill(ctx context.Context, f drillFlags) (err error) {
 		return errFound
 	}
 	return nil
-}
-
-// side is one of the two accounts of a drill, with the sandbox in it.
-type side struct {
-	connection
-	network *severed
-}
-
-// severed is a connection that can be cut.
-type severed struct {
-	policy.Transporter
-	cut atomic.Bool
-}
-
-func (s *severed) Do(req *http.Request) (*http.Response, error) {
-	if s.cut.Load() {
-		return nil, errors.New("the drill has cut the account off")
-	}
-	return s.Transporter.Do(req)
-}
-
-// sandboxes returns the two accounts of a drill. The prefixes are new, so that no vault is touched.
-func (a *app) sandboxes(f drillFlags) (sides []side, err error) {
-	var network policy.Transporter = http.DefaultClient
-	if a.transport != nil {
-		network = a.transport
-	}
-	id := uuid.New()
-	names := []string{fmt.Sprintf("drill-%x", id[:4]), fmt.Sprintf("drill-%x-copy", id[:4])}
-	for i, c := range []connection{a.connection, f.to} {
-		if f.emulator {
-			server := emulator.New(emulator.WithoutLog())
-			c, network = connection{ConnectionString: server.ConnectionString()}, server.Transport()
-		} else {
-			c.Prefix = names[i]
-			if i == 1 && !c.hasAccount() && c.profile == "" {
-				c = sides[0].connection
-			} else if c, err = a.resolve(c); err != nil {
-				return nil, err
-			}
-		}
-		c.Prefix = names[i]
-		a.places = append(a.places, c.String())
-		sides = append(sides, side{c, &severed{Transporter: network}})
-	}
-	return sides, nil
-}
-
-// open opens the sandbox of a side.
-func (s side) open(ctx context.Context, a *app, reg *registry.Register) (*azblob.Vault, error) {
-	options := slices.Concat([]azblob.Option{azblob.WithObserver(a.meter.observer())}, a.options, []azblob.Option{azblob.WithTransport(s.network)})
-	v, _, err := s.dial(ctx, &a.outage, reg, options)
-	if err == nil {
-		a.vaults = append(a.vaults, v)
-	}
-	return v, err
-}
-
-// remove removes the containers of the sandbox.
-func (s side) remove(ctx context.Context) error {
-	account, err := s.service(s.network.Transporter)
-	if err != nil {
-		return err
-	}
-	own := s.Prefix + "-"
-	var errs []error
-	for pages := account.NewListContainersPager(&service.ListContainersOptions{Prefix: &own}); pages.More(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list the containers of the sandbox %s, and delete them by hand: %w", s.Prefix, err))
-			break
-		}
-		for _, c := range page.ContainerItems {
-			rest := strings.TrimPrefix(*c.Name, own)
-			if _, err := time.Parse(time.DateOnly, rest); err != nil && rest != "control" && rest != "log" {
-				continue // of the other sandbox, in the same account
-			}
-			if _, err := account.DeleteContainer(ctx, *c.Name, nil); err != nil {
-				errs = append(errs, fmt.Errorf("container %s is left, delete it by hand: %w", *c.Name, err))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // drillActions is the number of actions of a plan, one after the other, and drillTakes how long each takes.
@@ -253,6 +179,11 @@ func (d *drillRun) run(ctx context.Context, sides []side) error {
 	copied, err := sides[1].open(ctx, d.app, nil)
 	if err != nil {
 		return err
+	}
+	for _, v := range []*azblob.Vault{reading, copied} {
+		if err := mark(ctx, v); err != nil {
+			return err
+		}
 	}
 	if err := d.work(ctx, source, reading, copied, sides[0].network); err != nil {
 		return err
