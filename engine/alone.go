@@ -34,6 +34,7 @@ func (e *Engine) runAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.recoverPlans(ctx)
 	a := &alone{Engine: e, now: now}
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -30,13 +32,15 @@ func TestClosedVault(t *testing.T) {
 		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrClosed) {
 			t.Errorf("Submit returns %v", err)
 		}
-		second := s.join("second", engine.Options{})
-		if err := <-second.ended; !errors.Is(err, fleet.ErrClosed) {
-			t.Errorf("Run returns %v", err)
-		}
-		alone := s.engine(s.process(), engine.Options{})
-		if err := alone.Run(t.Context()); !errors.Is(err, fleet.ErrClosed) {
-			t.Errorf("an engine without a fleet: %v", err)
+		for _, members := range []*fleet.Options{nil, {Name: "second"}} {
+			v := s.process()
+			v.OnOp("Recovery", func(context.Context, processtest.Call, func() error) error {
+				t.Error("Recovery of a closed vault")
+				return nil
+			})
+			if err := s.engine(v, engine.Options{Fleet: members}).Run(t.Context()); !errors.Is(err, fleet.ErrClosed) {
+				t.Errorf("an engine of %v: %v", members, err)
+			}
 		}
 		must(t, fleet.Open(t.Context(), store.(storage.Notes)))
 		s.join("third", engine.Options{}).wait(t, 0)

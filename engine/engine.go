@@ -246,7 +246,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery, at once and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
+// Run calls Recovery, at the start and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
 // that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. If the vault is a
 // [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
@@ -262,10 +262,9 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // process was frozen or could not reach the store, Run lets all plans go and reports it to Observer.Problem.
 // It joins again as a new node at once, and waits no more for the plugins of the old one.
 //
-// When somebody closes the vault, see fleet.Close, a member of a fleet drains, leaves, and Run returns fleet.ErrClosed. An
-// engine that is alone looks only when Run begins.
+// If the vault is closed, see fleet.Close, Run returns fleet.ErrClosed without a call of Recovery. When somebody closes it,
+// a member of a fleet drains, leaves, and Run returns fleet.ErrClosed; an engine that is alone does not look again.
 func (e *Engine) Run(ctx context.Context) error {
-	e.recoverPlans(ctx)
 	e.forgetLeft()
 	running, end := context.WithCancel(ctx)
 	var beside sync.WaitGroup

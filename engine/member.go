@@ -44,6 +44,9 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 		m := &member{Engine: e, node: node, work: &work}
 		e.forgetLeft()
 		e.opts.Observer.Joined(ctx, node.ID())
+		if first {
+			e.recoverPlans(ctx)
+		}
 		m.serve(ctx)
 		if node.Context().Err() == nil {
 			node.Drain()
