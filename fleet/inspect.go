@@ -45,6 +45,9 @@ type InspectOptions struct {
 	// roster and Before don't tell whether they are stuck, and begins with those that were not read for longest. If
 	// it is negative, Inspect reads none. Default: 0, which means no bound.
 	MaxReads int
+	// ReadMore reads as many other plans as MaxReads leaves room for: those that Inspect reads without MaxReads.
+	// Default: false.
+	ReadMore bool
 	// Before is an earlier inspection of the vault, with the same Older. An inspection with MaxReads builds on what
 	// Before has read, so that a few reads each time cover many plans. Default: none.
 	Before *Inspection
@@ -424,18 +427,27 @@ func (i *inspector) read(ctx context.Context) error {
 
 // chosen returns the plans to read, and notes those that MaxReads leaves unread.
 func (i *inspector) chosen() (chosen []*OpenPlan) {
+	var more []*OpenPlan // those that need not be read
 	for n := range i.Plans {
 		p := &i.Plans[n]
+		wanted := i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older
 		switch {
 		case p.Err != nil && !p.earlier || p.State.Status != workflow.Running:
-		case i.o.MaxReads == 0 && (i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older), i.o.MaxReads != 0 && i.facts.undecided(*p):
+		case i.o.MaxReads == 0 && wanted, i.o.MaxReads != 0 && i.facts.undecided(*p):
 			chosen = append(chosen, p)
+		case i.o.ReadMore && wanted:
+			more = append(more, p)
 		}
 	}
-	if i.o.MaxReads == 0 || len(chosen) <= i.o.MaxReads {
+	if i.o.MaxReads == 0 {
 		return chosen
 	}
-	slices.SortStableFunc(chosen, func(a, b *OpenPlan) int { return a.known().Compare(b.known()) })
+	longest := func(a, b *OpenPlan) int { return a.known().Compare(b.known()) }
+	if room := i.o.MaxReads - len(chosen); room >= 0 {
+		slices.SortStableFunc(more, longest)
+		return append(chosen, more[:min(room, len(more))]...)
+	}
+	slices.SortStableFunc(chosen, longest)
 	most := max(0, i.o.MaxReads)
 	for _, p := range chosen[most:] {
 		p.Unread = !p.Read && p.Err == nil

@@ -305,6 +305,11 @@ func TestInspectBounded(t *testing.T) {
 			t.Errorf("the gauges are %+v", g)
 		}
 
+		more := fleet.InspectOptions{MaxReads: 4, ReadMore: true}
+		look(more, "damaged, hangs, lingers, stops", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		more.MaxReads = 2
+		look(more, "damaged, lingers", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+
 		leave(t, n)
 		look(two, "", "damaged: unreadable, hangs: no node alive, lingers: no node alive, stops: no node alive, waits: no node alive, works: no node alive", 0)
 		_, next := start(t, store, fleet.Options{}) // it runs no loop over Plans

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/fleet"
@@ -92,12 +94,51 @@ func TestManyStuck(t *testing.T) {
 	s := newStage(t)
 	sceneMany(t, s)
 	for args, want := range map[string][3]int{
-		"stuck": {50, 2, 0}, "stuck --limit 0": {500, 2, 0}, "stuck --all": {500, 0, 500}, "stuck --output json": {500, 0, 500},
+		"stuck": {50, 2, 0}, "stuck --limit 0": {500, 2, 0}, "stuck --all --reads 0": {500, 0, 500}, "stuck --output json": {500, 0, 188 + mostReads},
 	} {
 		r := s.run(t.Context(), strings.Fields(args)...)
 		got := [3]int{strings.Count(r.stdout, "release "), strings.Count(r.stdout, " plans: "), strings.Count(r.stdout, "although 1 node is alive")}
 		if r.code != exitFound || got != want {
 			t.Errorf("%s: exit code %d; plans, groups and stories are %v, not %v", args, r.code, got, want)
 		}
+		const note = "planvault: not read: 262 plans that may be stuck; --reads 0 reads all\n"
+		if (r.stderr == note) == strings.Contains(args, "--reads") || strings.Contains(r.stdout, ": 262 of them.") != (got[1] > 0) {
+			t.Errorf("%s: %s", args, r.stderr)
+		}
 	}
+}
+
+// TestStuckReads bounds the plans that a look reads. Looks of a watch read them in turn.
+func TestStuckReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		n := s.join(t, "host-3")
+		works := s.claimed(t, n, "works")
+		s.claimed(t, n, "hangs")
+		time.Sleep(20 * time.Minute)
+		a := works.Blocks[0].Sequences[0].Actions[2]
+		a.State.Status, a.State.Start = workflow.Running, time.Now().UTC()
+		must(t, s.vault.UpdateAction(t.Context(), a))
+		var sent []int
+		for reads, want := range []struct {
+			code int
+			text string
+		}{1: {exitMore, "hangs"}, 2: {exitFound, "has been stored for 20m"}} {
+			before := len(s.server.Requests())
+			if reads > 0 {
+				s.says(t, want.code, want.text, "stuck", "--reads", fmt.Sprint(reads))
+			}
+			sent = append(sent, len(s.server.Requests())-before)
+		}
+		if sent[2]-sent[1] != 2+5 {
+			t.Errorf("another plan to read takes %d requests, want 7", sent[2]-sent[1])
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		time.AfterFunc(20*time.Second, stop)
+		r := s.run(ctx, "stuck", "--reads", "1", "--watch", "--interval", "15s")
+		if r.code != exitDone || strings.Count(r.stdout, "not read  ") != 1 || strings.Count(r.stdout, "has been stored for 20m") != 1 {
+			t.Errorf("%+v", r)
+		}
+		s.says(t, exitUsage, "--reads must not be negative", "stuck", "--reads", "-1")
+	})
 }

@@ -15,6 +15,8 @@ const (
 	fewStuck = 20
 	// mostStuck is the default of stuck --limit.
 	mostStuck = 50
+	// mostReads is that of stuck --reads.
+	mostReads = 50
 )
 
 // printReasons prints, if many plans are stuck, how many are stuck for each reason, and what to do. It returns the plans
@@ -23,15 +25,21 @@ func (a *app) printReasons(rows []openRow, limit int) ([]openRow, error) {
 	if len(rows) <= fewStuck || a.output == outputJSON {
 		return rows, nil
 	}
-	reasons := map[fleet.Reason]int{}
+	reasons, unread := map[fleet.Reason]int{}, map[fleet.Reason]int{}
 	for _, r := range rows {
-		reasons[r.Reason]++
+		if reasons[r.Reason]++; r.Unread {
+			unread[r.Reason]++
+		}
 	}
 	byCount := func(a, b fleet.Reason) int {
 		return cmp.Or(reasons[b]-reasons[a], strings.Compare(string(a), string(b)))
 	}
 	for _, reason := range slices.SortedFunc(maps.Keys(reasons), byCount) {
-		if err := a.summarize(wrap(fmt.Sprintf("%s: %s. %s", plural(reasons[reason], "plan"), reason, reason.Remedy()), a.width()) + "\n"); err != nil {
+		text := fmt.Sprintf("%s: %s. %s", plural(reasons[reason], "plan"), reason, reason.Remedy())
+		if n := unread[reason]; n > 0 {
+			text += fmt.Sprintf(" Not read: %s of them.", count(n))
+		}
+		if err := a.summarize(wrap(text, a.width()) + "\n"); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -19,24 +20,34 @@ import (
 // stuckCommand shows what is stuck.
 func (a *app) stuckCommand() *cobra.Command {
 	older := age(fleet.DefaultOlder)
-	all, limit := false, mostStuck
+	all, limit, reads := false, mostStuck, mostReads
+	var before *fleet.Inspection // the look before, with --watch
 	var o *order[openRow]
 	var again repeat
 	c := a.onVault("stuck", "Show open plans that make no progress, and why",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.repeat(ctx, again, func(ctx context.Context) error { return a.stuck(ctx, v, time.Duration(older), all, limit, o) })
+			if reads < 0 {
+				return usageError("stuck: --reads must not be negative")
+			}
+			return a.repeat(ctx, again, func(ctx context.Context) error {
+				i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: time.Duration(older), ReadAll: all, MaxReads: reads, ReadMore: true, Before: before})
+				if err == nil {
+					before = &i
+				}
+				return a.stuck(i, err, all, limit, o)
+			})
 		})
 	c.Flags().Var(&older, "older", "plans without progress for longer than this `AGE`, such as 15m or 2h")
 	c.Flags().BoolVar(&all, "all", false, "show all open plans, with how each is doing")
 	c.Flags().IntVar(&limit, "limit", mostStuck, "if more than 20 plans are stuck, the `NUMBER` to show; 0 shows all")
+	c.Flags().IntVar(&reads, "reads", mostReads, "the `NUMBER` of plans that a look reads; 0 reads all that may be stuck")
 	o = addSort(c.Flags(), openColumns(true), "sort the plans")
 	again.addFlags(c.Flags())
 	return c
 }
 
-// stuck prints the plans that are stuck, or all open plans.
-func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, all bool, limit int, o *order[openRow]) error {
-	i, err := a.inspect(ctx, v, fleet.InspectOptions{Older: older, ReadAll: all})
+// stuck prints the plans of an inspection that are stuck, or may be because they were not read, or all open plans.
+func (a *app) stuck(i fleet.Inspection, err error, all bool, limit int, o *order[openRow]) error {
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
 	for _, p := range i.Plans {
@@ -46,7 +57,7 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 		if p.Stuck {
 			stuck++
 		}
-		if all || p.Stuck {
+		if all || p.Stuck || p.Unread {
 			rows = append(rows, openRowOf(p, i))
 		}
 	}
@@ -60,11 +71,16 @@ func (a *app) stuck(ctx context.Context, v *azblob.Vault, older time.Duration, a
 		return err
 	}
 	a.noteForeign(int64(i.Foreign))
+	if i.Unread > 0 {
+		fmt.Fprintf(a.stderr, "planvault: not read: %s that may be stuck; --reads 0 reads all\n", plural(i.Unread, "plan"))
+	}
 	switch err := errors.Join(errs...); {
 	case err != nil:
 		return err
 	case stuck > 0:
 		return errFound
+	case i.Unread > 0:
+		return errMore
 	}
 	if a.found() {
 		a.remark("Nothing is stuck: %s, %s.", plural(len(i.Plans), "open plan"), alive(i))
@@ -80,6 +96,7 @@ type openRow struct {
 	Status           string       `json:"status,omitempty"`
 	Condition        string       `json:"condition"`
 	Stuck            bool         `json:"stuck"`
+	Unread           bool         `json:"unread,omitempty"`
 	Reason           fleet.Reason `json:"reason,omitempty"`
 	Why              string       `json:"why"`
 	Owner            *uuid.UUID   `json:"owner,omitempty"`
@@ -110,7 +127,7 @@ const mostRunning = 100
 
 func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	r := openRow{
-		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Reason: p.Reason, Why: p.Why,
+		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Unread: p.Unread, Reason: p.Reason, Why: p.Why,
 		Owner: known(p.Owner), OwnerState: string(p.OwnerState), Epoch: p.Epoch,
 		Progress: p.Progress.UTC(), IdleSeconds: max(0, i.Now.Sub(p.Progress)).Seconds(),
 		Done: p.Done, Actions: p.Actions, StopRequested: p.StopRequested.UTC(), doing: p.Doing(),
@@ -145,7 +162,7 @@ func openColumns(all bool) []column[openRow] {
 			compare: by(func(r openRow) string { return r.owner(uuid.UUID.String) }), least: 8,
 		},
 		{title: ">HEARTBEAT", cell: openRow.heartbeat, compare: by(openRow.silence)},
-		{title: ">PROGRESS", cell: func(r openRow) string { return seconds(r.IdleSeconds) }, compare: by(func(r openRow) float64 { return r.IdleSeconds })},
+		{title: ">PROGRESS", cell: openRow.idle, compare: by(func(r openRow) float64 { return r.IdleSeconds })},
 		{title: "DOING", cell: func(r openRow) string { return orDash(printable(r.doing, 40)) }, compare: by(func(r openRow) string { return r.doing }), least: 8},
 		{title: "NAME", cell: func(r openRow) string { return printable(r.Name, 40) }, compare: by(func(r openRow) string { return r.Name }), least: 8},
 	}
@@ -190,6 +207,13 @@ func (r openRow) silence() float64 {
 		return math.MaxFloat64
 	}
 	return math.Inf(1)
+}
+
+func (r openRow) idle() string {
+	if r.Unread {
+		return "not read"
+	}
+	return seconds(r.IdleSeconds)
 }
 
 func (r openRow) heartbeat() string {
