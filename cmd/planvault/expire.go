@@ -20,13 +20,14 @@ import (
 func (a *app) expireCommand() *cobra.Command {
 	var b bulk
 	var olderThan age
-	var empty bool
+	var empty, verify bool
 	c := a.onVault("expire --older-than AGE", "Drop old days as a whole",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, DryRun: b.dryRun, Budget: b.timeLeft()})
+			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, Verify: verify, DryRun: b.dryRun, Budget: b.timeLeft()})
 		})
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
+	c.Flags().BoolVar(&verify, "verify", false, "also look for plans of other programs in days that have had a catalogue")
 	b.addFlags(c.Flags())
 	_ = c.MarkFlagRequired("older-than")
 	return a.signed(c)

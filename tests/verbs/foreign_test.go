@@ -213,6 +213,16 @@ func TestForeignRemains(t *testing.T) {
 				t.Errorf("%+v, %v", report, err)
 			}
 		},
+		"a day whose catalogue was built before": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
+			server.PutContainer(others.Container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
+			for i, want := range []azblob.ExpireResult{azblob.DayDropped, azblob.DayForeign} { // the catalogue has not seen it
+				before := len(server.Requests())
+				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour, Verify: i == 1, DryRun: i == 0})
+				if err != nil || report.Days[0].Result != want || len(server.Requests())-before > 3 {
+					t.Errorf("%+v, %v, %d requests", report, err, len(server.Requests())-before)
+				}
+			}
+		},
 		"a day that another Expire has dropped": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(12))
 			meanwhile := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return r.Prefix == "plans/" }).Nth(1).
