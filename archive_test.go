@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/listing"
@@ -693,4 +694,13 @@ func TestProgressOfCheckAndRepair(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestIsBuilt: a catalogue of the oldest schema that is known is read. One of an older schema is a placeholder.
+func TestIsBuilt(t *testing.T) {
+	for schema, want := range map[string]bool{"1": false, "2": true, "3": true, "": false} {
+		if got := isBuilt(blob.Properties{Metadata: map[string]string{metaSchema: schema, metaState: stateBuilt}}); got != want {
+			t.Errorf("schema %q: %t", schema, got)
+		}
+	}
 }

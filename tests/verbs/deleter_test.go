@@ -210,3 +210,21 @@ func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
 		vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
 	})
 }
+
+// TestDeleteTriesAgain: one marker that takes too long, and one answer that the object is gone, do not end a Delete. It
+// removes 256 sub-objects with one batch, and the entry with another.
+func TestDeleteTriesAgain(t *testing.T) {
+	for name, rule := range map[string]*emulator.Rule{
+		"slow marker":   vaulttest.Frozen("-delete", 3*time.Second).Nth(1),
+		"wrong absence": emulator.On(emulator.GetBlob).Path("-object.json").Nth(1).Do(vaulttest.Absences[0]),
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 254))
+			batches := emulator.On(emulator.BatchDelete).Do(emulator.Before(func() {}))
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule, batches), azblob.WithGracePeriod(2*time.Second))
+			if err := v.Delete(t.Context(), plan.ID); err != nil || rule.Fired() != 1 || batches.Seen() != 2 {
+				t.Errorf("%v; %v, %d batches", err, rule, batches.Seen())
+			}
+		})
+	}
+}
