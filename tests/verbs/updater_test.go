@@ -87,6 +87,19 @@ func TestUpdateUnknown(t *testing.T) {
 		}, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostAnswer()))
 		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrUnknown, storage.ErrConflict)
 	})
+	for blob, nth := range map[string]int{"-object.json": 2, "-entry.json": 1} {
+		vaulttest.InBubble(t, "a look at "+blob+" that fails is no conflict", func(t *testing.T, server *emulator.Server) {
+			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+			plantest.Finish(plan)
+			v := vaulttest.Faulty(t, server,
+				emulator.On(emulator.PutBlob).Path("-object.json").Nth(1).Do(emulator.Answer(412, "ConditionNotMet")),
+				emulator.On(emulator.HeadBlob).Path(blob).Nth(nth).Do(emulator.Answer(403, "AuthorizationFailure")))
+			err := v.UpdatePlan(t.Context(), plan)
+			if vaulttest.Fails(t, err, storage.ErrUnknown, storage.ErrDenied); errors.Is(err, storage.ErrConflict) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }
 
 // TestUpdateBesideItsParts updates objects while their sub-objects are changed, as engines do. The race
