@@ -147,7 +147,7 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	}
 	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || q.results && p.truncated) }
 	return q.lookAtAll(candidates, isLong, func(p candidate) (_ candidate, chosen bool) {
-		chosen = q.readLongFields(ctx, &p)
+		chosen = !isLong(p) || q.readLongFields(ctx, &p)
 		return p, chosen
 	})
 }
@@ -190,7 +190,10 @@ func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
 		heads = 2
 	}
 	candidates = q.listNeighbors(ctx, candidates, heads, q.f.Limit, isEntry)
-	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked }, func(p candidate) (candidate, bool) {
+	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked && !p.committed() }, func(p candidate) (candidate, bool) {
+		if !p.marked { // its day was listed in full
+			return p, true
+		}
 		p, chosen := q.headOpen(ctx, p)
 		q.noteStarted(p)
 		return p, chosen
@@ -323,22 +326,21 @@ func (q search) searchByID(ctx context.Context) iter.Seq2[candidate, error] {
 	})
 }
 
-// lookAtAll looks at the candidates that need it, and yields those that are chosen and the others. It looks at
-// as many at a time as the vault may have requests in flight. With a limit it begins with as many as are wanted,
-// and doubles the number each time.
-func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
+// lookAtAll looks at the candidates, and yields those that are chosen. A look sends requests if asks says so. As many of
+// these looks are taken at once as the vault may have requests in flight, wherever they lie among lookAhead candidates.
+// With a limit it begins with as many as are wanted, and doubles the number each time.
+func (q search) lookAtAll(candidates iter.Seq2[candidate, error], asks func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		atOnce := q.concurrency
+		atOnce, most := q.concurrency, lookAhead
 		if q.f.Limit > 0 {
-			atOnce = min(atOnce, q.f.Limit)
+			atOnce, most = min(atOnce, q.f.Limit), q.f.Limit
 		}
 		var some []candidate
+		asking := 0 // how many of them ask
 		flush := func() bool {
 			chosen := make([]bool, len(some))
 			_ = q.parallel(len(some), func(i int) error {
-				if chosen[i] = true; needed(some[i]) {
-					some[i], chosen[i] = look(some[i])
-				}
+				some[i], chosen[i] = look(some[i])
 				return nil // the others follow a plan that can't be read
 			})
 			for i, p := range some {
@@ -346,7 +348,7 @@ func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(ca
 					return false
 				}
 			}
-			some, atOnce = some[:0], min(2*atOnce, q.concurrency)
+			some, asking, atOnce = some[:0], 0, min(2*atOnce, q.concurrency)
 			return true
 		}
 		for p, err := range candidates {
@@ -356,13 +358,17 @@ func (q search) lookAtAll(candidates iter.Seq2[candidate, error], needed func(ca
 				}
 				return
 			}
-			if len(some) == 0 && !needed(p) {
-				if !yield(p, nil) {
+			switch {
+			case asks(p):
+				asking++
+			case len(some) == 0:
+				if p, chosen := look(p); chosen && !yield(p, nil) {
 					return
 				}
 				continue
 			}
-			if some = append(some, p); len(some) == atOnce && !flush() {
+			some = append(some, p)
+			if (asking == atOnce || len(some) >= max(most, atOnce)) && !flush() {
 				return
 			}
 		}

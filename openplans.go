@@ -2,9 +2,11 @@ package azblob
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -20,9 +22,13 @@ import (
 const (
 	// lookAhead is how many candidates are looked at together: as many as a page may show.
 	lookAhead = blob.MaxPage / 2
-	// blobsPerHead is how many blobs a listing may read in place of one HEAD. It takes about as much time to
-	// receive and decode them.
-	blobsPerHead = 8
+	// longestRun is how many HEADs one run may take. Its first page has at least 8 blobs for each.
+	longestRun = blob.MaxPage / 8
+	// blobsPerHead is how many blobs a page may have in place of one HEAD. It takes about as much processor time to
+	// receive and decode them. Where an earlier page has shown how many to expect, twice as many are worth the money.
+	blobsPerHead = 16
+	// spare is the ratio of what a page may have to what is expected of it.
+	spare = 1.25
 	// farApart is how many times the average distance lies between two candidates that no listing should
 	// cover together. Distances of plans that come at random rarely reach it.
 	farApart = 8
@@ -38,8 +44,9 @@ func (s *store) listNeighbors(ctx context.Context, candidates iter.Seq2[candidat
 	}
 	return func(yield func(candidate, error) bool) {
 		var some []candidate
+		listed := crowds{store: s, heads: heads, metadataOf: metadataOf}
 		flush := func() bool {
-			s.listRuns(ctx, neighbors(some, heads), heads, metadataOf)
+			listed.list(ctx, neighbors(some, heads))
 			for _, p := range some {
 				if !yield(p, nil) {
 					return false
@@ -64,10 +71,9 @@ func (s *store) listNeighbors(ctx context.Context, candidates iter.Seq2[candidat
 }
 
 // neighbors returns the runs of candidates, newest first, for which a listing is worth its price. A run lies
-// in one day whose open plans all have markers, and has no gap in which far more other plans may lie. It is so
-// short that its listing may read blobsPerHead blobs for each HEAD, and still be one page.
-func neighbors(candidates []candidate, heads int) (runs [][]candidate) {
-	const longest = blob.MaxPage / blobsPerHead // HEADs
+// in one day whose open plans all have markers, and has no gap in which far more other plans may lie. It takes at most
+// longestRun HEADs.
+func neighbors(candidates []candidate, heads int) (runs []*run) {
 	for len(candidates) > 0 {
 		n := len(candidates)
 		if i := slices.IndexFunc(candidates, func(p candidate) bool { return p.keys.container != candidates[0].keys.container }); i > 0 {
@@ -83,10 +89,10 @@ func neighbors(candidates []candidate, heads int) (runs [][]candidate) {
 			if i < n && distance(day[i-1], day[i]) <= far {
 				continue
 			}
-			parts := (heads*(i-begin) + longest - 1) / longest
-			for run := range slices.Chunk(day[begin:i], (i-begin+parts-1)/parts) {
-				if worthListing(heads*len(run), 1) {
-					runs = append(runs, run)
+			parts := (heads*(i-begin) + longestRun - 1) / longestRun
+			for plans := range slices.Chunk(day[begin:i], (i-begin+parts-1)/parts) {
+				if worthListing(heads*len(plans), 1) {
+					runs = append(runs, &run{plans: plans, left: plans})
 				}
 			}
 			begin = i
@@ -100,39 +106,111 @@ func distance(newer, older candidate) uint64 {
 	return listing.KeyOf(newer.keys.plan) - listing.KeyOf(older.keys.plan)
 }
 
-// listRuns lists the plans of some runs, as many at once as fit in memory.
-func (s *store) listRuns(ctx context.Context, runs [][]candidate, heads int, metadataOf func(name string) bool) {
-	page := 1
-	for _, run := range runs {
-		page = max(page, blobsPerHead*heads*len(run))
+// run is candidates of a day that are neighbors, newest first.
+type run struct {
+	plans   []candidate
+	left    []candidate // those of plans that no page has reached
+	pages   int         // how many were read
+	density float64     // how many blobs there are in a unit of time; 0 if that is unknown
+}
+
+// day returns the container of the plans.
+func (r *run) day() string { return r.plans[0].keys.container }
+
+// span returns the time in which the plans lie that are left.
+func (r *run) span() float64 { return 1 + float64(distance(r.left[0], r.left[len(r.left)-1])) }
+
+// page returns how many blobs the next page of the run should have, or 0 if HEADs are cheaper. All pages of a run cost
+// at most half as much as the HEADs of its plans, so an estimate that is wrong costs half as much again.
+func (r *run) page(heads int) int {
+	reads := heads * len(r.left)
+	if !worthListing(reads, 1) || !worthListing(heads*len(r.plans), r.pages+1) {
+		return 0
 	}
-	turns := make(chan struct{}, s.pages(page).Ahead)
-	_ = s.parallel(len(runs), func(i int) error {
-		turns <- struct{}{}
-		defer func() { <-turns }()
-		s.listRun(ctx, runs[i], blobsPerHead*heads*len(runs[i]), metadataOf)
+	blobs := blobsPerHead * reads
+	if r.density > 0 {
+		expected := r.density * r.span()
+		if expected > float64(2*blobs) {
+			return 0
+		}
+		blobs = max(blobs/2, int(spare*expected))
+	}
+	return min(blobs, blob.MaxPage)
+}
+
+// crowds lists runs of candidates.
+type crowds struct {
+	*store
+	heads      int // that each candidate would take
+	metadataOf func(name string) bool
+	density    float64 // of the first run; 0 if it is unknown
+}
+
+// list lists the plans of some runs, and adds what it finds. If they lie in several days, the first page is of the run
+// whose plans lie farthest apart. Its density says which of the others are worth their price, and these are listed at
+// once. By its own density, what a page did not reach is worth another one, or not.
+func (c *crowds) list(ctx context.Context, runs []*run) {
+	if n := len(runs); c.density == 0 && n > 0 && runs[0].day() != runs[n-1].day() {
+		first := slices.MaxFunc(runs, func(a, b *run) int {
+			return cmp.Compare(a.span()/float64(len(a.plans)), b.span()/float64(len(b.plans)))
+		})
+		c.readPage(ctx, first, first.page(c.heads))
+		c.density = first.density
+	}
+	for _, r := range runs {
+		r.density = c.density
+	}
+	for range 2 {
+		c.readPages(ctx, runs)
+	}
+}
+
+// readPages reads the next pages of some runs, about as many at once as fit in memory.
+func (c *crowds) readPages(ctx context.Context, runs []*run) {
+	blobs, n := 0, 0
+	for _, r := range runs {
+		if page := r.page(c.heads); page > 0 {
+			blobs, n = blobs+page, n+1
+		}
+	}
+	if n == 0 {
+		return
+	}
+	turns := make(chan struct{}, c.pages(blobs/n).Ahead)
+	_ = c.parallel(len(runs), func(i int) error {
+		if page := runs[i].page(c.heads); page > 0 {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			c.readPage(ctx, runs[i], page)
+		}
 		return nil
 	})
 }
 
-// listRun lists the plans of a run, oldest first, until a page is full, and adds what it finds.
-func (s *store) listRun(ctx context.Context, run []candidate, page int, metadataOf func(name string) bool) {
-	wanted := make(map[uuid.UUID]*candidate, len(run))
-	for i := range run {
-		wanted[run[i].keys.plan] = &run[i]
+// readPage reads the next page of a run, from the oldest plan that is left.
+func (c *crowds) readPage(ctx context.Context, r *run, most int) {
+	wanted := make(map[uuid.UUID]*candidate, len(r.left))
+	for i := range r.left {
+		wanted[r.left[i].keys.plan] = &r.left[i]
 	}
-	newest, oldest := run[0].keys, run[len(run)-1].keys
-	plans := directory{store: s, dir: plansDir, metadataOf: metadataOf, needsStart: true, take: func(p *candidate) bool {
+	newest, oldest := r.left[0].keys, r.left[len(r.left)-1].keys
+	plans := directory{store: c.store, dir: plansDir, metadataOf: c.metadataOf, needsStart: true, take: func(p *candidate) bool {
 		return wanted[p.keys.plan] != nil
 	}}
-	d := dayDirectory{plans, day{container: newest.container, marked: true}}
-	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, page)
-	if err != nil {
-		return // the HEADs that follow have the error, or succeed
+	d := dayDirectory{plans, day{container: r.day(), marked: true}}
+	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, most)
+	if err != nil || len(got.Items) == 0 { // the service knows no start; the HEADs that follow have the error, or succeed
+		r.density = math.Inf(1)
+		return
 	}
 	for _, p := range got.Items {
 		was := wanted[p.keys.plan]
 		was.entry, was.object = p.entry, p.object
+	}
+	r.pages++
+	r.density = float64(got.Blobs) / float64(1+listing.KeyOf(got.Rest)-listing.KeyOf(oldest.plan))
+	for n := len(r.left); n > 0 && listing.Less(r.left[n-1].keys.plan, got.Rest); n-- {
+		r.left = r.left[:n-1]
 	}
 }
 

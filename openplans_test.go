@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -63,10 +64,41 @@ func TestNeighbors(t *testing.T) {
 	} {
 		var got []int
 		for _, run := range neighbors(c.candidates, c.heads) {
-			got = append(got, len(run))
+			got = append(got, len(run.plans))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got runs of %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	plans := marked(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), spread(60, 0, time.Hour)...)
+	for _, c := range []struct {
+		left, pages, heads int
+		blobs              float64 // expected for each HEAD; 0 if that is unknown
+		want               int
+	}{
+		{60, 0, 1, 0, 16 * 60},
+		{60, 0, 2, 0, 16 * 120},
+		{60, 0, 1, 2, 8 * 60},
+		{60, 0, 1, 20, 25 * 60},
+		{60, 0, 1, 31, 31 * 60 * 5 / 4},
+		{60, 0, 1, 33, 0},
+		{60, 0, 4, 31, 5000},
+		{60, 0, 1, math.Inf(1), 0},
+		{25, 1, 1, 20, 25 * 25},
+		{24, 1, 1, 20, 0}, // too few are left
+		{25, 2, 1, 20, 0}, // the HEADs of 60 plans pay for two pages
+		{25, 2, 2, 20, 25 * 50},
+		{0, 1, 1, 2, 0},
+	} {
+		r := &run{plans: plans, left: plans[:c.left], pages: c.pages}
+		if c.left > 0 {
+			r.density = c.blobs * float64(c.heads*c.left) / r.span()
+		}
+		if got := r.page(c.heads); got < c.want-1 || got > c.want {
+			t.Errorf("%+v: %d blobs", c, got)
 		}
 	}
 }
@@ -80,7 +112,7 @@ func TestNeighborsAtRandom(t *testing.T) {
 		for i := range at {
 			at[i] = time.Duration(random.Int64N(int64(24 * time.Hour)))
 		}
-		if len(neighbors(marked(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), at...), 1)[0]) < 90 {
+		if len(neighbors(marked(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), at...), 1)[0].plans) < 90 {
 			apart++
 		}
 	}

@@ -3,6 +3,7 @@ package listing_test
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
@@ -38,7 +40,10 @@ func TestCostOfOpenPlans(t *testing.T) {
 		running, recover budget                                         // lists include that of the containers
 	}
 	vaults := []vault{
-		{"all are open, on 14 days", among(1_000, 1_000, 14*day), budget{1 + 2*15, 20, 4}, budget{1 + 2*15, 40, 4}},
+		{"all are open, on 14 days", among(1_000, 1_000, 14*day), budget{1 + 2*15, 20, 5}, budget{1 + 2*15, 40, 5}},
+		{"one of five, on 14 days", among(5_000, 1_000, 14*day), budget{1 + 2*15, 20, 5}, budget{1 + 2*15, 40, 5}},
+		{"one of ten, on 14 days", among(10_000, 1_000, 14*day), budget{1 + 2*15, 30, 5}, budget{1 + 2*15, 40, 5}},
+		{"one of forty, on 14 days", among(40_000, 1_000, 14*day), budget{1 + 15 + 1, 1_000, 7}, budget{1 + 15 + 1, 2_000, 11}},
 		{"all are open, on one day", among(2_500, 2_500, 20*time.Hour), budget{1 + 1 + 4, 0, 3}, budget{1 + 1 + 8, 0, 4}},
 		{"one of four", among(4_000, 1_000, 20*time.Hour), budget{1 + 1 + 2, 0, 3}, budget{1 + 1 + 4, 0, 3}},
 		{"one of fifty", among(5_000, 100, 20*time.Hour), budget{1 + 1 + 1, 100, 2 + 1 + 2}, budget{1 + 1 + 1, 200, 2 + 1 + 4}},
@@ -176,17 +181,21 @@ func TestCrowd(t *testing.T) {
 }
 
 // TestCrowdWithoutStartFrom looks at each plan if the service does not know where a listing begins, and wastes one
-// page.
+// page, whatever the number of days.
 func TestCrowdWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
 	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
-		time.Sleep(22 * time.Hour)
-		vaulttest.Fill(t, server, 3_000, 0, 20*time.Hour)
-		_, open := vaulttest.Fill(t, server, 100, 100, time.Minute)
+		var open []uuid.UUID
+		for range 2 {
+			time.Sleep(23 * time.Hour)
+			vaulttest.Fill(t, server, 3_000, 0, 20*time.Hour)
+			_, ids := vaulttest.Fill(t, server, 100, 100, time.Minute)
+			open = append(open, ids...)
+		}
 		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
 		server.ResetRequests()
 		found, requests := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}), vaulttest.Requests(server)
-		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2, emulator.HeadBlob: 100}
+		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2 + 1, emulator.HeadBlob: 200}
 		if len(found) != len(open) || !maps.Equal(requests, want) {
 			t.Errorf("%d plans with %v, want %v", len(found), requests, want)
 		}
@@ -370,4 +379,68 @@ func TestNearDaysAreThoseOfTheFilters(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOpenPlansAtRandom searches random vaults for open plans, page after page, on services that cut pages short, know no
+// start or leave plans out. It finds what was put there. If the service is plain, the requests for the plans cost at most
+// half as much again as a HEAD of each.
+func TestOpenPlansAtRandom(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for seed := range efforttest.Seeds(t, 0, 100, 100_000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		one := func(of ...int) int { return of[r.IntN(len(of))] }
+		options, plain := []emulator.Option{emulator.WithPageLimit(one(5000, 5000, 700, 90))}, false
+		switch r.IntN(3) {
+		case 0:
+			options = []emulator.Option{emulator.WithRealAnswers(seed)}
+		case 1:
+			options, plain = nil, true
+		}
+		vaulttest.InBubbleOf(t, emulator.New(options...), func(t *testing.T, server *emulator.Server) {
+			time.Sleep(10*24*time.Hour + time.Duration(r.Int64N(int64(24*time.Hour))))
+			var times []time.Time
+			isOpen := map[time.Time]bool{}
+			for range 1 + r.IntN(5) {
+				began, span := time.Duration(r.Int64N(int64(5*24*time.Hour))), one(1e8, 1e11, 1e12, 1e14)
+				for n, most := r.IntN(one(10, 100, 800)), one(1, 3, 10, 40, 400); n >= 0; n-- {
+					at := time.Now().Add(-began - time.Duration(r.IntN(span)))
+					times, isOpen[at] = append(times, at), r.IntN(most) == 0
+				}
+			}
+			slices.SortFunc(times, time.Time.Compare)
+			var want []uuid.UUID
+			for i, id := range vaulttest.Put(t, server, plantest.Small(), times, func(i int) bool { return isOpen[times[i]] }) {
+				if isOpen[times[i]] {
+					want = append(want, id)
+				}
+			}
+			slices.SortFunc(want, driver.NewestFirst)
+			opts := []azblob.Option{azblob.WithConcurrency(one(1, 3, 256))}
+			switch r.IntN(4) {
+			case 0:
+				plain, opts = false, append(opts, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+			case 1:
+				plain, opts = false, append(opts, azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1}))
+			}
+			v := vaulttest.OnEmulator(t, server, opts...)
+			f := storage.Filters{ByStatus: []workflow.Status{workflow.Running}, Limit: one(0, 0, 30, 200)}
+			var got []uuid.UUID
+			for {
+				server.ResetRequests()
+				page := vaulttest.IDs(vaulttest.Collect(t, v, f))
+				sent := vaulttest.Requests(server)
+				lists := len(slices.DeleteFunc(server.Requests(), func(r emulator.Request) bool { return r.Op != emulator.ListBlobs || r.Prefix == "open/" }))
+				if plain && f.Limit == 0 && 2*(25*lists/2+sent[emulator.HeadBlob]) > 3*len(want) {
+					t.Errorf("seed %d: %d plans by %d listings and %d HEADs", seed, len(want), lists, sent[emulator.HeadBlob])
+				}
+				if got = append(got, page...); f.Limit == 0 || len(page) < f.Limit {
+					break
+				}
+				f.BeforeID = page[len(page)-1]
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("seed %d: %d plans, want %d", seed, len(got), len(want))
+			}
+		})
+	}
 }

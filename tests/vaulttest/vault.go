@@ -227,8 +227,8 @@ func Faulty(t *testing.T, server *emulator.Server, rules ...*emulator.Rule) *azb
 // Absences are the answers that say that a blob is not there.
 var Absences = []emulator.Effect{emulator.Answer(404, "BlobNotFound"), emulator.Answer(404, "ContainerNotFound"), emulator.Answer(404, "")}
 
-// ShortLister is a transport whose listings omit blobs with certain names, a limited number of times, or as a cache: in
-// every answer to the same request.
+// ShortLister is a transport whose listings omit blobs with certain names, so many times, always if Times is negative, or
+// as a cache: in every answer to the same request.
 type ShortLister struct {
 	*emulator.Transport
 	Name   string
@@ -244,7 +244,7 @@ func (f *ShortLister) Do(req *http.Request) (*http.Response, error) {
 	resp, err := f.Transport.Do(req)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	hit := f.Times > 0 || f.Cached && f.Query == req.URL.RawQuery
+	hit := f.Times != 0 || f.Cached && f.Query == req.URL.RawQuery
 	if err != nil || req.URL.Query().Get("comp") != "list" || !hit {
 		return resp, err
 	}
@@ -260,7 +260,7 @@ func (f *ShortLister) Do(req *http.Request) (*http.Response, error) {
 		return b
 	})
 	if len(short) < len(body) {
-		f.Times, f.Query = f.Times-1, req.URL.RawQuery
+		f.Times, f.Query = max(f.Times-1, min(f.Times, 0)), req.URL.RawQuery
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(short)), int64(len(short))
 	return resp, nil
