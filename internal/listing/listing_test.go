@@ -14,6 +14,8 @@ import (
 	"weak"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/efforttest"
 )
 
 // shelf is a Source in memory. It has two blobs for each plan.
@@ -173,6 +175,38 @@ func TestCosts(t *testing.T) {
 				t.Errorf("%s: %d requests and %d round trips; %d and %d are the budget", name, s.requests.Load(), trips, c.requests, c.trips)
 			}
 		})
+	}
+}
+
+// TestMillion lists a million plans up to some time of the day, which come evenly or at random. The pages of each day depend
+// on that time, and so do the requests. docs/scale.md has the ranges of all hours, which PLANVAULT_LONG=1 lists.
+func TestMillion(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for _, c := range []struct{ days, requests, trips uint64 }{{1, 450, 104}, {14, 465, 110}} {
+		var requests, trips []int
+		for hour := uint64(0); hour < 24; hour += efforttest.Pick[uint64](8, 8, 1) {
+			begin, end := today-(c.days-1)*day, today+hour*anHour+anHour/2
+			for _, place := range []func(*rand.Rand, uint64) uint64{
+				func(_ *rand.Rand, i uint64) uint64 { return begin + (end-begin)/1_000_000*i },
+				func(r *rand.Rand, i uint64) uint64 { return begin + r.Uint64N(end-begin) },
+			} {
+				s := newShelf(1_000_000, place)
+				synctest.Test(t, func(t *testing.T) {
+					started, n := time.Now(), 0
+					for range Newest(t.Context(), s.days(uuid.Max), Options{Page: MaxPage, Ahead: 5, Now: time.UnixMilli(int64(end / Millisecond))}) {
+						n++
+					}
+					if n != len(s.plans) {
+						t.Errorf("%d plans", n)
+					}
+					requests, trips = append(requests, 1+int(s.requests.Load())), append(trips, 1+int(time.Since(started)/time.Second)) // with that of the days
+				})
+			}
+		}
+		t.Logf("%d days: %d to %d requests, %d to %d round trips", c.days, slices.Min(requests), slices.Max(requests), slices.Min(trips), slices.Max(trips))
+		if slices.Max(requests) > int(c.requests) || slices.Max(trips) > int(c.trips) {
+			t.Errorf("%d days: over the budget of %d requests and %d round trips", c.days, c.requests, c.trips)
+		}
 	}
 }
 
