@@ -87,6 +87,18 @@ func searchRunning(s subject) budget {
 // recovery is one list of the days, one list of each day's markers, and two requests for each open plan.
 func recovery(s subject) budget { return budget{1 + s.vault.days + 2*fill.RunningPlans, 3} }
 
+// lookAtOpen is one list of the days, one list of each day's markers, and for each open plan some HEADs, or for each day
+// a list and few HEADs, where the HEADs cost at least as much as 32 blobs. The first of these lists shows that.
+func lookAtOpen(heads int) func(subject) budget {
+	return func(s subject) budget {
+		lists, reads := 1+s.vault.days, heads*s.vault.open
+		if 2*s.vault.plans <= 32*reads {
+			return budget{lists + s.vault.days + 1 + 30, 5}
+		}
+		return budget{lists + 1 + reads, 3 + ceil(reads, concurrency)}
+	}
+}
+
 // scan reads every entry and object of the vault once, at least four pages at a time, in windows of which a
 // tenth may be in vain.
 func scan(s subject) budget {

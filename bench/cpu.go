@@ -22,7 +22,7 @@ import (
 )
 
 // cpuVault is the vault that listings and Recovery are measured in.
-var cpuVault = shape{5000, 1}
+var cpuVault = shape{plans: 5000, days: 1}
 
 // cpuBudgets holds the budgets of the rows of -cpu: how many times the floor's processor time an operation may
 // take, with the account's key and with a token. They are a quarter to a half above what it takes, for machines that have

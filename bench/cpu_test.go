@@ -83,7 +83,7 @@ func TestProcessorTime(t *testing.T) {
 			continue
 		}
 		if r.vault.plans > 0 {
-			r.vault = shape{smallestVault, 2}
+			r.vault = shape{plans: smallestVault, days: 2}
 		}
 		played := &tape{}
 		var cred azcore.TokenCredential

@@ -23,7 +23,7 @@ func fleetRows() (rows []row) {
 	for _, s := range sizes() {
 		rows = append(rows, row{operation: operation{"fleet: take", withQuietNode(workflow.Running, take), takeBudget}, size: s})
 	}
-	fortnight := shape{smallestVault, 14}
+	fortnight := shape{plans: smallestVault, days: 14}
 	return append(rows,
 		row{operation: operation{"fleet: an hour of an idle node", idleNode, fixed(35_000/24, 0)}, period: time.Hour},
 		row{operation: operation{"fleet: a day of an idle node", idleNode, fixed(35_000, 0)}, period: 24 * time.Hour, long: true},

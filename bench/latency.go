@@ -247,7 +247,7 @@ func (s setting) drive(ctx context.Context, c *crew, plans int) (rate float64, s
 // staged starts the engines in virtual time, where as many plans are stored, and calls do: at once, or if no plan is
 // stored, when the engines are idle.
 func (s setting) staged(ctx context.Context, stored int, do func(context.Context, *crew, []*life) error) error {
-	return bubble(ctx, func(ctx context.Context, _ time.Time) (err error) {
+	return bubble(ctx, evening, func(ctx context.Context, _ time.Time) (err error) {
 		server, c := emulator.New(emulator.WithoutLog()), newCrew()
 		open := func(latency time.Duration) (*azblob.Vault, error) {
 			m := newMeter(server.Transport())

@@ -4,6 +4,7 @@
 //	go run ./bench                       plans of all sizes, vaults of up to a million plans
 //	go run ./bench -short                without the largest vaults, in seconds
 //	go run ./bench -run 'Read|Search'    some rows; -list names them all
+//	go run ./bench -at 6h                at another time of the day
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //	go run ./bench -latency              from Submit to the first action and to the end, and plans per second
 //	go run ./bench -cpu                  processor time beside that of a bare client of the SDK, or bare plugins
@@ -35,6 +36,7 @@ import (
 	"regexp"
 	"slices"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -54,6 +56,7 @@ type config struct {
 	short, list, cpu, history, latency, throughput, token bool
 	run                                                   *regexp.Regexp
 	worker                                                string
+	at                                                    time.Duration
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -71,12 +74,15 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
 	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
 	f.BoolVar(&c.latency, "latency", false, "measure how soon submitted plans begin and end, and plans per second; with -short at 10 ms only")
+	f.DurationVar(&c.at, "at", evening, "the time of day at which rows are counted, and until which there are plans: pages depend on it")
 	f.StringVar(&c.worker, "worker", "", "internal: the emulator of -throughput, as `text`")
 	if err := f.Parse(args); err != nil {
 		return c, err
 	}
 	modes := slices.DeleteFunc([]bool{c.cpu, c.throughput, c.history, c.latency}, func(set bool) bool { return !set })
 	switch {
+	case c.at <= 0 || c.at >= 24*time.Hour:
+		return c, fmt.Errorf("-at %v: want a time of day, such as 18h", c.at)
 	case f.NArg() > 0:
 		return c, fmt.Errorf("unexpected argument %q: bench takes flags only", f.Arg(0))
 	case len(modes) > 1:
@@ -132,7 +138,7 @@ func eachRow[R fmt.Stringer](ctx context.Context, cfg config, rows []R, stdout i
 
 // count measures the rows and compares each with its budget.
 func count(ctx context.Context, cfg config, rows []row, stdout io.Writer) error {
-	t := &emulators{}
+	t := &emulators{at: cfg.at}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return cfg.short && r.long })
 	if !cfg.list {
 		printHead(stdout)

@@ -45,7 +45,7 @@ func generous(rows []row) []row {
 func TestRunsAgree(t *testing.T) {
 	var all []result
 	for range 2 {
-		e := &emulators{}
+		e := &emulators{at: evening}
 		for _, r := range table() {
 			if regexp.MustCompile(someRows).MatchString(r.String()) {
 				res, err := e.measure(t.Context(), r)
@@ -122,7 +122,7 @@ func TestHeapIsJudged(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-latency", "-history"}} {
+	for _, args := range [][]string{{"-run", "("}, {"extra"}, {"-no-such-flag"}, {"-latency", "-history"}, {"-at", "24h"}} {
 		output(t, exitMisuse, nil, args...)
 	}
 	output(t, exitPass, nil, "-h")
@@ -131,7 +131,7 @@ func TestFlags(t *testing.T) {
 	if !strings.Contains(all, "1000000 plans") || strings.Contains(short, "1000000 plans") || !strings.Contains(short, "10000 plans") || strings.Contains(short, "a day of") {
 		t.Errorf("%s\n%s", all, short)
 	}
-	const allRows = 12*3 + 6*7 + 2*3 + 6 + 4 // on plans, in vaults, of a fleet, of an engine
+	const allRows = 12*3 + 6*7 + 6*2 + 2*3 + 6 + 4 // on plans, in vaults, among open plans, of a fleet, of an engine
 	names := slices.Sorted(strings.Lines(all))
 	if len(names) != allRows || len(slices.Compact(names)) != allRows {
 		t.Errorf("%d rows, or two with one name", len(names))
@@ -142,7 +142,7 @@ func TestFlags(t *testing.T) {
 // written.
 func TestFilledVaultIsSound(t *testing.T) {
 	server := emulator.New(emulator.WithoutLog())
-	f := fillingAt(shape{500, 3}, time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
+	f := fillingAt(shape{plans: 500, days: 3}, time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
 	must(t, f.FillServer(t.Context(), server, vaultName))
 	v, err := fill.Open(t.Context(), server, vaultName)
 	must(t, err)

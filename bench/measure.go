@@ -18,6 +18,8 @@ type emulators struct {
 	// filled holds the vault of one shape. Only one is kept: the largest takes gigabytes.
 	filled *emulator.Server
 	shape  shape
+	// at is the time of day.
+	at time.Duration
 }
 
 const (
@@ -25,15 +27,18 @@ const (
 	latency   = time.Second
 )
 
-// bubble runs do in virtual time, always from the same moment: 18:00, so that today has its share of plans.
+// evening is when operations are measured, unless the time is given: today has its share of plans.
+const evening = 18 * time.Hour
+
+// bubble runs do in virtual time, from a time of day.
 //
 // Only a bubble of testing/synctest knows when every goroutine waits: a round trip then takes exactly the
 // latency, however long computation takes. A bubble needs a testing.T; do never sees it.
-func bubble(ctx context.Context, do func(ctx context.Context, now time.Time) error) (err error) {
+func bubble(ctx context.Context, at time.Duration, do func(ctx context.Context, now time.Time) error) (err error) {
 	synctest.Test(new(testing.T), func(*testing.T) {
 		// A context from outside the bubble must not wake goroutines inside. Its end is noticed between rows.
 		ctx := context.WithoutCancel(ctx)
-		time.Sleep(20*24*time.Hour + 18*time.Hour)
+		time.Sleep(20*24*time.Hour + at)
 		err = do(ctx, time.Now())
 	})
 	return err
@@ -50,7 +55,7 @@ func (t *emulators) fill(ctx context.Context, s shape) error {
 	}
 	server := emulator.New(emulator.WithoutLog())
 	if s.plans > 0 {
-		err := bubble(ctx, func(ctx context.Context, now time.Time) error {
+		err := bubble(ctx, t.at, func(ctx context.Context, now time.Time) error {
 			return fillingAt(s, now).FillServer(ctx, server, vaultName)
 		})
 		if err != nil {
@@ -67,7 +72,7 @@ func (t *emulators) measure(ctx context.Context, r row) (result, error) {
 	if err := t.fill(ctx, r.vault); err != nil {
 		return res, err
 	}
-	return res, bubble(ctx, func(ctx context.Context, now time.Time) (err error) {
+	return res, bubble(ctx, t.at, func(ctx context.Context, now time.Time) (err error) {
 		server := t.filled.Clone()
 		m := newMeter(server.Transport())
 		v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(),

@@ -51,7 +51,7 @@ func (r result) judge() error {
 }
 
 func printHead(w io.Writer) {
-	fmt.Fprintf(w, "%-46s", "operation")
+	fmt.Fprintf(w, "%-53s", "operation")
 	for _, c := range price.Classes {
 		fmt.Fprintf(w, " %6s", c)
 	}
@@ -59,7 +59,7 @@ func printHead(w io.Writer) {
 }
 
 func (r result) print(w io.Writer) {
-	fmt.Fprintf(w, "%-46s", r.row)
+	fmt.Fprintf(w, "%-53s", r.row)
 	for _, c := range price.Classes {
 		fmt.Fprintf(w, " %6s", dash(r.requests[c]))
 	}

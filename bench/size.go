@@ -62,11 +62,11 @@ func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
 }
 
 // shape is the contents of a vault that operations are measured in. The zero value is an empty vault.
-type shape struct{ plans, days int }
+type shape struct{ plans, days, open int }
 
 // fillingAt returns the contents of a vault of a shape, up to a time.
 func fillingAt(s shape, now time.Time) fill.Filling {
-	return fill.Filling{Plans: s.plans, Days: s.days, End: now.UTC()}
+	return fill.Filling{Plans: s.plans, Days: s.days, Open: s.open, End: now.UTC()}
 }
 
 const (
@@ -77,14 +77,17 @@ const (
 func shapes() (list []shape) {
 	for _, plans := range []int{smallestVault, 10_000, largestVault} {
 		for _, days := range []int{1, 14} {
-			list = append(list, shape{plans, days})
+			list = append(list, shape{plans: plans, days: days})
 		}
 	}
 	return list
 }
 
 func (s shape) String() string {
-	if s.days == 1 {
+	switch {
+	case s.open > 0:
+		return fmt.Sprintf("%d open of %d plans in %d days", s.open, s.plans, s.days)
+	case s.days == 1:
 		return fmt.Sprintf("%d plans in 1 day", s.plans)
 	}
 	return fmt.Sprintf("%d plans in %d days", s.plans, s.days)

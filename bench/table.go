@@ -79,6 +79,11 @@ func table() (rows []row) {
 			rows = append(rows, row{operation: o, vault: v, long: v.plans >= largestVault})
 		}
 	}
+	for _, plans := range []int{1_000, 2_500, 5_000, 10_000, 100_000, largestVault} {
+		for _, o := range amongOpen() {
+			rows = append(rows, row{operation: o, vault: shape{plans: plans, days: 14, open: 1_000}, long: plans >= largestVault})
+		}
+	}
 	return append(rows, append(fleetRows(), engineRows()...)...)
 }
 
@@ -192,6 +197,18 @@ func inVaults() []operation {
 			return matching(storage.Filters{ByGroupIDs: []uuid.UUID{f.Group(f.Plans / 2)}})
 		}), scan},
 		{"List(all)", found(everyPlan, func(fill.Filling) query { return list(0) }), scan},
+	}
+}
+
+// amongOpen returns what looks at each open plan of a vault.
+func amongOpen() []operation {
+	return []operation{
+		{"Search Running", func(ctx context.Context, s *scene) (step, error) {
+			return found(s.filling.Open, func(fill.Filling) query {
+				return matching(storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
+			})(ctx, s)
+		}, lookAtOpen(1)},
+		{"Recovery", func(_ context.Context, s *scene) (step, error) { return s.vault.Recovery, nil }, lookAtOpen(2)},
 	}
 }
 

@@ -2,6 +2,7 @@
 package fill
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -26,6 +27,7 @@ type Filling struct {
 	Plans, Days int
 	End         time.Time // in UTC
 	Ended       bool      // no plan is Running
+	Open        int       // how many are Running; 0 for RunningPlans
 }
 
 func (f Filling) start() time.Time {
@@ -56,7 +58,8 @@ func (f Filling) Group(i int) uuid.UUID {
 }
 
 func (f Filling) Running(i int) bool {
-	return !f.Ended && i%(f.Plans/RunningPlans) == f.Plans/RunningPlans/2
+	open := cmp.Or(f.Open, RunningPlans)
+	return !f.Ended && (i*open+f.Plans/2)%f.Plans < open
 }
 
 // First reports whether plan i is the first of its day.
