@@ -184,7 +184,7 @@ func TestMillion(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for _, c := range []struct{ days, requests, trips uint64 }{{1, 450, 104}, {14, 465, 110}} {
 		var requests, trips []int
-		for hour := uint64(0); hour < 24; hour += efforttest.Pick[uint64](8, 8, 1) {
+		for hour := uint64(0); hour < 24; hour += efforttest.Pick[uint64](12, 12, 1) {
 			begin, end := today-(c.days-1)*day, today+hour*anHour+anHour/2
 			for _, place := range []func(*rand.Rand, uint64) uint64{
 				func(_ *rand.Rand, i uint64) uint64 { return begin + (end-begin)/1_000_000*i },

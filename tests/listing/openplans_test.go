@@ -46,6 +46,7 @@ func TestCostOfOpenPlans(t *testing.T) {
 		{"one of forty, on 14 days", among(40_000, 1_000, 14*day), budget{1 + 15 + 1, 1_000, 7}, budget{1 + 15 + 1, 2_000, 11}},
 		{"all are open, on one day", among(2_500, 2_500, 20*time.Hour), budget{1 + 1 + 4, 0, 3}, budget{1 + 1 + 8, 0, 4}},
 		{"one of four", among(4_000, 1_000, 20*time.Hour), budget{1 + 1 + 2, 0, 3}, budget{1 + 1 + 4, 0, 3}},
+		{"one of ten", among(10_000, 1_000, 20*time.Hour), budget{1 + 1 + 4, 0, 4}, budget{1 + 1 + 4, 0, 3}},
 		{"one of fifty", among(5_000, 100, 20*time.Hour), budget{1 + 1 + 1, 100, 2 + 1 + 2}, budget{1 + 1 + 1, 200, 2 + 1 + 4}},
 		{"few", among(1_000, 20, 20*time.Hour), budget{1 + 1, 20, 3}, budget{1 + 1 + 1, 40, 4}},
 	}
