@@ -14,8 +14,9 @@
 // with the price of a day.
 //
 // Rows are counted on the emulator in virtual time. A request takes exactly one second there and computation
-// takes none, so the seconds of an operation are its round trips, and all runs give the same counts. Vaults
-// are filled directly in the emulator with copies of the blobs of one plan.
+// takes none, so the seconds of an operation are its round trips. Runs at the same time of day (-at) send the same
+// requests. The round trips of the longest listings vary by a few, with the order of answers that come at one moment.
+// Vaults are filled directly in the emulator with copies of the blobs of one plan.
 //
 // -cpu records the service's answers to each operation once and then repeats the operation with these answers,
 // by turns with a client of the SDK that sends the same requests and does nothing else. Its ratios hold on any
