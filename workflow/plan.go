@@ -139,6 +139,14 @@ type Action struct {
 	Plugin string `json:"plugin,omitempty"`
 	// Retries is how many more attempts may follow after the first one failed.
 	Retries int `json:"retries,omitzero"`
+	// Idempotent is the author's promise that to run the action again has the same effect as to run it once, also while
+	// a run goes on that another engine has given up. Package engine then stores an attempt when it has ended, and not
+	// also before it begins: one write for each attempt, not two.
+	//
+	// While the action runs, readers see it as it was before, such as NotStarted. An attempt that a death cuts off may
+	// leave no trace: a plan that was asked to stop, or fails, then leaves the action as it was, though it may have run.
+	// It is for short actions: what hangs is hard to see.
+	Idempotent bool `json:"idempotent,omitempty"`
 	// Attempts are the attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	State    State     `json:"state,omitzero"`

@@ -114,6 +114,7 @@ func Full() *workflow.Plan {
 				Key: uuid.New(), Name: fmt.Sprintf("sequence %d", s), Descr: "a sequence",
 				Actions: []*workflow.Action{action("first"), action("second")},
 			})
+			block.Sequences[s].Actions[1].Idempotent = true
 		}
 		p.Blocks = append(p.Blocks, block)
 	}
@@ -239,7 +240,7 @@ func (r random) actions() []*workflow.Action {
 	for range r.IntN(4) {
 		a := action(r.text())
 		a.Descr, a.Timeout, a.Retries = r.text(), r.duration(), r.IntN(4)
-		a.Req = Request{Text: r.text(), Number: r.Int64()}
+		a.Idempotent, a.Req = r.IntN(3) == 0, Request{Text: r.text(), Number: r.Int64()}
 		if r.IntN(4) == 0 {
 			a.Req = nil
 		}
