@@ -126,3 +126,15 @@ func ExampleForkFromStart() {
 	fmt.Println(again.Name, "is", again.State.Status, "and forked from the other:", again.ForkedFrom == done.ID)
 	// Output: deploy is NotStarted and forked from the other: true
 }
+
+// An engine stored that an action runs, and nothing of what is above it.
+func ExampleInferRunning() {
+	plan := deploy()
+	plan.State.Status = workflow.Running
+	drain := plan.Blocks[0].Sequences[0].Actions[0]
+	drain.State = workflow.State{Status: workflow.Running, Start: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+
+	host := workflow.InferRunning(plan).Blocks[0].Sequences[0]
+	fmt.Println(host.Name, "is", host.State.Status, "since", host.State.Start.Format(time.TimeOnly))
+	// Output: host 1 is Running since 12:00:00
+}
