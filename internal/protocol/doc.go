@@ -93,6 +93,11 @@
 // remove days. They die, and pause anywhere for any time. AtOnce is left out, and so are reports: the time between two
 // steps saves requests only.
 //
+// # What an engine stores
+//
+// What of a plan an engine stores before it acts is a model of its own, too: a sequence, its actions and a deferred action.
+// Any number of times, an engine dies, freezes, takes the plan from another one, or is asked to stop it (TestEngine).
+//
 // # Deaths
 //
 // Who is dead is a model of its own, too, in discrete time: a node renews its record, a judge polls, and the service

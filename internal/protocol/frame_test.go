@@ -140,42 +140,55 @@ const (
 	policyFormer
 	policyBack
 	policyNever
+	// Of what an engine stores.
+	runUnseen
+	runWaitsAgain
+	runBothOutcomes
+	runForgets
+	runEndless
+	runTwiceFenced
 
 	breaches
 )
 
 func (b breach) String() string {
 	return [breaches]string{
-		dayUnequal:     "a catalogue differs from a listing",
-		dayHeldDeleted: "a plan of a held day is deleted",
-		dayHeldDropped: "a held day is dropped",
-		dayOpenDropped: "a day with an open plan is dropped",
-		dayUnmarked:    "an open plan has no marker",
-		dayNoPlan:      "Create returns nil, but there is no plan",
-		dayDebris:      "after Recovery something is left that no plan has",
-		dayNeverBuilt:  "after Recovery the catalogue can't be built",
-		dayNotDropped:  "Expire says that it dropped a day that is there",
-		formerOwner:    "a write of a former owner takes effect after the fence",
-		lostUpdate:     "a write replaces a version that its writer has not seen",
-		wrongResult:    "the final object holds a result that a former owner stored after the fence",
-		actionRerun:    "a later owner runs an action that an earlier one had completed",
-		finalChanged:   "a plan changes after its final entry",
-		openParts:      "an entry is final beside open sub-objects",
-		earlyObject:    "an object is final beside an open entry",
-		twoOwners:      "two nodes own the plan in one epoch",
-		comesBack:      "a deleted plan exists",
-		orphan:         "a node can't bring the plan to its end",
-		robbed:         "a node takes the plan from an owner that works on it",
-		unfound:        "nobody works on the plan, and a node that can does not find it",
-		worksInBoth:    "a node begins an action in the source after one works on the copy",
-		oldStart:       "the copy begins from an older state than the source's",
-		movesBack:      "a follower moves the copy back, or writes to an opened one",
-		neverOpens:     "the switch does not lead to an open copy",
-		policyEarly:    "a day is removed less than a day after its policy was set",
-		policyTwice:    "two processes do a step at once",
-		policyFormer:   "two days are removed by a policy that was changed before",
-		policyBack:     "a policy comes back that was changed",
-		policyNever:    "no step of a policy can begin any more",
+		dayUnequal:      "a catalogue differs from a listing",
+		dayHeldDeleted:  "a plan of a held day is deleted",
+		dayHeldDropped:  "a held day is dropped",
+		dayOpenDropped:  "a day with an open plan is dropped",
+		dayUnmarked:     "an open plan has no marker",
+		dayNoPlan:       "Create returns nil, but there is no plan",
+		dayDebris:       "after Recovery something is left that no plan has",
+		dayNeverBuilt:   "after Recovery the catalogue can't be built",
+		dayNotDropped:   "Expire says that it dropped a day that is there",
+		formerOwner:     "a write of a former owner takes effect after the fence",
+		lostUpdate:      "a write replaces a version that its writer has not seen",
+		wrongResult:     "the final object holds a result that a former owner stored after the fence",
+		actionRerun:     "a later owner runs an action that an earlier one had completed",
+		finalChanged:    "a plan changes after its final entry",
+		openParts:       "an entry is final beside open sub-objects",
+		earlyObject:     "an object is final beside an open entry",
+		twoOwners:       "two nodes own the plan in one epoch",
+		comesBack:       "a deleted plan exists",
+		orphan:          "a node can't bring the plan to its end",
+		robbed:          "a node takes the plan from an owner that works on it",
+		unfound:         "nobody works on the plan, and a node that can does not find it",
+		worksInBoth:     "a node begins an action in the source after one works on the copy",
+		oldStart:        "the copy begins from an older state than the source's",
+		movesBack:       "a follower moves the copy back, or writes to an opened one",
+		neverOpens:      "the switch does not lead to an open copy",
+		policyEarly:     "a day is removed less than a day after its policy was set",
+		policyTwice:     "two processes do a step at once",
+		policyFormer:    "two days are removed by a policy that was changed before",
+		policyBack:      "a policy comes back that was changed",
+		policyNever:     "no step of a policy can begin any more",
+		runUnseen:       "an action that is not idempotent runs, and is stored as NotStarted",
+		runWaitsAgain:   "a death prolongs a delay",
+		runBothOutcomes: "deferred actions of two outcomes begin",
+		runForgets:      "a plan ends with a container that is NotStarted above an action that is not",
+		runEndless:      "an action ends more processes than Options.Crashes allows",
+		runTwiceFenced:  "an engine begins more than one action after it has lost the plan",
 	}[b]
 }
 
@@ -206,7 +219,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, policyNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, policyNeeds, runNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {

@@ -1,0 +1,302 @@
+package protocol
+
+import (
+	"fmt"
+	"testing"
+)
+
+// runs is a situation of the model of what engines store of a plan: a sequence of two actions, and a deferred action
+// that depends on whether the plan was asked to stop. Two engines take the plan from each other at any time, rightly or
+// not. They die, freeze, and get stop requests between any two steps. That a taken plan refuses the former owner's writes is
+// shown by the model of a fleet.
+type runs struct {
+	idempotent bool // the actions are
+	delay      bool // the sequence waits before its first action
+	poison     bool // the second action ends each process
+
+	mutant
+	search[runState, move]
+}
+
+func (x *runs) String() string { return describe[role](nil, nil, *x) }
+
+// mostCrashes is Options.Crashes.
+const mostCrashes = 1
+
+// runState is a state of the model.
+type runState struct {
+	plan, sequence, deferred status
+	actions                  [2]runAction
+	stop                     bool // it is stored
+	engines                  [2]runEngine
+	waited                   bool     // the sequence's delay has begun
+	calls                    [2]uint8 // that began, of each action
+	begun                    [2]bool  // the deferred actions that have begun: for success, and after a stop
+	broken                   breach
+}
+
+type runAction struct {
+	status  status
+	unended uint8 // attempts that are stored and never ended
+}
+
+// runEngine is an engine, with the plan as it has it.
+type runEngine struct {
+	at       runPlace
+	k        uint8 // the action
+	match    bool  // the plan is its own
+	sequence status
+	actions  [2]runAction
+	doubts   [2]bool // the action may have run already
+	noted    bool    // the attempt is stored
+	stop     bool
+	ending   bool  // the outcome is fixed
+	after    uint8 // calls that began after it lost the plan
+}
+
+type runPlace uint8
+
+const (
+	runNothing runPlace = iota
+	runBegins
+	runAttempts
+	runCalls
+	runReturns
+	runEndsSequence
+	runFixes
+	runDefers
+	runEndsDeferred
+	runEndsPlan
+)
+
+// The rules of what an engine stores.
+const (
+	runStoresAttempt rule = "an action that is not idempotent begins before its attempt is stored"
+	runStoresDelay   rule = "an object that waits is not stored before"
+	runStoresOutcome rule = "a deferred action begins before DeferredActions is stored"
+	runKeepsOutcome  rule = "an engine stops a plan whose DeferredActions have begun"
+	runInfers        rule = "an engine does not infer what has begun"
+	runDoubts        rule = "an engine stores no attempt of an idempotent action that may have run already"
+	runGivesUp       rule = "an engine goes on after a write was refused"
+)
+
+func (x *runs) steps(from runState, yield func(move, runState)) {
+	for i := range from.engines {
+		do := func(what string, change func(st *runState, e *runEngine)) {
+			next := from
+			if change(&next, &next.engines[i]); !x.judges(next.broken) {
+				next.broken = 0
+			}
+			yield(move{i, -1, what, false}, next)
+		}
+		// write is a step that stores something first.
+		write := func(what string, change func(st *runState, e *runEngine)) {
+			do(what, func(st *runState, e *runEngine) {
+				switch before := *st; {
+				case e.match:
+					change(st, e)
+				case x.lacks(runGivesUp):
+					change(st, e)
+					kept := st.engines[i]
+					*st = before
+					st.engines[i] = kept
+				default:
+					*e = runEngine{}
+				}
+			})
+		}
+		x.engine(from.engines[i], do, write)
+		if from.plan != final {
+			do("picks the plan up", func(st *runState, e *runEngine) { x.pickUp(st, e, &st.engines[1-i]) })
+		}
+	}
+}
+
+// pickUp makes an engine the owner of the plan.
+func (x *runs) pickUp(st *runState, e, other *runEngine) {
+	other.match = false
+	*e = runEngine{at: runBegins, match: true, sequence: st.sequence, actions: st.actions, stop: st.stop}
+	e.ending = st.deferred != notStarted && !x.lacks(runKeepsOutcome)
+	if st.plan == running && !x.lacks(runDoubts) {
+		for k, a := range st.actions {
+			if a.status != final {
+				e.doubts[k] = true
+				break
+			}
+		}
+	}
+	if !x.lacks(runInfers) && e.sequence == notStarted && st.actions[0].status != notStarted {
+		e.sequence = running
+	}
+	st.plan = running
+}
+
+// engine yields the steps of an engine that has picked the plan up.
+func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *runEngine))) {
+	if e.at == runNothing {
+		return
+	}
+	do("dies", func(_ *runState, e *runEngine) { *e = runEngine{} })
+	if !e.stop && !e.ending {
+		write("stores a stop", func(st *runState, e *runEngine) { st.stop, e.stop = true, true })
+	}
+	switch e.at {
+	case runBegins:
+		x.begin(e, do, write)
+	case runAttempts:
+		x.attempt(e, do, write)
+	case runCalls:
+		do("begins an action", func(st *runState, e *runEngine) { x.call(st, e) })
+	case runReturns:
+		if !x.poison || e.k == 0 {
+			write("stores the end of an action", func(st *runState, e *runEngine) {
+				a := &e.actions[e.k]
+				if a.status = final; e.noted {
+					a.unended--
+				}
+				st.actions[e.k] = *a
+				e.at, e.noted, e.k = runAttempts, false, e.k+1
+			})
+		}
+	case runEndsSequence:
+		write("stores the end of the sequence", func(st *runState, e *runEngine) { st.sequence, e.at = final, runFixes })
+	case runFixes:
+		fix := func(_ *runState, e *runEngine) { e.ending, e.at = true, runDefers }
+		if x.lacks(runStoresOutcome) {
+			do("fixes the outcome", fix)
+			return
+		}
+		write("stores that deferred actions begin", func(st *runState, e *runEngine) {
+			st.deferred = running
+			fix(st, e)
+		})
+	case runDefers:
+		do("begins a deferred action", func(st *runState, e *runEngine) {
+			which := 0
+			if e.stop {
+				which = 1
+			}
+			st.begun[which], e.at = true, runEndsDeferred
+			if st.begun[1-which] {
+				st.broken = runBothOutcomes
+			}
+		})
+	case runEndsDeferred:
+		write("stores the end of deferred actions", func(st *runState, e *runEngine) { st.deferred, e.at = final, runEndsPlan })
+	case runEndsPlan:
+		write("stores the end of the plan", func(st *runState, e *runEngine) {
+			if st.sequence == notStarted && st.actions[0].status != notStarted {
+				st.broken = runForgets
+			}
+			st.plan, *e = final, runEngine{}
+		})
+	}
+}
+
+func (x *runs) begin(e runEngine, do, write func(string, func(st *runState, e *runEngine))) {
+	begin := func(_ *runState, e *runEngine) { e.sequence, e.at = running, runAttempts }
+	waits := func(st *runState, e *runEngine) {
+		if st.waited {
+			st.broken = runWaitsAgain
+		}
+		st.waited = true
+		begin(st, e)
+	}
+	switch {
+	case e.sequence == final || e.sequence == notStarted && e.stop:
+		do("skips the sequence", func(_ *runState, e *runEngine) { e.at = runFixes })
+	case e.sequence == running || !x.delay:
+		do("begins the sequence", begin)
+	case x.lacks(runStoresDelay):
+		do("waits", waits)
+	default:
+		write("stores that the sequence begins, and waits", func(st *runState, e *runEngine) {
+			st.sequence = running
+			waits(st, e)
+		})
+	}
+}
+
+// attempt is what precedes the call of an action.
+func (x *runs) attempt(e runEngine, do, write func(string, func(st *runState, e *runEngine))) {
+	if int(e.k) == len(e.actions) || e.stop && e.actions[e.k].status == notStarted {
+		do("leaves the sequence", func(_ *runState, e *runEngine) { e.at = runEndsSequence })
+		return
+	}
+	switch a := e.actions[e.k]; {
+	case a.status == final:
+		do("skips an action", func(_ *runState, e *runEngine) { e.k++ })
+	case e.stop || a.unended > mostCrashes:
+		write("stores the end of an action that does not run", func(st *runState, e *runEngine) {
+			e.actions[e.k].status, e.at = final, runEndsSequence
+			st.actions[e.k] = e.actions[e.k]
+		})
+	case x.idempotent && !e.doubts[e.k] || !x.idempotent && x.lacks(runStoresAttempt):
+		do("stores no attempt", func(_ *runState, e *runEngine) { e.at = runCalls })
+	default:
+		write("stores an attempt", func(st *runState, e *runEngine) {
+			a := &e.actions[e.k]
+			a.status, a.unended = running, a.unended+1
+			st.actions[e.k] = *a
+			e.noted, e.at = true, runCalls
+		})
+	}
+}
+
+// call begins an action.
+func (x *runs) call(st *runState, e *runEngine) {
+	e.at = runReturns
+	st.calls[e.k]++
+	if !e.match {
+		e.after++
+	}
+	most := uint8(mostCrashes + 1)
+	if x.idempotent {
+		most++
+	}
+	switch {
+	case !x.idempotent && st.actions[e.k].status == notStarted:
+		st.broken = runUnseen
+	case e.after > 1:
+		st.broken = runTwiceFenced
+	case st.calls[e.k] > most:
+		st.broken = runEndless
+	}
+}
+
+func (x *runs) tidy(*runState)                 {}
+func (x *runs) regress(_, to *runState) string { return to.broken.String() }
+func (x *runs) check(*runState) string         { return "" }
+func (x *runs) describe(m move) string         { return fmt.Sprintf("engine %d %s", m.node+1, m.what) }
+
+func (x *runs) explore() report {
+	x.visit(x, runState{})
+	return x.report
+}
+
+// TestEngine explores what engines store of a plan.
+func TestEngine(t *testing.T) {
+	holds(t, []*runs{
+		{},
+		{idempotent: true},
+		{delay: true},
+		{delay: true, idempotent: true},
+		{poison: true},
+		{poison: true, idempotent: true},
+		{poison: true, idempotent: true, delay: true},
+	})
+}
+
+// runNeeds says for each rule which promise is broken without it.
+var runNeeds = map[rule]need{
+	runStoresAttempt: {in: &runs{}, promise: runUnseen},
+	runStoresDelay:   {in: &runs{delay: true}, promise: runWaitsAgain},
+	runStoresOutcome: {in: &runs{}, promise: runBothOutcomes},
+	runKeepsOutcome:  {in: &runs{}, promise: runBothOutcomes},
+	runInfers:        {in: &runs{}, promise: runForgets},
+	runDoubts:        {in: &runs{poison: true, idempotent: true}, promise: runEndless},
+	runGivesUp:       {in: &runs{idempotent: true}, promise: runTwiceFenced},
+}
+
+// TestEngineRules removes the rules one at a time.
+func TestEngineRules(t *testing.T) { removeRules(t, runNeeds) }
