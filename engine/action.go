@@ -97,20 +97,18 @@ func (r *run) exceed(a *workflow.Action, crashes int) error {
 	return r.end(a, workflow.Failed)
 }
 
-// attempt runs an action once. It stores the attempt before the action runs, and the outcome with the
-// action's new state.
+// attempt runs an action once. It stores the attempt before the action runs, unless that is idempotent and has not begun
+// before, and the outcome with the action's new state.
 func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (succeeded bool, err error) {
 	now := r.now()
 	if a.State.Status == workflow.NotStarted {
 		a.State.Status, a.State.Start = workflow.Running, now
 	}
 	a.Attempts = append(a.Attempts, workflow.Attempt{Start: now})
-	err = r.write(a)
-	if settled := r.settle(); err == nil {
-		err = settled
-	}
-	if err != nil {
-		return false, err
+	if _, doubtful := r.doubts.Load(a); doubtful || !a.Idempotent {
+		if err := r.write(a); err != nil {
+			return false, err
+		}
 	}
 	t := &a.Attempts[len(a.Attempts)-1]
 	if t.Resp, t.Err, err = r.call(a); err != nil {
@@ -121,6 +119,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	switch {
 	case t.Err == nil:
 		status = passed
+		r.doubts.Delete(a)
 	case r.plugins.Err() != nil && !t.Err.Permanent:
 		t.Interrupted = true
 	case t.Err.Permanent || final:

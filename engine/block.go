@@ -17,7 +17,7 @@ func (r *run) runBlock(scope context.Context, b *workflow.Block) error {
 	if halted, err := r.halted(scope); err != nil || halted && b.State.Status == workflow.NotStarted {
 		return err
 	}
-	if err := r.begin(b); err != nil {
+	if err := r.begin(b, b.EntranceDelay > 0); err != nil {
 		return err
 	}
 	r.wait(scope, b.State.Start, b.EntranceDelay)

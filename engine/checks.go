@@ -73,7 +73,7 @@ func (r *run) runChecks(scope context.Context, c *workflow.Checks) (workflow.Sta
 	if halted, err := r.halted(scope); err != nil || halted && c.State.Status == workflow.NotStarted {
 		return c.State.Status, err
 	}
-	if err := r.begin(c); err != nil {
+	if err := r.begin(c, c.Delay > 0); err != nil {
 		return c.State.Status, err
 	}
 	r.wait(scope, c.State.Start, c.Delay)
@@ -145,9 +145,7 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 		case halted:
 			return r.endRounds(c, workflow.Stopped, workflow.Stopped)
 		}
-		if err := r.begin(c); err != nil {
-			return err
-		}
+		_ = r.begin(c, false)
 		for _, a := range c.Actions {
 			over := max(0, len(a.Attempts)-keptAttempts+1)
 			r.results.drop(a.Attempts[:over])

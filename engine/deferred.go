@@ -17,7 +17,7 @@ func (r *run) runDeferred(outcome workflow.FailureReason) (failed bool, err erro
 		if _, err := r.halted(r.life); err != nil {
 			return false, err
 		}
-		if err := r.begin(d); err != nil {
+		if err := r.begin(d, true); err != nil { // the outcome is fixed now
 			return false, err
 		}
 		status := workflow.Completed

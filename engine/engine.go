@@ -16,11 +16,17 @@
 //
 // # Order of writes
 //
-// Each transition is stored before it is acted on. An object becomes Running before its work begins, and the
-// outcome of an action is stored before the next action begins. After a crash the stored states therefore say
-// where to continue: final objects are done, NotStarted objects have not begun, and Running objects may have
-// had an effect. Completed actions are not rerun. Actions that were running are, so each action runs at least
-// once; use its ID as an idempotency key.
+// An action is stored as Running before its plugin is called, and its outcome before the next action begins. So is the plan,
+// an object that waits for a delay, whose start is stored before the wait, and the deferred actions, whose outcome is fixed
+// then. Anything else above an action is stored when it ends; that it runs is inferred with [workflow.InferRunning]. After a
+// crash the stored states therefore say where to continue: final objects are done, NotStarted actions have not begun, and
+// Running objects may have had an effect. Completed actions are not rerun. Actions that were running are, so each action
+// runs at least once; use its ID as an idempotency key.
+//
+// An attempt of an Idempotent action is stored when it has ended, and not before, so a death may leave no trace of it. An
+// engine that picks a plan up therefore stores an attempt of what may have begun before, as of any other action. A node that
+// has lost a plan while it was frozen may run one more Idempotent action of each list of the plan before its first write is
+// refused.
 //
 // # Results
 //
@@ -51,7 +57,8 @@
 //     Deferred checks run first, then the deferred actions of a plan: batches in order, OnFailure batches
 //     also when the plan was stopped. A failed batch does not prevent the others.
 //   - A crash leaves an attempt without an end. It does not count against Retries, but an action with more than
-//     [Options.Crashes] of them fails: it may be what ends the processes. Each retry waits first.
+//     [Options.Crashes] of them fails: it may be what ends the processes. Of an Idempotent action, the first crash is
+//     not counted. Each retry waits first.
 //   - A panic fails the attempt for good, and so does the end of the plugin's goroutine. [Observer] gets the stack.
 //   - A plan that has neither called a plugin nor written for a second rests: it does not count against
 //     [Options.Plans] until it goes on.

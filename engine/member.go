@@ -157,7 +157,7 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	for {
 		r := newRun(m.Engine, plan, slot, m.node.Now)
 		m.enter(r)
-		m.opts.Observer.PickedUp(ctx, plan)
+		m.opts.Observer.PickedUp(ctx, r.plan)
 		err := m.workOn(ctx, r, work)
 		if plan = nil; mayGoOn(err) {
 			plan, err = m.takeAgain(ctx, id)

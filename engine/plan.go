@@ -14,7 +14,6 @@ func (r *run) runPlan() error {
 	if err := r.beginPlan(); err != nil {
 		return err
 	}
-	r.catchUp()
 	reason, err := r.within(r.scope, r.plan, r.runBlocks)
 	if err != nil {
 		return err
@@ -43,21 +42,7 @@ func (r *run) beginPlan() error {
 	if r.plan.Reason == workflow.StopRequested {
 		r.halt()
 	}
-	return r.begin(r.plan)
-}
-
-// catchUp begins what is above running actions, which the engine that began them may not have stored.
-func (r *run) catchUp() {
-	above := map[workflow.Object]workflow.Object{}
-	for o, parent := range workflow.Walk(r.plan) {
-		above[o] = parent
-		if o.Kind() != workflow.KindAction || o.Header().State.Status != workflow.Running {
-			continue
-		}
-		for o := parent; above[o] != nil; o = above[o] {
-			_ = r.begin(o) // settle has the error
-		}
-	}
+	return r.begin(r.plan, true)
 }
 
 // outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped.
@@ -76,13 +61,9 @@ func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, er
 // endPlan ends the plan, also if its results have become too large for the vault.
 func (r *run) endPlan(reason workflow.FailureReason) error {
 	r.plan.Reason = reason
-	err := r.settle()
-	if err != nil {
-		return err
-	}
 	s := &r.plan.State
 	s.Status, s.End = statusOf(reason), r.now()
-	err = r.store(r.owned, r.plan)
+	err := r.store(r.owned, r.plan)
 	if errors.Is(err, storage.ErrInvalid) && r.shrink(err) {
 		err = r.store(r.owned, r.plan)
 	}

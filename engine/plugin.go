@@ -36,7 +36,8 @@ type Call struct {
 	// largest epoch of a plan can refuse calls with a smaller one, which come from a former owner. It is 0 if
 	// the plan has no owner, because the engine is not part of a fleet.
 	Epoch int64
-	// Attempt counts the attempts that the action keeps, including this one. It is 1 in the first.
+	// Attempt counts the attempts that the action keeps, including this one. It is 1 in the first, and after a death may
+	// be the same again if the action is Idempotent.
 	Attempt int
 
 	results *results // for Result

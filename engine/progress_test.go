@@ -25,25 +25,104 @@ import (
 // TestCrashingAction runs an action during which each process dies. It fails at last, and the plan goes on as its author
 // planned.
 func TestCrashingAction(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		b := block("b", sequence("s1", second("bomb")), sequence("s2", second("other")))
-		b.ToleratedFailures = 1
-		p := s.create(plan(b))
-		for range 6 {
-			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
-				a, ok := o.(*workflow.Action)
-				return ok && a.Name == "bomb" && !a.Attempts[len(a.Attempts)-1].End.IsZero() && a.State.Status == workflow.Completed
-			}))
-		}
-		got := s.read(p.ID)
-		a := got.Blocks[0].Sequences[0].Actions[0]
-		if got.State.Status != workflow.Completed || a.State.Status != workflow.Failed || s.ran["bomb"] != 4 || s.done["other"] != 1 {
-			t.Errorf("ran %v: %s", s.ran, outline(got))
-		}
-		if message := a.Attempts[3].Err.Message; !strings.HasPrefix(message, "ExceededRecovery: 4 attempts never ended") {
-			t.Error(message)
-		}
-	})
+	for _, runs := range []int{4, 5} { // of an idempotent one, the first death leaves no trace
+		onStage(t, func(t *testing.T, s *stage) {
+			b := block("b", sequence("s1", second("first"), second("bomb")), sequence("s2", second("other")))
+			b.ToleratedFailures = 1
+			p := plan(b)
+			if runs == 5 {
+				allIdempotent(p)
+			}
+			s.create(p)
+			for range 7 {
+				s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+					a, ok := o.(*workflow.Action)
+					return ok && a.Name == "bomb" && !a.Attempts[len(a.Attempts)-1].End.IsZero() && a.State.Status == workflow.Completed
+				}))
+			}
+			got := s.read(p.ID)
+			a := got.Blocks[0].Sequences[0].Actions[1]
+			if got.State.Status != workflow.Completed || a.State.Status != workflow.Failed || s.ran["bomb"] != runs || s.done["other"] != 1 {
+				t.Fatalf("ran %v: %s", s.ran, outline(got))
+			}
+			if message := a.Attempts[3].Err.Message; !strings.HasPrefix(message, "ExceededRecovery: 4 attempts never ended") {
+				t.Error(message)
+			}
+		})
+	}
+}
+
+// TestWrites lists what an engine stores of a plan. It stores no beginning of an idempotent action, unless it has picked
+// the plan up from another engine that may have begun it.
+func TestWrites(t *testing.T) {
+	for _, test := range []struct {
+		idempotent, dies bool
+		want             string
+	}{
+		{false, false, "plan Running, checks Running, pre Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Running, z Completed, " +
+			"s Completed, b Completed, deferredActions Running, d Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
+		{true, false, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Completed, z Completed, " +
+			"s Completed, b Completed, deferredActions Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
+		{true, true, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Completed, " +
+			"s Completed, b Completed, deferredActions Running, d Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			b := block("b", sequence("s", second("a"), second("z")))
+			b.EntranceDelay = time.Second
+			p := plan(b)
+			p.PreChecks = checks(second("pre"))
+			p.PreChecks.Delay = time.Second
+			p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("batch", workflow.Always, second("d"))}}
+			if test.idempotent {
+				allIdempotent(p)
+			}
+			s.create(p)
+			var writes []string
+			note := func(o workflow.Object, update func() error) error {
+				name := nameOf(o)
+				if name == "-" || name == "plan" {
+					name = o.Kind().String()
+				}
+				if test.dies && s.ran["a"] == 1 && name == "a" && o.Header().State.Status.Final() {
+					return errKilled
+				}
+				writes = append(writes, name+" "+o.Header().State.Status.String())
+				return update()
+			}
+			s.run(t.Context(), s.updating(note))
+			s.run(t.Context(), s.updating(note))
+			if got := strings.Join(writes, ", "); got != test.want {
+				t.Errorf("%+v\ngot  %s", test, got)
+			}
+		})
+	}
+}
+
+// TestIdempotentCheck counts the writes of the rounds of a continuous check: one for each, unless an engine has picked the
+// plan up, for its first round.
+func TestIdempotentCheck(t *testing.T) {
+	for idempotent, want := range map[bool]int{false: 16*2 + 1, true: 16 + 1 + 1} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := plan(block("b", sequence("s", do(job{Name: "a", For: 10*time.Second - time.Millisecond}), do(job{Name: "z", For: 10*time.Second - time.Millisecond}))))
+			check := do(job{Name: "check"})
+			check.Idempotent = idempotent
+			p.ContChecks = checks(check)
+			p.ContChecks.Delay = time.Second
+			s.create(p)
+			n := 0
+			count := func(o workflow.Object, update func() error) error {
+				if nameOf(o) == "check" {
+					n++
+				}
+				return update()
+			}
+			s.runFor(5500*time.Millisecond, s.updating(count)) // it ends with a
+			s.run(t.Context(), s.updating(count))
+			if got := s.read(p.ID); n != want || got.State.Status != workflow.Completed {
+				t.Errorf("idempotent %t: %d writes in %d rounds, want %d: %s", idempotent, n, s.ran["check"], want, outline(got))
+			}
+		})
+	}
 }
 
 // TestCrashesBetweenRounds kills each process during a round of a continuous check that succeeds otherwise.
@@ -324,7 +403,7 @@ func TestClockOfAnotherEngine(t *testing.T) {
 }
 
 // TestSubmitRunsAtOnce counts the round trips between the end of Submit and the first action: in one the plan becomes
-// Running, and in one all that is above the action, with it.
+// Running, and in one the action, unless it is idempotent.
 func TestSubmitRunsAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
 	for _, inFleet := range []bool{false, true} {
@@ -343,11 +422,15 @@ func TestSubmitRunsAtOnce(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- e.Run(t.Context()) }()
 			time.Sleep(20 * time.Second)
-			must(t, e.Submit(t.Context(), plan(block("b", sequence("s", do(job{Name: "first", For: time.Second}))))))
-			time.Sleep(2*trip + trip/2)
-			synctest.Wait()
-			if s.ran["first"] != 1 {
-				t.Errorf("fleet %t: the action has not begun", inFleet)
+			for i, name := range []string{"idempotent", "first"} {
+				p := plan(block("b", sequence("s", do(job{Name: name, For: time.Second}))))
+				p.Blocks[0].Sequences[0].Actions[0].Idempotent = i == 0
+				must(t, e.Submit(t.Context(), p))
+				time.Sleep(time.Duration(i+1)*trip + trip/2)
+				synctest.Wait()
+				if s.ran[name] != 1 {
+					t.Errorf("fleet %t: the action %s has not begun", inFleet, name)
+				}
 			}
 			must(t, <-ended)
 		})

@@ -59,6 +59,20 @@ func stories() []story {
 		}), 0},
 		{"a sequence fails", with(func(p *workflow.Plan) { p.Blocks[1].Sequences[0].Actions[0] = bad("a5") }), 0},
 		{"stopped", full, 17500 * time.Millisecond},
+		{"idempotent", with(allIdempotent), 0},
+		{"idempotent, a sequence fails", with(func(p *workflow.Plan) {
+			allIdempotent(p)
+			p.Blocks[1].Sequences[0].Actions[0] = bad("a5")
+		}), 0},
+		{"idempotent, stopped", with(allIdempotent), 17500 * time.Millisecond},
+	}
+}
+
+func allIdempotent(p *workflow.Plan) {
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			a.Idempotent = true
+		}
 	}
 }
 
@@ -260,6 +274,7 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 		n++
 		j := job{Name: fmt.Sprint("j", n), For: time.Duration(r.IntN(3)) * time.Second}
 		a := do(j)
+		a.Idempotent = r.IntN(2) == 0
 		if r.IntN(4) == 0 {
 			j.Fails = r.IntN(3)
 			a.Retries = r.IntN(3)
@@ -327,20 +342,25 @@ func TestAttemptCutOff(t *testing.T) {
 	})
 }
 
-// TestBegunBelow kills an engine when an action is stored as Running, and the sequence above it is not. The plan was asked
-// to stop meanwhile, and everything that has begun ends.
+// TestBegunBelow kills an engine when an action is Running or has ended, and nothing of the sequence above it is stored.
+// The plan was asked to stop meanwhile, and everything that has begun ends.
 func TestBegunBelow(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(plan(block("b", sequence("s", second("a")))))
-		s.run(t.Context(), s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "s" }))
-		p = s.read(p.ID)
-		p.Reason = workflow.StopRequested
-		must(t, s.process().UpdatePlan(t.Context(), p))
-		s.run(t.Context(), s.process())
-		if got := outline(s.read(p.ID)); got != "plan - Stopped\nblock b Stopped\nsequence s Stopped\naction a Stopped\nStopRequested\n" {
-			t.Error(got)
-		}
-	})
+	for _, at := range []string{"a", "b"} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := s.create(plan(block("b", sequence("s", second("a"), second("b")))))
+			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
+				return nameOf(o) == at && (at == "b" || o.Header().State.Status.Final())
+			}))
+			p = s.read(p.ID)
+			p.Reason = workflow.StopRequested
+			must(t, s.process().UpdatePlan(t.Context(), p))
+			s.run(t.Context(), s.process())
+			a := map[string]string{"a": "Stopped", "b": "Completed"}[at]
+			if got := outline(s.read(p.ID)); got != "plan - Stopped\nblock b Stopped\nsequence s Stopped\naction a "+a+"\naction b NotStarted\nStopRequested\n" {
+				t.Error(got)
+			}
+		})
+	}
 }
 
 // TestContinuousCheckHadFailed checks that a check that failed before a death halts the work after the
@@ -457,7 +477,7 @@ func TestConflict(t *testing.T) {
 // TestGivenUp checks that after a refused write nothing begins in the plan and running plugins are cancelled.
 func TestGivenUp(t *testing.T) {
 	for name, refused := range map[string]func(o workflow.Object) bool{
-		"the beginning of a sequence": func(o workflow.Object) bool { return nameOf(o) == "s1" },
+		"the end of a sequence":       func(o workflow.Object) bool { return nameOf(o) == "s1" },
 		"the beginning of an attempt": func(o workflow.Object) bool { return nameOf(o) == "a" },
 		"the end of an attempt":       func(o workflow.Object) bool { return nameOf(o) == "a" && o.Header().State.Status.Final() },
 	} {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -39,8 +40,10 @@ type run struct {
 	scope context.Context
 	halt  context.CancelFunc
 
-	begun   beginnings
 	results results
+	// doubts are the actions that an earlier engine may have begun without a trace: of these, an attempt is stored before
+	// it begins, so that deaths are counted. A success removes the action.
+	doubts sync.Map
 
 	// own guards the plan's own fields, which Stop changes while the work goes on.
 	own *semaphore.Weighted
@@ -49,16 +52,34 @@ type run struct {
 }
 
 func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *run {
-	r := &run{engine: e, plan: plan, slot: slot, now: now, own: semaphore.NewWeighted(1)}
+	r := &run{engine: e, plan: workflow.InferRunning(plan), slot: slot, now: now, own: semaphore.NewWeighted(1)}
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
 	r.writing, r.abort = context.WithCancel(context.Background())
 	r.plugins, r.cut = context.WithCancelCause(r.owned)
 	r.life, r.die = context.WithCancelCause(r.owned)
 	r.scope, r.halt = context.WithCancel(r.life)
 	// The outcome chose the deferred actions that have begun, so it must not change any more.
-	r.ending = plan.DeferredActions != nil && plan.DeferredActions.State.Status != workflow.NotStarted
-	r.results.fill(plan)
+	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted
+	r.results.fill(r.plan)
+	if plan.State.Status == workflow.Running && plan.Epoch != 1 { // this engine has not begun it
+		r.doubt()
+	}
 	return r
+}
+
+// doubt notes the actions that an earlier engine may have begun: the first open one of each list, and all of checks.
+func (r *run) doubt() {
+	var parent workflow.Object // of the last open action
+	for o, above := range workflow.Walk(r.plan) {
+		a, ok := o.(*workflow.Action)
+		if !ok || a.State.Status.Final() {
+			continue
+		}
+		if above != parent || above.Kind() == workflow.KindChecks {
+			r.doubts.Store(a, true)
+		}
+		parent = above
+	}
 }
 
 // work runs the plan. It returns the reason if the plan was left. When it returns, no write of the plan is in
@@ -69,9 +90,6 @@ func (r *run) work(ctx context.Context) error {
 		r.die(ErrDraining) // the function above may run later
 	}
 	err := r.runPlan()
-	if settled := r.settle(); err == nil {
-		err = settled
-	}
 	if err != nil && r.owned.Err() != nil {
 		err = context.Cause(r.owned)
 	}
@@ -110,29 +128,22 @@ func (r *run) wait(scope context.Context, since time.Time, delay time.Duration) 
 	sleep.For(scope, delay-max(0, r.now().Sub(since)))
 }
 
-// begin makes an object Running, unless it was Running when the plan was picked up. A sub-object is stored while
-// the work begins: settle waits for it, before a plugin is called.
-func (r *run) begin(o workflow.Object) error {
+// begin makes an object Running, unless it was Running when the plan was picked up. That is stored if something depends
+// on it. Otherwise whoever reads the plan infers it from what is below.
+func (r *run) begin(o workflow.Object, stored bool) error {
 	s := o.Header().State
 	if s.Status != workflow.NotStarted {
 		return nil
 	}
 	s.Status, s.Start = workflow.Running, r.now()
-	if o == workflow.Object(r.plan) {
-		return r.write(o)
+	if !stored {
+		return nil
 	}
-	r.begun.add(func() error { return r.write(o) })
-	return nil
+	return r.write(o)
 }
-
-// settle waits until all that has begun is stored.
-func (r *run) settle() error { return r.begun.wait() }
 
 // end makes an object final.
 func (r *run) end(o workflow.Object, status workflow.Status) error {
-	if err := r.settle(); err != nil {
-		return err
-	}
 	s := o.Header().State
 	s.Status, s.End = status, r.now()
 	return r.write(o)

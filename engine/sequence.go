@@ -15,9 +15,7 @@ func (r *run) runInOrder(scope context.Context, o workflow.Object, actions []*wo
 	if halted, err := r.halted(scope); err != nil || halted && state.Status == workflow.NotStarted {
 		return err
 	}
-	if err := r.begin(o); err != nil {
-		return err
-	}
+	_ = r.begin(o, false)
 	for _, a := range actions {
 		if err := r.runAction(scope, a, workflow.Completed, 0); err != nil {
 			return err

@@ -179,7 +179,10 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) 
 		return why + "." + f.runs(p) + f.ahead(p)
 	}
 	why += fmt.Sprintf(", but nothing has been stored for %s.", f.ago(p.Progress)) + f.runs(p)
-	if len(p.Running) == 0 {
+	switch {
+	case len(p.Running) == 0 && p.unseen:
+		return why + " An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."
+	case len(p.Running) == 0:
 		return why + " Nothing runs, so the node may hang: restart it, or evict it."
 	}
 	return why + " Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to."

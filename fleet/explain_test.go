@@ -39,6 +39,15 @@ func TestExplain(t *testing.T) {
 	delay := func(d time.Duration) func(*OpenPlan) {
 		return func(p *OpenPlan) { p.Read, p.delay = true, d }
 	}
+	unseen := func(p *OpenPlan) { // after the first action of a block with a delay
+		b := &workflow.Block{ExitDelay: time.Minute, Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{{}, {Idempotent: true}}}}}
+		b.Sequences[0].Actions[0].State.Status = workflow.Completed
+		p.note(&workflow.Plan{Blocks: []*workflow.Block{b}, State: workflow.State{Status: workflow.Running}, Owner: owner, Epoch: 2})
+		p.Progress = ago(20 * time.Minute)
+		if p.delay != time.Minute {
+			t.Errorf("the delay of what runs is %v", p.delay)
+		}
+	}
 	const young, old = 3 * time.Minute, 20 * time.Minute
 	const node = "node host-7 (0193a5c0-0000-7000-8000-000000000001)"
 	const alive, gone = "Its owner, " + node + ", is alive (heartbeat 4s ago)", "Its owner, node 0193a5c0-0000-7000-8000-000000000001, has left the fleet or died"
@@ -67,6 +76,7 @@ func TestExplain(t *testing.T) {
 			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
+		{"runs nothing that is stored", plan(workflow.Running, old, unseen), 2, Working, true, alive + ", but nothing has been stored for 20m. An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."},
 		{"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false, "It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended."},
 		{
 			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,

@@ -182,7 +182,8 @@ type OpenPlan struct {
 	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
 	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
 	Progress time.Time
-	// Running are the actions that are Running, longest first, without those of continuous checks.
+	// Running are the actions that are stored as Running, longest first, without those of continuous checks. One that is
+	// Idempotent may run unseen.
 	Running []RunningAction
 	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
 	Done, Actions int
@@ -203,6 +204,7 @@ type OpenPlan struct {
 
 	earlier  bool          // whether Err is that of an earlier inspection
 	delay    time.Duration // the longest delay of what is Running
+	unseen   bool          // an idempotent action may run, and is not stored as Running
 	orphaned time.Time     // since when inspections have seen it without a live owner; zero if it has one
 }
 
@@ -367,7 +369,7 @@ func (i *inspector) recall() {
 
 // build takes over what an earlier inspection has read of the plan.
 func (p *OpenPlan) build(b OpenPlan) {
-	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.delay = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.delay
+	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.delay, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.delay, b.unseen
 	p.Progress = latest(firstProgress(p.ListResult), b.Progress)
 	if unreadable(b.Err) {
 		p.Err, p.earlier = b.Err, true

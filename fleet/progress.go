@@ -9,9 +9,10 @@ import (
 
 // note adds what a plan shows that was read.
 func (p *OpenPlan) note(plan *workflow.Plan) {
+	plan = workflow.InferRunning(plan)
 	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.ListResult), plan.State.Start, plan.RuntimeUpdate)
-	p.Running, p.Done, p.Actions, p.delay = nil, 0, 0, 0 // an earlier inspection may have set them
+	p.Running, p.Done, p.Actions, p.delay, p.unseen = nil, 0, 0, 0, false // an earlier inspection may have set them
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {
 		if o == workflow.Object(plan) || cont[o] {
@@ -39,6 +40,8 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 		p.Done++
 	case a.State.Status == workflow.Running:
 		p.Running = append(p.Running, RunningAction{Path: path, Since: a.State.Start, Attempts: len(a.Attempts), Timeout: a.Timeout})
+	case a.Idempotent:
+		p.unseen = true
 	}
 }
 

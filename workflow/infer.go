@@ -7,14 +7,24 @@ import "github.com/google/uuid"
 // where something depends on it. A sub-object that is NotStarted has begun if something below it has, at the earliest
 // start below it. What a fork carried over has not begun: it started before the plan did.
 //
-// InferRunning does not change p. The result is a [Copy] of a Running plan, and any other plan itself.
+// InferRunning does not change p. The result is p itself if there is nothing to infer, and otherwise a [Copy].
 func InferRunning(p *Plan) *Plan {
-	if p == nil || p.State.Status != Running {
+	if p == nil || p.State.Status != Running || !p.lacksRunning() {
 		return p
 	}
 	p = Copy(p)
 	p.infer(p)
 	return p
+}
+
+// lacksRunning reports whether there is something to infer.
+func (p *Plan) lacksRunning() bool {
+	for o, parent := range Walk(p) {
+		if parent != nil && parent.Header().State.Status == NotStarted && p.hasBegun(o) {
+			return true
+		}
+	}
+	return false
 }
 
 // infer makes Running what has begun at and below o.
@@ -23,10 +33,15 @@ func (p *Plan) infer(o Object) {
 	inferred := s.Status == NotStarted
 	for child := range Children(o) {
 		p.infer(child)
-		c := child.Header().State
-		carried := p.ForkedFrom != uuid.Nil && c.Status.Final() && c.Start.Before(p.State.Start)
-		if inferred && c.Status != NotStarted && !carried && (s.Status == NotStarted || c.Start.Before(s.Start)) {
-			s.Status, s.Start = Running, c.Start
+		if start := child.Header().State.Start; inferred && p.hasBegun(child) && (s.Status == NotStarted || start.Before(s.Start)) {
+			s.Status, s.Start = Running, start
 		}
 	}
+}
+
+// hasBegun reports whether a sub-object has begun and was not carried over.
+func (p *Plan) hasBegun(o Object) bool {
+	s := o.Header().State
+	carried := p.ForkedFrom != uuid.Nil && s.Status.Final() && s.Start.Before(p.State.Start)
+	return s.Status != NotStarted && !carried
 }

@@ -61,6 +61,9 @@ func TestInferRunning(t *testing.T) {
 		if got := strings.Join(got, " "); got != test.want {
 			t.Errorf("%s: %s becomes %s, want %s", test.name, test.stored, got, test.want)
 		}
+		if changed := test.stored != test.want; (workflow.InferRunning(p) != p) != changed {
+			t.Errorf("%s: the result is a copy: %t", test.name, !changed)
+		}
 		if d := plantest.Diff(before, p); d != "" {
 			t.Errorf("%s: the plan has changed: %s", test.name, d)
 		}

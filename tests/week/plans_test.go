@@ -36,8 +36,9 @@ type career struct {
 	delay time.Duration
 	// completes means that the plan becomes Completed unless it is stopped.
 	completes bool
-	// beside are the continuous checks, whose rounds are no progress, and ending the work that a stop lets begin.
-	beside, ending map[uuid.UUID]bool
+	// beside are the continuous checks, whose rounds are no progress, ending the work that a stop lets begin, and idempotent
+	// the actions that run once more before deaths are counted.
+	beside, ending, idempotent map[uuid.UUID]bool
 
 	ledger
 	progress
@@ -48,7 +49,7 @@ const maxRetryDelay = 4 * time.Second
 
 // drawPlan draws the next plan. Its longest action takes about the given time.
 func drawPlan(r *rand.Rand, longest time.Duration) *career {
-	c := &career{completes: true, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}, delay: maxRetryDelay}
+	c := &career{completes: true, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}, idempotent: map[uuid.UUID]bool{}, delay: maxRetryDelay}
 	c.shape = []string{"short", "short", "short", "wide", "wide", "checked", "delayed", "long", "odd", "odd", "crash"}[r.IntN(11)]
 	c.rare = r.IntN(6) == 0
 	few := func(n int) int { return 1 + r.IntN(n) }
@@ -59,7 +60,7 @@ func drawPlan(r *rand.Rand, longest time.Duration) *career {
 	actions := func(n int) (all []*workflow.Action) {
 		for range n {
 			t := task{Takes: takes()}
-			a := &workflow.Action{Name: "a", Plugin: common, Retries: 2, Timeout: 2*t.Takes + 10*time.Minute}
+			a := &workflow.Action{Name: "a", Plugin: common, Retries: 2, Timeout: 2*t.Takes + 10*time.Minute, Idempotent: r.IntN(3) == 0}
 			if c.rare {
 				a.Plugin = rare
 			}
@@ -132,6 +133,9 @@ func (c *career) sort() {
 		above := *parent.Header().ID
 		kind := o.Kind()
 		c.beside[id] = o == workflow.Object(c.plan.ContChecks) || c.beside[above]
+		if a, ok := o.(*workflow.Action); ok {
+			c.idempotent[id] = a.Idempotent
+		}
 		c.ending[id] = o == workflow.Object(c.plan.DeferredChecks) || kind == workflow.KindDeferredActions || c.ending[above]
 	}
 }

@@ -201,7 +201,11 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 		d.fails++
 	}
 	if crashes = t.Crashes < 0 || d.crashes < t.Crashes; crashes {
-		if d.crashes++; d.crashes > 5 {
+		most := 5
+		if c.idempotent[of.Action] {
+			most++
+		}
+		if d.crashes++; d.crashes > most {
 			w.find("crash", c, "action %s ends its process for the %dth time", of.Action, d.crashes)
 		}
 	}

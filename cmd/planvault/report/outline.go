@@ -66,9 +66,10 @@ const (
 	Interrupted // the process that ran it died, or lost the plan
 )
 
-// NewOutline returns the tree of a plan. What is running has run up to now. A nil plan is an empty one.
+// NewOutline returns the tree of a plan, with what [workflow.InferRunning] infers. What is running has run up to now. A nil
+// plan is an empty one.
 func NewOutline(p *workflow.Plan, now time.Time) *Node {
-	if p == nil {
+	if p = workflow.InferRunning(p); p == nil {
 		p = new(workflow.Plan)
 	}
 	nodes := map[workflow.Object]*Node{}

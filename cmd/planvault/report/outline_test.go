@@ -43,6 +43,16 @@ func TestOutlineCounts(t *testing.T) {
 	}
 }
 
+// TestOutlineInfers: what is above an action that runs is running, whatever is stored.
+func TestOutlineInfers(t *testing.T) {
+	p := &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{{}}}}}}}
+	p.State.Status = workflow.Running
+	p.Blocks[0].Sequences[0].Actions[0].State = workflow.State{Status: workflow.Running, Start: began}
+	if b := report.NewOutline(p, began.Add(time.Minute)).Children[0]; b.Status != workflow.Running || !b.Span.Open || !b.Span.Start.Equal(began) {
+		t.Errorf("the block is %s, %+v", b.Status, b.Span)
+	}
+}
+
 func TestAttemptOutcomes(t *testing.T) {
 	start, end := began, began.Add(time.Second)
 	failed := workflow.Attempt{Start: start, End: end, Err: &plugins.Error{Message: "no"}}

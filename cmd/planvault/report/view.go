@@ -336,6 +336,7 @@ func facts(n *Node) []fact {
 	case *workflow.Action:
 		set("Timeout", o.Timeout, o.Timeout != 0)
 		set("Retries", o.Retries, o.Retries != 0)
+		set("Idempotent", o.Idempotent, o.Idempotent)
 	case *workflow.DeferBatch:
 		set("A failure", "fails the plan", o.FailElement)
 	}
