@@ -134,18 +134,49 @@ func submitted(o engine.Options, until func(*life) chan time.Time) prepare {
 }
 
 // engineRows returns what a plan costs that is submitted to an idle engine.
-func engineRows() (rows []row) {
+func engineRows() []row {
 	firstAction, end := func(l *life) chan time.Time { return l.begun }, func(l *life) chan time.Time { return l.end }
 	alone, inFleet := engine.Options{}, engine.Options{Fleet: &fleet.Options{Interval: time.Hour}}
-	for _, o := range []operation{
-		{"engine: Submit, to the first action", submitted(alone, firstAction), fixed(11, 4+2)},
-		{"engine: Submit, to the end", submitted(alone, end), fixed(17, 4+8)},
-		{"fleet: Submit, to the first action", submitted(inFleet, firstAction), fixed(11, 4+2)},
-		{"fleet: Submit, to the end", submitted(inFleet, end), fixed(17, 4+8)},
-	} {
-		rows = append(rows, row{operation: o, size: sizes()[0]})
+	small, medium := sizes()[0], size{"M", func() *workflow.Plan {
+		p := unbypassed()
+		p.ContChecks.Delay = time.Hour // one round
+		return p
+	}}
+	idempotent := func(s size) size {
+		return size{s.name, func() *workflow.Plan {
+			p := s.plan()
+			for o := range workflow.Walk(p) {
+				if a, ok := o.(*workflow.Action); ok {
+					a.Idempotent = true
+				}
+			}
+			return p
+		}}
 	}
-	return rows
+	return []row{
+		{operation: operation{"engine: Submit, to the first action", submitted(alone, firstAction), fixed(9, 4+2)}, size: small},
+		{operation: operation{"engine: Submit, to the end", submitted(alone, end), wholeLife(1, 12)}, size: small},
+		{operation: operation{"engine: Submit, to the end", submitted(alone, end), wholeLife(1, 132)}, size: medium},
+		{operation: operation{"engine: Submit, to the end, idempotent", submitted(alone, end), wholeLife(0, 11)}, size: idempotent(small)},
+		{operation: operation{"engine: Submit, to the end, idempotent", submitted(alone, end), wholeLife(0, 79)}, size: idempotent(medium)},
+		{operation: operation{"fleet: Submit, to the first action", submitted(inFleet, firstAction), fixed(9, 4+2)}, size: small},
+		{operation: operation{"fleet: Submit, to the end", submitted(inFleet, end), wholeLife(1, 12)}, size: small},
+	}
+}
+
+// wholeLife is the budget for a plan's life, in which so many writes precede each action. An action of M's continuous
+// checks is also stored when its round ends.
+func wholeLife(before, trips int) func(subject) budget {
+	return func(s subject) budget {
+		rounds := 2 * min(1, s.parts[workflow.KindChecks])
+		return budget{2*s.n() + before*s.parts[workflow.KindAction] + rounds + 8, trips}
+	}
+}
+
+func unbypassed() *workflow.Plan {
+	p := medium()
+	p.BypassChecks = nil // they succeed, and the blocks would not run
+	return p
 }
 
 // setting is where latencies are measured.

@@ -181,7 +181,7 @@ func (w *week) fork(from *career) {
 			w.t.Error(err)
 			return
 		}
-		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}}
+		c := &career{plan: plan, shape: "fork", rare: from.rare, delay: from.delay, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}, idempotent: map[uuid.UUID]bool{}}
 		w.mu.Lock()
 		w.add(c)
 		w.mu.Unlock()
