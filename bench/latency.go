@@ -173,12 +173,6 @@ func wholeLife(before, trips int) func(subject) budget {
 	}
 }
 
-func unbypassed() *workflow.Plan {
-	p := medium()
-	p.BypassChecks = nil // they succeed, and the blocks would not run
-	return p
-}
-
 // setting is where latencies are measured.
 type setting struct {
 	size    size
