@@ -41,7 +41,7 @@ func Validate(o Object, rules ...Rule) error { return validate(o, maxProblems, r
 
 // validate is Validate for the first limit problems.
 func validate(o Object, limit int, rules []Rule) error {
-	v := newValidator(o, limit, rules)
+	v := newValidator(o, count(o), limit, rules)
 	v.do = func(o, _ Object) bool {
 		if v.header(o) {
 			v.fields(o)
@@ -55,7 +55,7 @@ func validate(o Object, limit int, rules []Rule) error {
 // ValidateOwn is Validate for an object's own fields, which an update stores. Of its children it reads only
 // ID and PlanID, which must be set, so other goroutines may work on them.
 func ValidateOwn(o Object, rules ...Rule) error {
-	v := newValidator(o, maxProblems, rules)
+	v := newValidator(o, 8, maxProblems, rules)
 	v.do = func(o, parent Object) bool {
 		switch ok := v.header(o); {
 		case ok && parent == nil:
@@ -77,8 +77,9 @@ type validator struct {
 	root   Object
 	rules  []Rule
 	planID uuid.UUID
-	// seen and objects find IDs and objects that stand in two places.
-	seen    map[uuid.UUID]bool
+	// seen and objects find IDs and objects that stand in two places. Objects are in objects if they have no ID, or that
+	// of another one.
+	seen    map[uuid.UUID]struct{}
 	objects map[Object]bool
 	report  func(field, problem string) // for the rules
 	errs    []error                     // the first limit problems
@@ -86,10 +87,11 @@ type validator struct {
 	more    int // the number of the others
 }
 
-func newValidator(o Object, limit int, rules []Rule) *validator {
+// newValidator returns a validator of about as many objects as there is room for.
+func newValidator(o Object, room, limit int, rules []Rule) *validator {
 	v := &validator{
 		walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: limit,
-		seen: map[uuid.UUID]bool{}, objects: map[Object]bool{},
+		seen: make(map[uuid.UUID]struct{}, room), objects: map[Object]bool{},
 	}
 	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
 	return v
@@ -133,6 +135,17 @@ func (v *validator) first(field string, is func(o Object) bool) lazy {
 	}
 }
 
+// holder returns the first object that has an ID.
+func (v *validator) holder(id uuid.UUID) (holder Object) {
+	newWalker(func(o, _ Object) bool {
+		if o != nil && holder == nil && *o.Header().ID == id {
+			holder = o
+		}
+		return holder == nil
+	}).walk(v.root)
+	return holder
+}
+
 func (v *validator) set(field string, id uuid.UUID) {
 	if id == uuid.Nil {
 		v.bad(field, "is nil")
@@ -142,24 +155,27 @@ func (v *validator) set(field string, id uuid.UUID) {
 // header checks the identity of an object: that it is not nil or repeated, its ID and its PlanID. It returns
 // false if there is nothing more to check.
 func (v *validator) header(o Object) bool {
-	switch {
-	case o == nil:
+	if o == nil {
 		v.bad("", "is nil")
 		return false
-	case v.objects[o]:
+	}
+	h := o.Header()
+	id := *h.ID
+	_, seen := v.seen[id]
+	if v.objects[o] || seen && v.holder(id) == o {
 		v.bad("", "is the same object as %s", v.first("", func(other Object) bool { return other == o }))
 		return false
 	}
-	v.objects[o] = true
-	h := o.Header()
-	if id := *h.ID; id != uuid.Nil {
-		if !IsV7(id) {
-			v.bad("ID", "%s is not a UUIDv7", id)
-		}
-		if v.seen[id] {
-			v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return *other.Header().ID == id }))
-		}
-		v.seen[id] = true
+	if id != uuid.Nil && !IsV7(id) {
+		v.bad("ID", "%s is not a UUIDv7", id)
+	}
+	if seen {
+		v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return *other.Header().ID == id }))
+	}
+	if id == uuid.Nil || seen {
+		v.objects[o] = true
+	} else {
+		v.seen[id] = struct{}{}
 	}
 	switch planID := *h.PlanID; {
 	case planID == uuid.Nil:

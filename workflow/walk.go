@@ -68,22 +68,28 @@ func Parts(p *Plan) []Object {
 	return parts
 }
 
+// count returns how many objects there are at and below o, nil ones too.
+func count(o Object) (n int) {
+	newWalker(func(Object, Object) bool { n++; return true }).walk(o)
+	return n
+}
+
 // walker visits objects, and knows where it is.
 type walker struct {
 	// do is called for each object with its parent, and for nil elements of lists.
 	do func(o, parent Object) bool
 	// at is the way from the object that the walk began with, which is first, to the present one.
-	at   []step
-	room [5]step // the memory of at: no object lies deeper
+	at     []step
+	room   [5]step // the memory of at: no object lies deeper
+	parent Object  // of the present object
 	// next is the method visit, which is made a function once.
 	next func(field string, index int, child Object) bool
 }
 
-// step is an object, and where its parent has it. The index is -1 if the field is not a list.
+// step is where an object's parent has it. The index is -1 if the field is not a list.
 type step struct {
-	field  string
-	index  int
-	object Object
+	field string
+	index int
 }
 
 func newWalker(do func(o, parent Object) bool) *walker {
@@ -97,10 +103,10 @@ func (w *walker) walk(o Object) bool { return w.visit("", -1, o) }
 
 // walkOwn visits o and its children. It ignores what do returns.
 func (w *walker) walkOwn(o Object) {
-	w.at = append(w.at, step{"", -1, o})
+	w.at = append(w.at, step{"", -1})
 	w.do(o, nil)
 	o.children(func(field string, index int, child Object) bool {
-		w.at = append(w.at, step{field, index, child})
+		w.at = append(w.at, step{field, index})
 		w.do(child, o)
 		w.at = w.at[:len(w.at)-1]
 		return true
@@ -108,12 +114,14 @@ func (w *walker) walkOwn(o Object) {
 }
 
 func (w *walker) visit(field string, index int, o Object) bool {
-	var parent Object
-	if n := len(w.at); n > 0 {
-		parent = w.at[n-1].object
+	w.at = append(w.at, step{field, index})
+	more := w.do(o, w.parent)
+	if more && o != nil && o.Kind() != KindAction { // most objects are actions
+		around := w.parent
+		w.parent = o
+		more = o.children(w.next)
+		w.parent = around
 	}
-	w.at = append(w.at, step{field, index, o})
-	more := w.do(o, parent) && (o == nil || o.children(w.next))
 	w.at = w.at[:len(w.at)-1]
 	return more
 }
@@ -142,30 +150,44 @@ func Fingerprint(o Object) string {
 	if o.Kind() == KindAction {
 		return "" // most objects are actions
 	}
-	const offset, prime = 14695981039346656037, 1099511628211
-	// It is the 64-bit FNV-1a of package hash/fnv, which would allocate memory for each write.
-	sum, depth := uint64(offset), byte(0)
-	add := func(b byte) { sum = (sum ^ uint64(b)) * prime }
-	var visit func(field string, _ int, child Object) bool
-	visit = func(field string, _ int, child Object) bool {
-		add(depth)
-		for i := range len(field) {
-			add(field[i])
-		}
-		if child != nil {
-			for _, b := range child.Header().ID {
-				add(b)
-			}
-			depth++
-			child.children(visit)
-			depth--
-		}
-		return true
-	}
-	if o.children(visit); sum == offset {
+	h := fingerprint{sum: fnvOffset}
+	h.next = h.visit
+	if o.children(h.next); h.sum == fnvOffset {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum))
+	var sum [8]byte
+	binary.BigEndian.PutUint64(sum[:], h.sum)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// fingerprint is the 64-bit FNV-1a of package hash/fnv, which would allocate memory for each write.
+type fingerprint struct {
+	sum   uint64
+	depth byte
+	next  func(field string, index int, child Object) bool // the method visit, as in walker
+}
+
+const fnvOffset, fnvPrime = 14695981039346656037, 1099511628211
+
+func (h *fingerprint) visit(field string, _ int, child Object) bool {
+	sum := (h.sum ^ uint64(h.depth)) * fnvPrime
+	for i := range len(field) {
+		sum = (sum ^ uint64(field[i])) * fnvPrime
+	}
+	if child == nil {
+		h.sum = sum
+		return true
+	}
+	for _, b := range child.Header().ID {
+		sum = (sum ^ uint64(b)) * fnvPrime
+	}
+	h.sum = sum
+	if child.Kind() != KindAction { // most objects are actions
+		h.depth++
+		child.children(h.next)
+		h.depth--
+	}
+	return true
 }
 
 // ChecksOf returns pointers to the fields that hold the five checks of a plan or a block: bypass, pre, cont,
