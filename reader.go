@@ -54,7 +54,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 			return err
 		}
 		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) (err error) {
-			if plan, err = from.plan(from.prefix.plan(id)).read(ctx); err == nil {
+			if plan, err = from.plan(from.prefix.plan(id)).typed(v.reg).read(ctx); err == nil {
 				err = driver.Bind(plan, v.reg)
 			}
 			return err
@@ -66,7 +66,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 	return plan, nil
 }
 
-// read reads a plan, and leaves requests and responses raw.
+// read reads a plan, and leaves requests and responses raw that are not typed.
 func (s planStore) read(ctx context.Context) (*workflow.Plan, error) {
 	entry, object, err := s.readBoth(ctx)
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
@@ -184,7 +184,7 @@ func (s planStore) readPart(ctx context.Context, o workflow.Object) error {
 		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)
-	now, err := s.format.decodePart(body, kind, s.keys.plan, *o.Header().ID)
+	now, err := s.format.decodePart(body, kind, s.types, s.keys.plan, *o.Header().ID)
 	if err != nil {
 		return blobError(doing, ref, err)
 	}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // store is what all verbs share: the vault's containers at one endpoint, how blobs are encoded, what is remembered
@@ -203,7 +205,17 @@ func (s *store) confirmDropped(ctx context.Context, container string) error {
 type planStore struct {
 	*store
 	keys keys
+	// types are what requests and responses are read as, as far as [workflow.UnmarshalTyped] does; nil to read them raw.
+	types workflow.Types
 }
 
 // plan narrows the store to one plan.
-func (s *store) plan(k keys) planStore { return planStore{s, k} }
+func (s *store) plan(k keys) planStore { return planStore{store: s, keys: k} }
+
+// typed reads requests and responses as the types of their plugins.
+func (s planStore) typed(reg *registry.Register) planStore {
+	if reg != nil {
+		s.types = reg.Types
+	}
+	return s
+}

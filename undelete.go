@@ -211,7 +211,7 @@ func (u undeletion) readTree(ctx context.Context, entry *workflow.Plan, k kept) 
 			if err != nil {
 				return err
 			}
-			o, err := u.format.decodePart(body, kindOf(level[i]), u.keys.plan, id)
+			o, err := u.format.decodePart(body, kindOf(level[i]), nil, u.keys.plan, id)
 			if err != nil {
 				return blobError("read what was restored", ref, err)
 			}

@@ -1,11 +1,8 @@
 package workflow
 
 import (
-	"bytes"
-	"encoding"
 	"encoding/base64"
 	"encoding/json"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,9 +23,13 @@ func (u *unknown) self() *unknown { return u }
 
 // form is the JSON of a struct.
 type form struct {
+	of      reflect.Type
 	name    string // of the type in Go
 	members []formMember
-	object  bool // it is an Object
+	resets  []int // the members with a reset
+	object  bool  // it is an Object
+	// exact says to refuse members that are unknown or repeated.
+	exact bool
 	// unknown is the offset of the unknown members, which plugins.Error lacks.
 	unknown uintptr
 	keeps   bool
@@ -41,7 +42,8 @@ type formMember struct {
 	begin  string // the name as it is written
 	offset uintptr
 	keep   bool // zero values are written
-	child  bool // objects of the model
+	// notOwn reports whether the field, which is not zero, is left out of an object's own fields; nil if it never is.
+	notOwn func(v unsafe.Pointer) bool
 }
 
 // of returns a pointer to the field of the struct at v. Reflection would take a quarter of the time to write or read a
@@ -58,7 +60,7 @@ func formOf(t reflect.Type) *form {
 	if f := forms[t]; f != nil {
 		return f
 	}
-	f := &form{name: t.String(), object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
+	f := &form{of: t, name: t.String(), object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
 	forms[t] = f // an error may wrap another one
 	zero := reflect.New(t)
 	if u, ok := zero.Interface().(interface{ self() *unknown }); ok {
@@ -70,11 +72,32 @@ func formOf(t reflect.Type) *form {
 		if name == "" {
 			continue
 		}
-		m := formMember{codeFor(field.Type), name, `"` + name + `":`, field.Offset, option == "", isChild(field.Type)}
+		m := formMember{
+			code: codeFor(field.Type), name: name, begin: `"` + name + `":`, offset: field.Offset, keep: option == "",
+		}
+		switch {
+		case isChild(field.Type), t == reflect.TypeFor[State]() && name == "etag":
+			m.notOwn = func(unsafe.Pointer) bool { return true }
+		case field.Type == reflect.TypeFor[State]():
+			m.notOwn = func(v unsafe.Pointer) bool { return (*State)(v).onlyVersion() }
+		}
+		switch name {
+		case "plugin":
+			m.code = pluginCode
+		case "req":
+			m.code = anyCode(func(p *pluginTypes) plainValue { return p.request })
+		case "resp":
+			m.code = anyCode(func(p *pluginTypes) plainValue { return p.response })
+		}
 		f.members = append(f.members, m)
 		if name == "meta" {
 			m.name, m.begin, m.code = "metaBase64", `"metaBase64":`, binaryCode
 			f.members = append(f.members, m)
+		}
+	}
+	for i, m := range f.members {
+		if m.reset != nil {
+			f.resets = append(f.resets, i)
 		}
 	}
 	return f
@@ -93,11 +116,10 @@ func (f *form) others(v unsafe.Pointer) *unknown {
 	return (*unknown)(unsafe.Add(v, f.unknown))
 }
 
-// find returns the index of the member with a name, or -1. Most members come in order, so it begins with the one after
-// the last.
-func (f *form) find(name []byte, last int) int {
+// find returns the index of the member with a name, or -1. Most members come in order, so it begins with next.
+func (f *form) find(name []byte, next int) int {
 	for n := range f.members {
-		if i := (last + 1 + n) % len(f.members); f.members[i].name == string(name) {
+		if i := (next + n) % len(f.members); f.members[i].name == string(name) {
 			return i
 		}
 	}
@@ -109,7 +131,7 @@ type code struct {
 	empty func(v unsafe.Pointer) bool
 	write func(w *writer, v unsafe.Pointer)
 	read  func(r *reader, v unsafe.Pointer)
-	reset func(v unsafe.Pointer) // before the object is read; nil to leave the field alone
+	reset func(r *reader, v unsafe.Pointer) // before the object is read; nil to leave the field alone
 }
 
 // codeFor returns the code of a field's type.
@@ -140,7 +162,7 @@ func codeFor(t reflect.Type) code {
 	case reflect.TypeFor[Deed]():
 		return structCode[Deed]()
 	case reflect.TypeFor[any]():
-		return anyCode
+		return code{} // see formOf
 	case reflect.TypeFor[[]byte]():
 		return textCode
 	case reflect.TypeFor[map[string]string]():
@@ -183,14 +205,14 @@ func valueCode[T comparable](write func(w *writer, v T), read func(r *reader, v 
 func nameCode[T ~int](n names[T]) code {
 	want := reflect.TypeFor[T]().String()
 	return valueCode(func(w *writer, v T) { w.plain(n.marshal(v)) }, func(r *reader, v *T) {
-		r.marshaled(want, any(v).(encoding.TextUnmarshaler))
+		r.marshaled(want, func(text []byte) error { return n.unmarshal(v, text) })
 	})
 }
 
 // pointerCode is the code of an optional object.
 func pointerCode[T any]() code {
 	f := formOf(reflect.TypeFor[T]())
-	return codeOf(func(v **T) bool { return *v == nil }, func(w *writer, v **T) { w.fields(f, *v) }, func(r *reader, v **T) {
+	return codeOf(func(v **T) bool { return *v == nil }, func(w *writer, v **T) { w.fields(f, unsafe.Pointer(*v)) }, func(r *reader, v **T) {
 		*v = optional[T](r, f)
 	})
 }
@@ -201,17 +223,24 @@ func listCode[T any]() code {
 	want := reflect.TypeFor[[]*T]().String()
 	return codeOf(func(v *[]*T) bool { return len(*v) == 0 }, func(w *writer, list *[]*T) {
 		for i, v := range *list {
-			w.text = append(w.text, "[,"[min(i, 1)])
+			w.add("[,"[min(i, 1):][:1])
 			if v == nil {
 				w.objects++
-				w.text = append(w.text, "null"...)
+				w.add("null")
 			} else {
-				w.fields(f, v)
+				w.fields(f, unsafe.Pointer(v))
 			}
 		}
-		w.text = append(w.text, ']')
+		w.add("]")
 	}, func(r *reader, v *[]*T) {
-		*v = list(r, want, func(into **T) { *into = optional[T](r, f) })
+		var room [8]*T // most lists are short
+		elements := room[:0]
+		if !r.list(want, func() { elements = append(elements, optional[T](r, f)) }) {
+			elements = nil
+		} else if len(elements) <= len(room) {
+			elements = append(make([]*T, 0, len(elements)), elements...)
+		}
+		*v = elements
 	})
 }
 
@@ -219,16 +248,20 @@ func attemptsCode() code {
 	f := formOf(reflect.TypeFor[Attempt]())
 	return codeOf(func(v *[]Attempt) bool { return len(*v) == 0 }, func(w *writer, all *[]Attempt) {
 		for i := range *all {
-			w.text = append(w.text, "[,"[min(i, 1)])
-			w.fields(f, &(*all)[i])
+			w.add("[,"[min(i, 1):][:1])
+			w.fields(f, unsafe.Pointer(&(*all)[i]))
 		}
-		w.text = append(w.text, ']')
+		w.add("]")
 	}, func(r *reader, v *[]Attempt) {
-		*v = list(r, "[]workflow.Attempt", func(into *Attempt) {
-			if !r.null() {
-				r.fields(f, into)
+		*v = nil
+		attempts := []Attempt{}
+		if r.list("[]workflow.Attempt", func() {
+			if attempts = append(attempts, Attempt{}); !r.null() {
+				r.fields(f, unsafe.Pointer(&attempts[len(attempts)-1]))
 			}
-		})
+		}) {
+			*v = attempts
+		}
 	})
 }
 
@@ -236,36 +269,59 @@ func attemptsCode() code {
 // for its version, and that is left out.
 func structCode[T comparable]() code {
 	f := formOf(reflect.TypeFor[T]())
-	return codeOf(func(v *T) bool { return *v == *new(T) }, func(w *writer, v *T) { w.fields(f, v) }, func(r *reader, v *T) {
+	return codeOf(func(v *T) bool { return *v == *new(T) }, func(w *writer, v *T) { w.fields(f, unsafe.Pointer(v)) }, func(r *reader, v *T) {
 		if !r.null() {
-			r.fields(f, v)
+			r.fields(f, unsafe.Pointer(v))
 		}
 	})
 }
 
-// anyCode is the code of requests and responses.
-var anyCode = code{
-	empty: func(v unsafe.Pointer) bool { return *(*any)(v) == nil }, // which differs from a value that is written as null
-	write: func(w *writer, v unsafe.Pointer) {
-		if err := w.any(*(*any)(v)); err != nil {
-			w.fail(err)
-		}
-	},
-	read:  func(r *reader, v unsafe.Pointer) { *(*any)(v) = json.RawMessage(bytes.Clone(r.value())) },
-	reset: func(v unsafe.Pointer) { *(*any)(v) = nil },
+// pluginCode is the code of the name of an action's plugin, which has the types of what follows.
+var pluginCode = func() code {
+	c := valueCode((*writer).quote, (*reader).readPlugin)
+	c.reset = func(r *reader, _ unsafe.Pointer) { r.plugin = nil }
+	return c
+}()
+
+// anyCode returns the code of requests or responses.
+func anyCode(of func(*pluginTypes) plainValue) code {
+	return code{
+		empty: func(v unsafe.Pointer) bool { return *(*any)(v) == nil }, // which differs from a value that is written as null
+		write: func(w *writer, v unsafe.Pointer) {
+			if err := w.any(*(*any)(v)); err != nil {
+				w.fail(err)
+			}
+		},
+		read: func(r *reader, v unsafe.Pointer) {
+			if r.plugin != nil {
+				if value, ok := r.readTyped(of(r.plugin)); ok {
+					*(*any)(v) = value
+					return
+				}
+			}
+			*(*any)(v) = json.RawMessage(r.keep(r.value()))
+		},
+		reset: func(_ *reader, v unsafe.Pointer) { *(*any)(v) = nil },
+	}
 }
 
 // textsCode is the code of texts by name, which are written in the order of the names.
 var textsCode = codeOf(func(v *map[string]string) bool { return len(*v) == 0 }, func(w *writer, v *map[string]string) {
 	w.objects++
-	w.text = append(w.text, '{')
-	for _, name := range slices.Sorted(maps.Keys(*v)) {
+	var room [16]string
+	names := room[:0]
+	for name := range *v {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	w.add("{")
+	for _, name := range names {
 		w.comma()
 		w.quote(name)
-		w.text = append(w.text, ':')
+		w.add(":")
 		w.quote((*v)[name])
 	}
-	w.text = append(w.text, '}')
+	w.add("}")
 }, func(r *reader, v *map[string]string) {
 	if *v = nil; r.null() {
 		return
@@ -274,7 +330,7 @@ var textsCode = codeOf(func(v *map[string]string) bool { return len(*v) == 0 }, 
 	r.members("map[string]string", func(name []byte, _ int) {
 		var text string
 		r.string(&text)
-		texts[string(name)] = text
+		texts[r.kept(name)] = text
 	})
 	*v = texts
 })
@@ -290,7 +346,7 @@ var (
 				*(*[]byte)(v) = append([]byte{}, text...)
 			}
 		},
-		reset: func(v unsafe.Pointer) { *(*[]byte)(v) = nil },
+		reset: func(_ *reader, v unsafe.Pointer) { *(*[]byte)(v) = nil },
 	}
 	binaryCode = code{
 		empty: func(v unsafe.Pointer) bool { return utf8.Valid(*(*[]byte)(v)) },

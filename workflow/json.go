@@ -68,14 +68,32 @@ func MarshalOwn(o Object) ([]byte, error) {
 // would be far larger than the text.
 func Unmarshal(text []byte, o Object) error { return unmarshal(text, o) }
 
+// Types returns the types of a plugin's requests and responses, or nil for those that are not known.
+type Types func(plugin string) (request, response reflect.Type)
+
+// UnmarshalTyped is [Unmarshal], but most requests and responses become values of the types that their plugins have,
+// which takes much less time than reading them again. They are the values that encoding/json reads. Those stay raw whose
+// types are not known, or more than structs, slices, pointers and maps of texts, numbers, times and bytes, and those that
+// encoding/json refuses or reads in a way of its own, such as by names in another case. A nil types leaves all raw.
+func UnmarshalTyped(text []byte, o Object, types Types) error {
+	r := &reader{types: types}
+	err := r.unmarshal(text, o)
+	if r.renamed {
+		return Unmarshal(text, o)
+	}
+	return err
+}
+
 func marshal(v any) ([]byte, error) {
 	w := new(writer)
 	w.object(v)
 	return w.text, w.err
 }
 
-func unmarshal(text []byte, into any) error {
-	r := &reader{text: text}
+func unmarshal(text []byte, into any) error { return new(reader).unmarshal(text, into) }
+
+func (r *reader) unmarshal(text []byte, into any) error {
+	r.text = text
 	if !r.null() {
 		r.object(into)
 	}

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,6 +11,7 @@ import (
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/google/uuid"
 )
@@ -27,6 +27,73 @@ type reader struct {
 	err  error
 	// objects counts the objects that were read into fields, and null in lists of them.
 	objects, depth int
+	// shared is the memory of the last strings and raw values, which share it: an allocation for each would take as much
+	// time as reading it.
+	shared []byte
+	// plan is the first ID, and timeout the last duration: many members repeat them.
+	plan    memo[uuid.UUID]
+	timeout memo[time.Duration]
+	// types are nil to leave requests and responses raw. plugin is that of the present action, nil until it is read, and
+	// renamed says that an action has two.
+	types   Types
+	plugins []*pluginTypes
+	plugin  *pluginTypes
+	renamed bool
+}
+
+// pluginTypes is what requests and responses of a plugin are read into.
+type pluginTypes struct {
+	name              string
+	request, response plainValue
+}
+
+// readPlugin reads the name of an action's plugin.
+func (r *reader) readPlugin(name *string) {
+	r.string(name)
+	if r.types == nil || r.err != nil {
+		return
+	}
+	if r.plugin != nil && r.plugin.name != *name {
+		r.renamed = true
+		r.fail("another plugin")
+	}
+	i := slices.IndexFunc(r.plugins, func(p *pluginTypes) bool { return p.name == *name })
+	if i < 0 {
+		request, response := r.types(*name)
+		i, r.plugins = len(r.plugins), append(r.plugins, &pluginTypes{*name, valueOf(request), valueOf(response)})
+	}
+	r.plugin = r.plugins[i]
+}
+
+// memo is a value and its text.
+type memo[T any] struct {
+	text  []byte
+	value T
+}
+
+// The memory that strings and raw values share is at least and at most this large, in bytes.
+const leastShared, mostShared = 128, 2048
+
+// keep copies a text. Short ones share memory.
+func (r *reader) keep(text []byte) []byte {
+	if len(text) > leastShared {
+		return bytes.Clone(text)
+	}
+	at := len(r.shared)
+	end := at + len(text)
+	if end > cap(r.shared) {
+		r.shared = make([]byte, 0, min(max(2*end, leastShared), mostShared))
+		at, end = 0, len(text)
+	}
+	r.shared = r.shared[:end]
+	copy(r.shared[at:], text)
+	return r.shared[at:end:end]
+}
+
+// kept returns a string of its own.
+func (r *reader) kept(text []byte) string {
+	text = r.keep(text)
+	return unsafe.String(unsafe.SliceData(text), len(text)) // nothing writes to it
 }
 
 // count counts an object.
@@ -72,6 +139,14 @@ func (r *reader) unexpected(want string) {
 
 // peek returns the first byte of the next token, or 0 at the end of the text.
 func (r *reader) peek() byte {
+	if r.at < len(r.text) && r.text[r.at] > ' ' {
+		return r.text[r.at]
+	}
+	return r.afterBlanks()
+}
+
+// afterBlanks is peek where there may be blanks.
+func (r *reader) afterBlanks() byte {
 	for r.at < len(r.text) {
 		switch c := r.text[r.at]; c {
 		case ' ', '\t', '\r', '\n':
@@ -120,35 +195,68 @@ func (r *reader) word(word string) bool {
 func (r *reader) null() bool { return r.err == nil && r.peek() == 'n' && r.word("null") }
 
 // object reads an object into a struct that has a form. v is a pointer to it.
-func (r *reader) object(v any) { r.fields(forms[reflect.TypeOf(v).Elem()], v) }
+func (r *reader) object(v any) {
+	r.fields(forms[reflect.TypeOf(v).Elem()], reflect.ValueOf(v).UnsafePointer())
+}
 
-// fields reads an object into the fields of a form. v is a pointer to the struct.
-func (r *reader) fields(f *form, v any) {
-	base := reflect.ValueOf(v).UnsafePointer()
-	for i := range f.members {
-		if m := &f.members[i]; m.reset != nil {
-			m.reset(m.of(base))
-		}
+// fields reads an object into the fields of a form. v points to the struct.
+func (r *reader) fields(f *form, v unsafe.Pointer) {
+	for _, i := range f.resets {
+		f.members[i].reset(r, f.members[i].of(v))
 	}
 	if r.depth++; r.depth > MaxDepth {
 		r.fail("more than %d errors are wrapped in each other", MaxDepth)
 	}
+	if !r.skip('{') {
+		r.unexpected(f.name)
+		return
+	}
+	r.count()
 	var others []byte
-	last := -1
-	r.members(f.name, func(name []byte, start int) {
-		if i := f.find(name, last); i >= 0 {
-			m := &f.members[i]
-			m.read(r, m.of(base))
-			last = i
-			return
+	seen, last := uint64(0), -1
+	for r.err == nil && r.peek() != '}' {
+		start := r.at
+		i := r.member(f, last+1)
+		switch {
+		case r.err != nil:
+		case i < 0 && !f.exact:
+			r.value()
+			others = appendMember(others, r.text[start:r.at])
+		case f.exact && (i < 0 || seen>>i&1 != 0):
+			r.fail("a member that encoding/json reads in a way of its own")
+		default:
+			f.members[i].read(r, f.members[i].of(v))
+			seen, last = seen|1<<i, i
 		}
-		r.value()
-		others = appendMember(others, r.text[start:r.at])
-	})
-	if kept := f.others(base); kept != nil {
+		if !r.skip(',') {
+			break
+		}
+		if r.peek() == '}' {
+			r.unexpected("")
+		}
+	}
+	r.expect('}')
+	if kept := f.others(v); kept != nil {
 		*kept = unknown(others)
 	}
 	r.depth--
+}
+
+// member passes over the name of a member and the colon. It returns the member's index, or -1. Most members come in
+// order and are written without blanks, so it begins with the one at next.
+func (r *reader) member(f *form, next int) int {
+	rest := r.text[r.at:]
+	for i := next; i < len(f.members); i++ {
+		if begin := f.members[i].begin; len(rest) > len(begin) && rest[1] == begin[1] && string(rest[:len(begin)]) == begin {
+			r.at += len(begin)
+			return i
+		}
+	}
+	name, _ := r.quoted("")
+	if r.expect(':'); r.err != nil {
+		return -1
+	}
+	return f.find(name, next)
 }
 
 // members reads an object. read gets the name of each member and where that begins, and reads the value.
@@ -189,31 +297,29 @@ func appendMember(others, member []byte) []byte {
 	return append(others, text[len(others)+1:len(text)-1]...)
 }
 
-// list reads an array. read reads an element.
-func list[T any](r *reader, want string, read func(into *T)) []T {
+// list reads an array that may be null, and reports whether it is one. read reads an element.
+func (r *reader) list(want string, read func()) bool {
 	if r.null() {
-		return nil
+		return false
 	}
 	if !r.skip('[') {
 		r.unexpected(want)
-		return nil
+		return false
 	}
-	elements := []T{}
 	if r.skip(']') {
-		return elements
+		return true
 	}
 	for r.err == nil {
 		if r.peek() == 'n' { // null takes as much memory as an object
 			r.count()
 		}
-		elements = append(elements, *new(T))
-		read(&elements[len(elements)-1])
+		read()
 		if !r.skip(',') {
 			break
 		}
 	}
 	r.expect(']')
-	return elements
+	return true
 }
 
 // optional reads an object that may be null.
@@ -222,7 +328,7 @@ func optional[T any](r *reader, f *form) *T {
 		return nil
 	}
 	v := new(T)
-	r.fields(f, v)
+	r.fields(f, unsafe.Pointer(v))
 	return v
 }
 
@@ -285,7 +391,7 @@ func (r *reader) passString() (plain bool) {
 	for {
 		rest := r.text[min(r.at, len(r.text)):] // a backslash may be last
 		n := 0
-		for n < len(rest) && rest[n] >= ' ' && rest[n] < utf8.RuneSelf && rest[n] != '"' && rest[n] != '\\' {
+		for n < len(rest) && rest[n]-' ' < utf8.RuneSelf-' ' && rest[n] != '"' && rest[n] != '\\' {
 			n++
 		}
 		if r.at += n; n == len(rest) {
@@ -346,15 +452,8 @@ func (r *reader) pass(depth int) {
 		return
 	}
 	switch c := r.peek(); {
-	case c == '{':
-		r.passAll('}', func() {
-			if _, ok := r.token('"'); ok {
-				r.expect(':')
-				r.pass(depth + 1)
-			}
-		})
-	case c == '[':
-		r.passAll(']', func() { r.pass(depth + 1) })
+	case c == '{', c == '[':
+		r.passAll(c == '{', depth)
 	case c == '"':
 		r.passString()
 	case c == '-' || '0' <= c && c <= '9':
@@ -364,25 +463,22 @@ func (r *reader) pass(depth int) {
 	}
 }
 
-// token passes over a string, which must be the next token.
-func (r *reader) token(first byte) (plain, ok bool) {
-	if r.err == nil && r.peek() != first {
-		r.unexpected("")
-	}
-	if r.err != nil {
-		return false, false
-	}
-	return r.passString(), r.err == nil
-}
-
 // passAll passes over the members of an object or the elements of an array.
-func (r *reader) passAll(closing byte, pass func()) {
+func (r *reader) passAll(object bool, depth int) {
+	closing := r.text[r.at] + 2
 	r.at++
 	if r.skip(closing) {
 		return
 	}
 	for r.err == nil {
-		pass()
+		switch {
+		case !object:
+		case r.peek() != '"':
+			r.unexpected("")
+		case r.passString() || r.err == nil:
+			r.expect(':')
+		}
+		r.pass(depth + 1)
 		if !r.skip(',') {
 			break
 		}
@@ -393,40 +489,43 @@ func (r *reader) passAll(closing byte, pass func()) {
 // number passes over a number and returns its text.
 func (r *reader) number() []byte {
 	start := r.at
-	digits := func() {
-		from := r.at
-		for r.at < len(r.text) && '0' <= r.text[r.at] && r.text[r.at] <= '9' {
-			r.at++
-		}
-		if r.at == from {
-			r.unexpected("")
-		}
+	r.next("-")
+	if !r.next("0") {
+		r.digits()
 	}
-	next := func(any string) bool {
-		if r.err != nil || r.at >= len(r.text) || strings.IndexByte(any, r.text[r.at]) < 0 {
-			return false
-		}
-		r.at++
-		return true
+	if r.next(".") {
+		r.digits()
 	}
-	next("-")
-	if !next("0") {
-		digits()
-	}
-	if next(".") {
-		digits()
-	}
-	if next("eE") {
-		next("+-")
-		digits()
+	if r.next("eE") {
+		r.next("+-")
+		r.digits()
 	}
 	return r.text[start:r.at]
+}
+
+func (r *reader) digits() {
+	from := r.at
+	for r.at < len(r.text) && r.text[r.at]-'0' <= 9 {
+		r.at++
+	}
+	if r.at == from {
+		r.unexpected("")
+	}
+}
+
+// next passes over a byte if it is any of these.
+func (r *reader) next(any string) bool {
+	if r.err != nil || r.at >= len(r.text) || strings.IndexByte(any, r.text[r.at]) < 0 {
+		return false
+	}
+	r.at++
+	return true
 }
 
 // string reads a string.
 func (r *reader) string(into *string) {
 	if text, ok := r.quoted("string"); ok {
-		*into = string(text)
+		*into = r.kept(text)
 	}
 }
 
@@ -438,16 +537,37 @@ func (r *reader) bytes() (data []byte) {
 	return data
 }
 
-// marshaled reads a string into a type that reads itself.
-func (r *reader) marshaled(want string, into encoding.TextUnmarshaler) {
+// marshaled reads a string with a method of a type that reads itself.
+func (r *reader) marshaled(want string, read func(text []byte) error) {
 	if text, ok := r.quoted(want); ok {
-		if err := into.UnmarshalText(text); err != nil {
+		if err := read(text); err != nil {
 			r.fail("%w", err)
 		}
 	}
 }
 
+// quotedID is how many bytes an ID in quotes has.
+const quotedID = len(`"00000000-0000-0000-0000-000000000000"`)
+
 func (r *reader) id(into *uuid.UUID) {
+	r.peek()
+	if rest := r.text[r.at:]; len(rest) >= quotedID && rest[0] == '"' && rest[quotedID-1] == '"' { // as IDs are written
+		text := rest[1 : quotedID-1]
+		id, known := r.plan.value, string(text) == string(r.plan.text)
+		if !known {
+			var err error
+			id, err = uuid.ParseBytes(text)
+			known = err == nil
+		}
+		if known {
+			if r.plan.text == nil {
+				r.plan = memo[uuid.UUID]{text, id}
+			}
+			*into = id
+			r.at += quotedID
+			return
+		}
+	}
 	if text, ok := r.quoted("uuid.UUID"); ok {
 		id, err := uuid.ParseBytes(text)
 		if err != nil {
@@ -457,9 +577,20 @@ func (r *reader) id(into *uuid.UUID) {
 	}
 }
 
-func (r *reader) time(into *time.Time) { r.marshaled("time.Time", into) }
+func (r *reader) time(into *time.Time) { r.marshaled("time.Time", into.UnmarshalText) }
 
-func (r *reader) duration(into *time.Duration) { r.marshaled("duration", (*duration)(into)) }
+func (r *reader) duration(into *time.Duration) {
+	text, ok := r.quoted("duration")
+	if ok && (r.timeout.text == nil || string(text) != string(r.timeout.text)) {
+		r.timeout.text = text
+		if err := (*duration)(&r.timeout.value).UnmarshalText(text); err != nil {
+			r.fail("%w", err)
+		}
+	}
+	if ok {
+		*into = r.timeout.value
+	}
+}
 
 func (r *reader) bool(into *bool) {
 	switch {
@@ -474,7 +605,7 @@ func (r *reader) bool(into *bool) {
 }
 
 // integer reads a number into an integer.
-func integer[T int | int64](r *reader, into *T) {
+func integer[T int | int8 | int16 | int32 | int64](r *reader, into *T) {
 	if r.null() {
 		return
 	}

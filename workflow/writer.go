@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -22,68 +24,89 @@ import (
 type writer struct {
 	text []byte
 	err  error
-	// now is the object that is being written, if it is one of a plan, and member the last member that was begun.
-	now    Object
+	// member is the member that err is about, and placed says that err has it and its object.
 	member string
+	placed bool
 	depth  int
 	// objects counts the JSON objects, except for those of requests and responses.
 	objects int
 	// own says to leave out children and versions.
 	own bool
-	// others writes requests and responses to the writer. It is nil until the first one.
+	// others writes requests and responses to the writer, which are not of a typedForm. It is nil until the first one.
 	others *json.Encoder
+	// typed are addressable copies of requests and responses, by type.
+	typed map[reflect.Type]plainValue
 }
 
-// fail keeps the first error, and where it is.
+// fail keeps the first error.
 func (w *writer) fail(err error) {
-	switch {
-	case w.err != nil:
-	case w.now != nil:
-		w.err = fmt.Errorf("workflow: %s of %s %s: %w", w.member, w.now.Kind(), *w.now.Header().ID, err)
-	default:
-		w.err = fmt.Errorf("workflow: %s: %w", w.member, err)
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// place adds to the error which member of v it is about, once for the member and once for the object around it.
+func (w *writer) place(f *form, v unsafe.Pointer, member string) {
+	w.member = cmp.Or(w.member, member)
+	if f.object && !w.placed {
+		o := reflect.NewAt(f.of, v).Interface().(Object)
+		w.err, w.placed = fmt.Errorf("workflow: %s of %s %s: %w", w.member, o.Kind(), *o.Header().ID, w.err), true
 	}
 }
 
 // Write appends what a json.Encoder writes.
 func (w *writer) Write(p []byte) (int, error) {
-	w.text = append(w.text, p...)
-	return len(p), nil
+	return copy(w.room(len(p)), p), nil
 }
 
-// object writes a struct that has a form. v is a pointer to it.
-func (w *writer) object(v any) { w.fields(forms[reflect.TypeOf(v).Elem()], v) }
+// room returns room for n more bytes of text. Unlike append it stores a pointer only if there is too little, which takes
+// a tenth of the time to write a plan while the garbage collector runs.
+func (w *writer) room(n int) []byte {
+	at := len(w.text)
+	if at+n > cap(w.text) {
+		w.text = slices.Grow(w.text, n)
+	}
+	w.text = w.text[:at+n]
+	return w.text[at:]
+}
 
-// fields writes an object with the fields of a form. v is a pointer to the struct.
-func (w *writer) fields(f *form, v any) {
+// add writes a text as it is.
+func (w *writer) add(text string) { copy(w.room(len(text)), text) }
+
+// object writes a struct that has a form. v is a pointer to it.
+func (w *writer) object(v any) {
+	w.fields(forms[reflect.TypeOf(v).Elem()], reflect.ValueOf(v).UnsafePointer())
+	if w.err != nil && !w.placed {
+		w.err = fmt.Errorf("workflow: %s: %w", w.member, w.err)
+	}
+}
+
+// fields writes an object with the fields of a form. v points to the struct.
+func (w *writer) fields(f *form, v unsafe.Pointer) {
 	if w.depth++; w.depth > MaxDepth {
 		w.fail(fmt.Errorf("more than %d errors are wrapped in each other", MaxDepth))
 		return
 	}
-	around := w.now
-	if f.object {
-		w.now = v.(Object)
-	}
 	w.objects++
-	w.text = append(w.text, '{')
-	base := reflect.ValueOf(v).UnsafePointer()
+	w.add("{")
 	for i := range f.members {
 		m := &f.members[i]
-		field := m.of(base)
-		if w.own && (m.child || m.name == "etag" || m.name == "state" && (*State)(field).onlyVersion()) || !m.keep && m.empty(field) {
+		field := m.of(v)
+		if !m.keep && m.empty(field) || w.own && m.notOwn != nil && m.notOwn(field) {
 			continue
 		}
 		w.comma()
-		w.text = append(w.text, m.begin...)
-		w.member = m.name
-		m.write(w, field)
+		w.add(m.begin)
+		if m.write(w, field); w.err != nil {
+			w.place(f, v, m.name)
+			return
+		}
 	}
-	if others := f.others(base); others != nil && *others != "" {
+	if others := f.others(v); others != nil && *others != "" {
 		w.comma()
-		w.text = append(w.text, *others...)
+		w.add(string(*others))
 	}
-	w.text = append(w.text, '}')
-	w.now = around
+	w.add("}")
 	w.depth--
 }
 
@@ -95,48 +118,53 @@ func (s State) onlyVersion() bool {
 
 func (w *writer) comma() {
 	if n := len(w.text); n > 0 && w.text[n-1] != '{' {
-		w.text = append(w.text, ',')
+		w.add(",")
 	}
 }
 
 func (w *writer) id(id uuid.UUID) {
-	w.text = append(w.text, '"')
-	for i, group := range [...][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
-		if i > 0 {
-			w.text = append(w.text, '-')
-		}
-		w.text = hex.AppendEncode(w.text, group)
-	}
-	w.text = append(w.text, '"')
+	text := w.room(quotedID)
+	text[0], text[9], text[14], text[19], text[24], text[37] = '"', '-', '-', '-', '-', '"'
+	hex.Encode(text[1:], id[:4])
+	hex.Encode(text[10:], id[4:6])
+	hex.Encode(text[15:], id[6:8])
+	hex.Encode(text[20:], id[8:10])
+	hex.Encode(text[25:], id[10:])
 }
 
 func (w *writer) time(t *time.Time) {
-	w.text = append(w.text, '"')
-	text, err := t.UTC().AppendText(w.text)
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	w.text = append(text, '"')
+	var text [48]byte
+	out, err := t.UTC().AppendText(text[:0])
+	w.plain(string(out), err)
 }
 
-func (w *writer) integer(n int64) { w.text = strconv.AppendInt(w.text, n, 10) }
+func (w *writer) integer(n int64) {
+	var digits [20]byte
+	_, _ = w.Write(strconv.AppendInt(digits[:0], n, 10))
+}
 
-func (w *writer) bool(b bool) { w.text = strconv.AppendBool(w.text, b) }
+func (w *writer) bool(b bool) { w.add(strconv.FormatBool(b)) }
 
 // plain writes a text that needs no escapes.
 func (w *writer) plain(text string, err error) {
 	if err != nil {
 		w.fail(err)
 	}
-	w.text = append(w.text, '"')
-	w.text = append(w.text, text...)
-	w.text = append(w.text, '"')
+	w.add(`"`)
+	w.add(text)
+	w.add(`"`)
 }
 
 // any writes a request or response such that it reads back unchanged.
 func (w *writer) any(v any) error {
 	start := len(w.text)
+	if w.writeTyped(v) {
+		if bytes.Contains(w.text[start:], []byte(`\ufffd`)) && !validText(reflect.ValueOf(v), 0) {
+			return errNotUTF8
+		}
+		return nil
+	}
+	w.text = w.text[:start]
 	if w.others == nil {
 		w.others = json.NewEncoder(w)
 		w.others.SetEscapeHTML(false)
@@ -149,15 +177,17 @@ func (w *writer) any(v any) error {
 	case tooDeep(text):
 		return fmt.Errorf("is nested more than %d levels deep", MaxDepth)
 	case !utf8.Valid(text), bytes.Contains(text, []byte(`\ufffd`)) && !validText(reflect.ValueOf(v), 0), halfRune(text):
-		return errors.New("has text that is not valid UTF-8")
+		return errNotUTF8
 	}
 	return nil
 }
 
+var errNotUTF8 = errors.New("has text that is not valid UTF-8")
+
 // quote writes a string as encoding/json does.
 func (w *writer) quote(s string) {
 	const digits = "0123456789abcdef"
-	b := append(slices.Grow(w.text, len(s)+2), '"')
+	w.add(`"`)
 	from := 0 // what comes before is written
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -172,15 +202,15 @@ func (w *writer) quote(s string) {
 				continue
 			}
 		}
-		b = append(b, s[from:i]...)
+		w.add(s[from:i])
 		i += size
 		from = i
 		if short := bytes.IndexRune([]byte("\"\\\b\f\n\r\t"), r); short >= 0 && r != utf8.RuneError {
-			b = append(b, '\\', `"\bfnrt`[short])
+			_, _ = w.Write([]byte{'\\', `"\bfnrt`[short]})
 		} else {
-			b = append(b, '\\', 'u', digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+			_, _ = w.Write([]byte{'\\', 'u', digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15]})
 		}
 	}
-	b = append(b, s[from:]...)
-	w.text = append(b, '"')
+	w.add(s[from:])
+	w.add(`"`)
 }

@@ -4,6 +4,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/planvault/azblob/plugins"
@@ -60,4 +61,14 @@ func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 	defer r.mu.RUnlock()
 	p, ok := r.plugins[name]
 	return p, ok
+}
+
+// Types returns the types of the requests and responses of the plugin with this name. They are nil if there is no such
+// plugin, or if the plugin has nil instead of an empty value.
+func (r *Register) Types(plugin string) (request, response reflect.Type) {
+	p, ok := r.Plugin(plugin)
+	if !ok {
+		return nil, nil
+	}
+	return reflect.TypeOf(p.Request()), reflect.TypeOf(p.Response())
 }

@@ -256,26 +256,44 @@ func unfinished[T any, P workflow.ObjectPointer[T]](list []P) (n int) {
 // knownPlugin is a rule: the registry has an action's plugin, and the request and the responses are what
 // [Bind] can turn into the plugin's types: values of those types, pointers to them, or raw JSON.
 func knownPlugin(reg *registry.Register) workflow.Rule {
-	oneWay := oneWayTypes{}
+	oneWay, plugin := oneWayTypes{}, types{reg: reg}
 	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || a.Plugin == "" {
 			return
 		}
-		plugin, known := reg.Plugin(a.Plugin)
-		if !known {
+		if !plugin.is(a.Plugin) {
 			bad("Plugin", fmt.Sprintf("the registry lacks plugin %q", a.Plugin))
 			return
 		}
-		if problem := oneWay.mismatch(a.Req, plugin.Request()); problem != "" {
-			bad("Req", problem+" of plugin "+plugin.Name())
+		if problem := oneWay.mismatch(a.Req, plugin.request); problem != "" {
+			bad("Req", problem+" of plugin "+a.Plugin)
 		}
-		for i, attempt := range a.Attempts {
-			if problem := oneWay.mismatch(attempt.Resp, plugin.Response()); problem != "" {
-				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+plugin.Name())
+		for i := range a.Attempts {
+			if problem := oneWay.mismatch(a.Attempts[i].Resp, plugin.response); problem != "" {
+				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+a.Plugin)
 			}
 		}
 	}
+}
+
+// types are the types of a plugin. Most actions have the plugin of the action before.
+type types struct {
+	reg               *registry.Register
+	name              string
+	request, response any // empty values
+}
+
+// is sets the plugin, unless the registry lacks it.
+func (t *types) is(name string) bool {
+	if name == t.name && name != "" {
+		return true
+	}
+	plugin, known := t.reg.Plugin(name)
+	if known {
+		t.name, t.request, t.response = name, plugin.Request(), plugin.Response()
+	}
+	return known
 }
 
 // oneWayTypes says of types whether encoding/json may write values of them that it can't read into them
@@ -421,18 +439,18 @@ func bindAtOnce(p *workflow.Plan, reg *registry.Register) bool {
 		l.text = append(append(l.text, "[,"[min(len(l.values), 1)]), raw...)
 		l.values = append(l.values, v)
 	}
+	plugin := types{reg: reg}
 	for o := range workflow.Walk(p) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
 			continue
 		}
-		plugin, known := reg.Plugin(a.Plugin)
-		if !known {
+		if !plugin.is(a.Plugin) {
 			return false
 		}
-		add(&a.Req, plugin.Request())
+		add(&a.Req, plugin.request)
 		for i := range a.Attempts {
-			add(&a.Attempts[i].Resp, plugin.Response())
+			add(&a.Attempts[i].Resp, plugin.response)
 		}
 	}
 	for t, l := range lists {
