@@ -244,8 +244,7 @@ func (w *week) rest() {
 		w.after(time.Duration(i)*time.Minute, func() { w.deploy(i, p) })
 	}
 	end := time.Now().Add(2*w.longestAction + 8*time.Hour)
-	w.until(func() bool { return len(w.open) == 0 || time.Now().After(end) })
-	w.until(func() bool { return len(w.agenda) == 0 || time.Now().After(end) })
+	w.until(func() bool { return len(w.open)+len(w.agenda) == 0 || time.Now().After(end) }) // a fork may be to come
 }
 
 // conclude compares what is stored with what is known.
