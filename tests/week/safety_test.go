@@ -108,6 +108,9 @@ func (w *week) entry(c *career, r emulator.Request) {
 	}
 	if epoch != c.epoch {
 		w.note(nil, c, "%s owns it with epoch %d", r.Client, epoch)
+		if c.kind == "submit" { // if the owner dies now, its TTL counts
+			c.moves()
+		}
 	}
 	final := s.Status.Final() && !c.status.Final()
 	c.owner, c.epoch, c.status = owner, epoch, s.Status
