@@ -17,7 +17,8 @@ func (r *run) runBlock(scope context.Context, b *workflow.Block) error {
 	if halted, err := r.halted(scope); err != nil || halted && b.State.Status == workflow.NotStarted {
 		return err
 	}
-	if err := r.begin(b, b.EntranceDelay > 0); err != nil {
+	// That deferred checks are due must be known after a death and a stop, too.
+	if err := r.begin(b, b.EntranceDelay > 0 || b.DeferredChecks != nil); err != nil {
 		return err
 	}
 	r.wait(scope, b.State.Start, b.EntranceDelay)

@@ -56,15 +56,16 @@ func TestCrashingAction(t *testing.T) {
 // the plan up from another engine that may have begun it.
 func TestWrites(t *testing.T) {
 	for _, test := range []struct {
-		idempotent, dies bool
-		want             string
+		idempotent, dies, deferred bool
+		want                       string
 	}{
-		{false, false, "plan Running, checks Running, pre Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Running, z Completed, " +
+		{false, false, false, "plan Running, checks Running, pre Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Running, z Completed, " +
 			"s Completed, b Completed, deferredActions Running, d Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
-		{true, false, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Completed, z Completed, " +
+		{true, false, false, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Completed, z Completed, " +
 			"s Completed, b Completed, deferredActions Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
-		{true, true, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Completed, " +
+		{true, true, false, "plan Running, checks Running, pre Completed, checks Completed, b Running, a Running, a Completed, z Completed, " +
 			"s Completed, b Completed, deferredActions Running, d Running, d Completed, batch Completed, deferredActions Completed, plan Completed"},
+		{true, false, true, "plan Running, b Running, a Completed, z Completed, s Completed, last Completed, checks Completed, b Completed, plan Completed"},
 	} {
 		onStage(t, func(t *testing.T, s *stage) {
 			b := block("b", sequence("s", second("a"), second("z")))
@@ -73,6 +74,10 @@ func TestWrites(t *testing.T) {
 			p.PreChecks = checks(second("pre"))
 			p.PreChecks.Delay = time.Second
 			p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("batch", workflow.Always, second("d"))}}
+			if test.deferred {
+				b.EntranceDelay, b.DeferredChecks = 0, checks(second("last"))
+				p = plan(b)
+			}
 			if test.idempotent {
 				allIdempotent(p)
 			}

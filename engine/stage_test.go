@@ -183,7 +183,7 @@ func (s *stage) note(o workflow.Object) {
 			case *workflow.Plan, *workflow.DeferredActions:
 				s.shown[id] = true
 			case *workflow.Block:
-				s.shown[id] = o.EntranceDelay > 0
+				s.shown[id] = o.EntranceDelay > 0 || o.DeferredChecks != nil
 			case *workflow.Checks:
 				s.shown[id] = o.Delay > 0 && *workflow.ChecksOf(parent)[2] != o
 			case *workflow.Action:
