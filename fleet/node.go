@@ -67,6 +67,17 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n, err := joinOnce(ctx, store, o)
+	if errors.Is(err, storage.ErrExists) {
+		// The ID was new. Its record is stored, nobody heard that, and others marked it as left before the call was
+		// repeated: the process was frozen.
+		n, err = joinOnce(ctx, store, o)
+	}
+	return n, err
+}
+
+// joinOnce makes the process a member with a new ID.
+func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	n := &Node{
 		store: store, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Deed{},
@@ -80,7 +91,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 		self.Former = o.Former[was-1]
 	}
 	n.record = record{self: self, beat: n.joined, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
-	err = settle(ctx, func() (err error) {
+	err := settle(ctx, func() (err error) {
 		n.record.self.Version, err = store.AddMember(ctx, self)
 		return err
 	})

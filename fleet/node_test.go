@@ -128,6 +128,29 @@ func TestInterruptedJoin(t *testing.T) {
 	}
 }
 
+// TestFrozenJoin freezes a process whose record is stored, and that has not heard so, until others mark the record as left.
+func TestFrozenJoin(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		var first uuid.UUID
+		p := open(store)
+		p.OnOp("AddMember", func(ctx context.Context, c processtest.Call, do func() error) error {
+			if first != uuid.Nil {
+				return do()
+			}
+			must(t, do())
+			for id, m := range roster(t, store) {
+				first = id
+				must(t, second(store.Open(nil).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.Left})))
+			}
+			return processtest.Unknown(c.Op)
+		})
+		n := join(t, p, fleet.Options{})
+		if _, there := roster(t, store)[n.ID()]; !there || n.ID() == first || n.Context().Err() != nil {
+			t.Errorf("node %s, after %s, of %v", n.ID(), first, roster(t, store))
+		}
+	})
+}
+
 // TestUndecidedFailures shows that failures that decide nothing never stop a node.
 func TestUndecidedFailures(t *testing.T) {
 	for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {

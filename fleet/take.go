@@ -127,9 +127,9 @@ func standingOf(owner uuid.UUID, epoch int64, self uuid.UUID, held, takeUnclaime
 // fence makes the node the owner of a plan as it was read. First it claims the entry: success proves that
 // nobody took the plan since it was read, so all versions in it are older than the new epoch. Then it stores
 // each sub-object once more, NotStarted and final ones too. Once all of them have new versions, no write that
-// names an older one takes effect.
+// names an older one takes effect. Epoch 1 is that of a claim: a plan that was begun without one goes on with 2.
 func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
-	plan.Owner, plan.Epoch = n.id, plan.Epoch+1
+	plan.Owner, plan.Epoch = n.id, max(plan.Epoch, 1)+1
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func TestTake(t *testing.T) {
 			return plan.ID
 		}, fleet.ErrFenced, 2, workflow.Running},
 		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, fleet.ErrOwned, 0, workflow.Running},
-		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, nil, 1, workflow.Running},
+		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, nil, 2, workflow.Running},
 		{"that does not exist", fleet.Options{}, func(*testing.T, *processtest.Process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
