@@ -41,7 +41,7 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 
 // delayed reports whether nothing runs because the plan's author wants it so.
 func (f fleetFacts) delayed(p OpenPlan) bool {
-	return p.Read && len(p.Running) == 0 && p.delay > 0 && f.since(p.Progress) <= f.older+p.delay
+	return p.Read && len(p.Running) == 0 && p.waits.After(p.Progress) && f.since(p.waits) <= f.older
 }
 
 // abandoned reports whether the plan has been without a live owner for so long that nobody can have worked on it
@@ -172,7 +172,7 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) 
 	why := fmt.Sprintf("Its owner, %s, is alive (heartbeat %s ago)", owner.called(), short(owner.Silence))
 	switch {
 	case waits:
-		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay of %s.", f.ago(p.Progress), short(p.delay))
+		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay, which ends in %s.", f.ago(p.Progress), short(max(0, p.waits.Sub(f.now))))
 	case p.Unread:
 		return why + "." + unread
 	case !late:

@@ -36,16 +36,14 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	delay := func(d time.Duration) func(*OpenPlan) {
-		return func(p *OpenPlan) { p.Read, p.delay = true, d }
-	}
-	unseen := func(p *OpenPlan) { // after the first action of a block with a delay
-		b := &workflow.Block{ExitDelay: time.Minute, Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{{}, {Idempotent: true}}}}}
-		b.Sequences[0].Actions[0].State.Status = workflow.Completed
-		p.note(&workflow.Plan{Blocks: []*workflow.Block{b}, State: workflow.State{Status: workflow.Running}, Owner: owner, Epoch: 2})
-		p.Progress = ago(20 * time.Minute)
-		if p.delay != time.Minute {
-			t.Errorf("the delay of what runs is %v", p.delay)
+	// delay gives a block a delay that began a time ago, before or after its actions.
+	delay := func(d, began time.Duration, of workflow.Status) func(*OpenPlan) {
+		return func(p *OpenPlan) {
+			b := &workflow.Block{EntranceDelay: d, ExitDelay: d, State: workflow.State{Status: of, Start: ago(began), End: ago(began)}}
+			b.Sequences = []*workflow.Sequence{{Actions: []*workflow.Action{{}, {Idempotent: true}}}}
+			progress := p.Progress
+			p.note(&workflow.Plan{Blocks: []*workflow.Block{b}, State: workflow.State{Status: workflow.Running}, Owner: owner, Epoch: 2})
+			p.Progress = progress
 		}
 	}
 	const young, old = 3 * time.Minute, 20 * time.Minute
@@ -63,20 +61,21 @@ func TestExplain(t *testing.T) {
 		{"works", plan(workflow.Running, young, runs(1)), 2, Working, false, alive + ". Action eu/one/restart has been running for 50m."},
 		{"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, Working, false, alive + ". Action eu is running."},
 		{"works, not read", plan(workflow.Running, young), 2, Working, false, alive + "."},
-		{"works, between two actions", plan(workflow.Running, young, runs(0)), 2, Working, false, alive + "."},
+		{"works, between two actions", plan(workflow.Running, young, delay(0, young, workflow.Running)), 2, Working, false, alive + "."},
 		{"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false, alive + ". Its engine's clock is 5m ahead of the store's, so ages are not exact."},
 		{"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, Working, false, alive + "."},
-		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay of 1h."},
+		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
+		{"waits for the delay after a block", plan(workflow.Running, old, delay(time.Hour, old, workflow.Completed)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
 		{
-			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour), runs(1)), 2, Working, true,
+			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running), runs(1)), 2, Working, true,
 			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{
 			"makes no progress", plan(workflow.Running, old, runs(3)), 2, Working, true,
 			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
-		{"runs nothing", plan(workflow.Running, old, delay(time.Minute)), 2, Working, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
-		{"runs nothing that is stored", plan(workflow.Running, old, unseen), 2, Working, true, alive + ", but nothing has been stored for 20m. An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."},
+		{"runs nothing", plan(workflow.Running, old, runs(0)), 2, Working, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
+		{"runs nothing that is stored, long after a delay", plan(workflow.Running, old, delay(time.Hour, 90*time.Minute, workflow.Running)), 2, Working, true, alive + ", but nothing has been stored for 20m. An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."},
 		{"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false, "It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended."},
 		{
 			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,

@@ -132,7 +132,7 @@ type Condition string
 // The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
 // for longer than InspectOptions.Older.
 const (
-	// Working: the owner is alive. A delay that the author gave to what is Running does not make a plan stuck.
+	// Working: the owner is alive. An author's delay does not make a plan stuck.
 	Working Condition = "working"
 	// Stopping: the owner is alive, and the plan was asked to stop.
 	Stopping Condition = "stopping"
@@ -202,10 +202,10 @@ type OpenPlan struct {
 	// Err is the error of a plan that can't be read.
 	Err error
 
-	earlier  bool          // whether Err is that of an earlier inspection
-	delay    time.Duration // the longest delay of what is Running
-	unseen   bool          // an idempotent action may run, and is not stored as Running
-	orphaned time.Time     // since when inspections have seen it without a live owner; zero if it has one
+	earlier  bool      // whether Err is that of an earlier inspection
+	waits    time.Time // when the last delay ends that has begun
+	unseen   bool      // an idempotent action may run, and is not stored as Running
+	orphaned time.Time // since when inspections have seen it without a live owner; zero if it has one
 }
 
 // RunningAction is an action that is Running.
@@ -369,7 +369,7 @@ func (i *inspector) recall() {
 
 // build takes over what an earlier inspection has read of the plan.
 func (p *OpenPlan) build(b OpenPlan) {
-	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.delay, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.delay, b.unseen
+	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.waits, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.waits, b.unseen
 	p.Progress = latest(firstProgress(p.ListResult), b.Progress)
 	if unreadable(b.Err) {
 		p.Err, p.earlier = b.Err, true

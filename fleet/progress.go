@@ -12,7 +12,7 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 	plan = workflow.InferRunning(plan)
 	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.ListResult), plan.State.Start, plan.RuntimeUpdate)
-	p.Running, p.Done, p.Actions, p.delay, p.unseen = nil, 0, 0, 0, false // an earlier inspection may have set them
+	p.Running, p.Done, p.Actions, p.waits, p.unseen = nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {
 		if o == workflow.Object(plan) || cont[o] {
@@ -20,9 +20,7 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 		}
 		s := o.Header().State
 		p.Progress = latest(p.Progress, s.Start, s.End)
-		if s.Status == workflow.Running {
-			p.delay = max(p.delay, delayOf(o))
-		}
+		p.waits = latest(p.waits, waitsUntil(o))
 		if a, ok := o.(*workflow.Action); ok {
 			p.noteAction(a, path)
 		}
@@ -45,15 +43,23 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 	}
 }
 
-// delayOf returns the longest delay that an author gave to an object.
-func delayOf(o workflow.Object) time.Duration {
+// waitsUntil returns when the delay ends that an object has begun, or the zero time.
+func waitsUntil(o workflow.Object) time.Time {
+	s := o.Header().State
 	switch o := o.(type) {
 	case *workflow.Block:
-		return max(o.EntranceDelay, o.ExitDelay)
+		if s.Status == workflow.Completed {
+			return s.End.Add(o.ExitDelay)
+		}
+		if s.Status == workflow.Running {
+			return s.Start.Add(o.EntranceDelay)
+		}
 	case *workflow.Checks:
-		return o.Delay
+		if s.Status == workflow.Running {
+			return s.Start.Add(o.Delay)
+		}
 	}
-	return 0
+	return time.Time{}
 }
 
 // continuous returns the continuous checks of a plan, with all that is below them.
