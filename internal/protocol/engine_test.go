@@ -12,6 +12,7 @@ import (
 type runs struct {
 	idempotent bool // the actions are
 	delay      bool // the sequence waits before its first action
+	checks     bool // the sequence has deferred checks, which run when it ends
 	poison     bool // the second action ends each process
 
 	mutant
@@ -30,6 +31,7 @@ type runState struct {
 	stop                     bool // it is stored
 	engines                  [2]runEngine
 	waited                   bool     // the sequence's delay has begun
+	cleaned                  bool     // the deferred checks have run
 	calls                    [2]uint8 // that began, of each action
 	begun                    [2]bool  // the deferred actions that have begun: for success, and after a stop
 	broken                   breach
@@ -73,6 +75,7 @@ const (
 const (
 	runStoresAttempt rule = "an action that is not idempotent begins before its attempt is stored"
 	runStoresDelay   rule = "an object that waits is not stored before"
+	runStoresChecks  rule = "an object with deferred checks is not stored before anything below it"
 	runStoresOutcome rule = "a deferred action begins before DeferredActions is stored"
 	runKeepsOutcome  rule = "an engine stops a plan whose DeferredActions have begun"
 	runInfers        rule = "an engine does not infer what has begun"
@@ -159,7 +162,7 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 			})
 		}
 	case runEndsSequence:
-		write("stores the end of the sequence", func(st *runState, e *runEngine) { st.sequence, e.at = final, runFixes })
+		write("stores the end of the sequence", func(st *runState, e *runEngine) { st.sequence, st.cleaned, e.at = final, true, runFixes })
 	case runFixes:
 		fix := func(_ *runState, e *runEngine) { e.ending, e.at = true, runDefers }
 		if x.lacks(runStoresOutcome) {
@@ -188,6 +191,9 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 			if st.sequence == notStarted && st.actions[0].status != notStarted {
 				st.broken = runForgets
 			}
+			if x.checks && st.calls[0] > 0 && !st.cleaned {
+				st.broken = runUncleaned
+			}
 			st.plan, *e = final, runEngine{}
 		})
 	}
@@ -205,9 +211,9 @@ func (x *runs) begin(e runEngine, do, write func(string, func(st *runState, e *r
 	switch {
 	case e.sequence == final || e.sequence == notStarted && e.stop:
 		do("skips the sequence", func(_ *runState, e *runEngine) { e.at = runFixes })
-	case e.sequence == running || !x.delay:
+	case e.sequence == running || !x.delay && (!x.checks || x.lacks(runStoresChecks)):
 		do("begins the sequence", begin)
-	case x.lacks(runStoresDelay):
+	case x.delay && x.lacks(runStoresDelay):
 		do("waits", waits)
 	default:
 		write("stores that the sequence begins, and waits", func(st *runState, e *runEngine) {
@@ -281,6 +287,7 @@ func TestEngine(t *testing.T) {
 		{idempotent: true},
 		{delay: true},
 		{delay: true, idempotent: true},
+		{checks: true, idempotent: true},
 		{poison: true},
 		{poison: true, idempotent: true},
 		{poison: true, idempotent: true, delay: true},
@@ -291,6 +298,7 @@ func TestEngine(t *testing.T) {
 var runNeeds = map[rule]need{
 	runStoresAttempt: {in: &runs{}, promise: runUnseen},
 	runStoresDelay:   {in: &runs{delay: true}, promise: runWaitsAgain},
+	runStoresChecks:  {in: &runs{checks: true, idempotent: true}, promise: runUncleaned},
 	runStoresOutcome: {in: &runs{}, promise: runBothOutcomes},
 	runKeepsOutcome:  {in: &runs{}, promise: runBothOutcomes},
 	runInfers:        {in: &runs{}, promise: runForgets},

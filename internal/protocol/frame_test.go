@@ -143,6 +143,7 @@ const (
 	// Of what an engine stores.
 	runUnseen
 	runWaitsAgain
+	runUncleaned
 	runBothOutcomes
 	runForgets
 	runEndless
@@ -185,6 +186,7 @@ func (b breach) String() string {
 		policyNever:     "no step of a policy can begin any more",
 		runUnseen:       "an action that is not idempotent runs, and is stored as NotStarted",
 		runWaitsAgain:   "a death prolongs a delay",
+		runUncleaned:    "deferred checks of what has begun never run",
 		runBothOutcomes: "deferred actions of two outcomes begin",
 		runForgets:      "a plan ends with a container that is NotStarted above an action that is not",
 		runEndless:      "an action ends more processes than Options.Crashes allows",
