@@ -18,10 +18,10 @@
 //
 // An action is stored as Running before its plugin is called, and its outcome before the next action begins. So is the plan,
 // an object that waits for a delay, whose start is stored before the wait, a block with deferred checks, which run although
-// a stop follows a crash, and the deferred actions, whose outcome is fixed then. Anything else above an action is stored when it ends; that it runs is inferred with [workflow.InferRunning]. After a
-// crash the stored states therefore say where to continue: final objects are done, NotStarted actions have not begun, and
-// Running objects may have had an effect. Completed actions are not rerun. Actions that were running are, so each action
-// runs at least once; use its ID as an idempotency key.
+// a stop follows a crash, and the deferred actions, whose outcome is fixed then. Anything else above an action is stored when
+// it ends; that it runs is inferred with [workflow.InferRunning]. After a crash the stored states therefore say where to
+// continue: final objects are done, NotStarted actions have not begun, and Running objects may have had an effect. Completed
+// actions are not rerun. Actions that were running are, so each action runs at least once; use its ID as an idempotency key.
 //
 // An attempt of an Idempotent action is stored when it has ended, and not before, so a death may leave no trace of it. An
 // engine that picks a plan up therefore stores an attempt of what may have begun before, as of any other action. A node that
