@@ -78,8 +78,8 @@ type validator struct {
 	rules  []Rule
 	planID uuid.UUID
 	// seen and objects find IDs and objects that stand in two places. Objects are in objects if they have no ID, or that
-	// of another one.
-	seen    map[uuid.UUID]struct{}
+	// of another one, which is in seen.
+	seen    map[uuid.UUID]Object
 	objects map[Object]bool
 	report  func(field, problem string) // for the rules
 	errs    []error                     // the first limit problems
@@ -91,7 +91,7 @@ type validator struct {
 func newValidator(o Object, room, limit int, rules []Rule) *validator {
 	v := &validator{
 		walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: limit,
-		seen: make(map[uuid.UUID]struct{}, room), objects: map[Object]bool{},
+		seen: make(map[uuid.UUID]Object, room), objects: map[Object]bool{},
 	}
 	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
 	return v
@@ -135,17 +135,6 @@ func (v *validator) first(field string, is func(o Object) bool) lazy {
 	}
 }
 
-// holder returns the first object that has an ID.
-func (v *validator) holder(id uuid.UUID) (holder Object) {
-	newWalker(func(o, _ Object) bool {
-		if o != nil && holder == nil && *o.Header().ID == id {
-			holder = o
-		}
-		return holder == nil
-	}).walk(v.root)
-	return holder
-}
-
 func (v *validator) set(field string, id uuid.UUID) {
 	if id == uuid.Nil {
 		v.bad(field, "is nil")
@@ -161,8 +150,8 @@ func (v *validator) header(o Object) bool {
 	}
 	h := o.Header()
 	id := *h.ID
-	_, seen := v.seen[id]
-	if v.objects[o] || seen && v.holder(id) == o {
+	holder, seen := v.seen[id]
+	if holder == o || v.objects[o] {
 		v.bad("", "is the same object as %s", v.first("", func(other Object) bool { return other == o }))
 		return false
 	}
@@ -170,12 +159,12 @@ func (v *validator) header(o Object) bool {
 		v.bad("ID", "%s is not a UUIDv7", id)
 	}
 	if seen {
-		v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return *other.Header().ID == id }))
+		v.bad("ID", "%s is the ID of %s already", id, v.first("ID", func(other Object) bool { return other == holder }))
 	}
 	if id == uuid.Nil || seen {
 		v.objects[o] = true
 	} else {
-		v.seen[id] = struct{}{}
+		v.seen[id] = o
 	}
 	switch planID := *h.PlanID; {
 	case planID == uuid.Nil:
