@@ -64,11 +64,13 @@ func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 }
 
 // Types returns the types of the requests and responses of the plugin with this name. They are nil if there is no such
-// plugin, or if the plugin has nil instead of an empty value.
+// plugin, if the plugin has nil instead of an empty value, or if it panics.
 func (r *Register) Types(plugin string) (request, response reflect.Type) {
-	p, ok := r.Plugin(plugin)
-	if !ok {
-		return nil, nil
+	if p, ok := r.Plugin(plugin); ok {
+		_ = plugins.Guard(func() error {
+			request, response = reflect.TypeOf(p.Request()), reflect.TypeOf(p.Response())
+			return nil
+		})
 	}
-	return reflect.TypeOf(p.Request()), reflect.TypeOf(p.Response())
+	return request, response
 }
