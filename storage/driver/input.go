@@ -385,23 +385,23 @@ func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
 // registry leaves them raw. It returns [storage.ErrSchema] for a plugin that the registry lacks and for JSON
 // that does not fit the plugin's type. A value whose UnmarshalJSON panics stays raw.
 func Bind(p *workflow.Plan, reg *registry.Register) error {
-	if reg == nil || bindAtOnce(p, reg) {
+	if reg == nil {
 		return nil
 	}
-	for o := range workflow.Walk(p) { // one by one, to find what is wrong
+	plugin := types{reg: reg}
+	for o := range workflow.Walk(p) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
 			continue
 		}
-		plugin, known := reg.Plugin(a.Plugin)
-		if !known {
+		if !plugin.is(a.Plugin) {
 			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
 		}
-		if err := bind(&a.Req, plugin.Request()); err != nil {
+		if err := bind(&a.Req, plugin.request); err != nil {
 			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
 		}
 		for i := range a.Attempts {
-			if err := bind(&a.Attempts[i].Resp, plugin.Response()); err != nil {
+			if err := bind(&a.Attempts[i].Resp, plugin.response); err != nil {
 				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
 			}
 		}
@@ -419,67 +419,6 @@ func bind(v *any, empty any) error {
 		return nil
 	}
 	return err
-}
-
-// bindAtOnce reads all values of a type as one list, which takes much less time than one by one. It returns
-// false if that is not possible, and then changes nothing.
-func bindAtOnce(p *workflow.Plan, reg *registry.Register) bool {
-	lists := map[reflect.Type]*rawList{}
-	add := func(v *any, empty any) {
-		raw, ok := (*v).(json.RawMessage)
-		if !ok || empty == nil {
-			return
-		}
-		t := reflect.TypeOf(empty)
-		l := lists[t]
-		if l == nil {
-			l = new(rawList)
-			lists[t] = l
-		}
-		l.text = append(append(l.text, "[,"[min(len(l.values), 1)]), raw...)
-		l.values = append(l.values, v)
-	}
-	plugin := types{reg: reg}
-	for o := range workflow.Walk(p) {
-		a, ok := o.(*workflow.Action)
-		if !ok {
-			continue
-		}
-		if !plugin.is(a.Plugin) {
-			return false
-		}
-		add(&a.Req, plugin.request)
-		for i := range a.Attempts {
-			add(&a.Attempts[i].Resp, plugin.response)
-		}
-	}
-	for t, l := range lists {
-		if !l.decode(t) {
-			return false
-		}
-	}
-	for _, l := range lists {
-		for i, v := range l.values {
-			*v = l.typed.Index(i).Interface()
-		}
-	}
-	return true
-}
-
-// rawList is a list of raw values of the same type.
-type rawList struct {
-	values []*any
-	text   []byte // the list as JSON, without its end
-	typed  reflect.Value
-}
-
-// decode decodes the values, unless one does not fit the type.
-func (l *rawList) decode(t reflect.Type) bool {
-	into := reflect.New(reflect.SliceOf(t))
-	l.typed = into.Elem()
-	l.typed.Set(reflect.MakeSlice(l.typed.Type(), 0, len(l.values)))
-	err := plugins.Guard(func() error { return json.Unmarshal(append(l.text, ']'), into.Interface()) })
-	return err == nil && l.typed.Len() == len(l.values) // a value that is no JSON could be two elements
 }
 
 // Typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged. The error is a

@@ -229,8 +229,7 @@ func TestPlainRequestsCostNothing(t *testing.T) {
 	}
 }
 
-// TestBindNeedsJSON checks that Bind, which reads all requests of a type as one list, takes no request that is
-// not one value, and names its action.
+// TestBindNeedsJSON checks that Bind takes no request that is not one value, and names its action.
 func TestBindNeedsJSON(t *testing.T) {
 	reg := registry.New()
 	must(t, reg.Register(of{number{}}))
