@@ -146,9 +146,9 @@ func codeFor(t reflect.Type) code {
 	case reflect.TypeFor[time.Duration]():
 		return valueCode(func(w *writer, d time.Duration) { w.plain(d.String(), nil) }, (*reader).duration)
 	case reflect.TypeFor[int]():
-		return valueCode(func(w *writer, n int) { w.integer(int64(n)) }, integer[int])
+		return integerCode[int]()
 	case reflect.TypeFor[int64]():
-		return valueCode((*writer).integer, integer[int64])
+		return integerCode[int64]()
 	case reflect.TypeFor[bool]():
 		return valueCode((*writer).bool, (*reader).bool)
 	case reflect.TypeFor[Status]():

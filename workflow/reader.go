@@ -604,22 +604,28 @@ func (r *reader) bool(into *bool) {
 	}
 }
 
-// integer reads a number into an integer.
-func integer[T int | int8 | int16 | int32 | int64](r *reader, into *T) {
+// numeral returns the text of a number, or nil for null.
+func (r *reader) numeral(want string) []byte {
 	if r.null() {
-		return
+		return nil
 	}
-	if c := r.peek(); c != '-' && (c < '0' || c > '9') {
-		r.unexpected("int")
+	if c := r.peek(); c != '-' && c-'0' > 9 {
+		r.unexpected(want)
 	}
 	if r.err != nil {
-		return
+		return nil
 	}
-	text := r.number()
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil || int64(T(n)) != n {
-		r.fail("cannot unmarshal number %.100s into Go value of type %T", text, *into)
-		return
+	return r.number()
+}
+
+// integer reads a number into an integer.
+func integer[T int | int8 | int16 | int32 | int64](r *reader, into *T) {
+	if text := r.numeral("int"); text != nil {
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil || int64(T(n)) != n {
+			r.fail("cannot unmarshal number %.100s into Go value of type %T", text, *into)
+			return
+		}
+		*into = T(n)
 	}
-	*into = T(n)
 }

@@ -23,19 +23,6 @@ import (
 // typedCodes has the code of each type that was asked for, a *code. It is nil for a type that is not plain.
 var typedCodes sync.Map
 
-// typedCode returns the code of a plain type, or nil.
-func typedCode(t reflect.Type) *code {
-	if known, ok := typedCodes.Load(t); ok {
-		return known.(*code)
-	}
-	var is *code
-	if c, ok := plainCode(t, nil); ok {
-		is = &c
-	}
-	typedCodes.Store(t, is)
-	return is
-}
-
 // plainValue is an addressable value of a type, and the type's code, which is nil if the type is not plain.
 type plainValue struct {
 	*code
@@ -46,7 +33,11 @@ func valueOf(t reflect.Type) plainValue {
 	if t == nil {
 		return plainValue{}
 	}
-	return plainValue{typedCode(t), reflect.New(t).Elem()}
+	c, known := typedCodes.Load(t)
+	if !known {
+		c, _ = typedCodes.LoadOrStore(t, codes{}.of(t))
+	}
+	return plainValue{c.(*code), reflect.New(t).Elem()}
 }
 
 // readTyped reads a value of a plain type. It returns false, and passes over nothing, if that is to be left to
@@ -91,19 +82,18 @@ func (w *writer) writeTyped(v any) bool {
 	return ok
 }
 
-// writesItself are the interfaces of types whose JSON, or zero value, is up to them.
+// writesItself are the interfaces of types whose JSON is up to them.
 var writesItself = []reflect.Type{
-	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextMarshaler](),
-	reflect.TypeFor[encoding.TextUnmarshaler](), reflect.TypeFor[interface{ IsZero() bool }](),
+	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
 }
 
 // plainTypes are the types whose code is not that of their kind. That of json.Number is left to encoding/json.
-var plainTypes = map[reflect.Type]code{
-	reflect.TypeFor[time.Time]():         timeCode,
-	reflect.TypeFor[uuid.UUID]():         valueCode((*writer).id, (*reader).id),
-	reflect.TypeFor[[]byte]():            bytesCode,
-	reflect.TypeFor[map[string]string](): textsOrNull,
-	reflect.TypeFor[json.Number]():       {},
+var plainTypes = map[reflect.Type]*code{
+	reflect.TypeFor[time.Time]():         &timeCode,
+	reflect.TypeFor[uuid.UUID]():         new(valueCode((*writer).id, (*reader).id)),
+	reflect.TypeFor[[]byte]():            orNull(bytesCode),
+	reflect.TypeFor[map[string]string](): orNull(textsCode),
+	reflect.TypeFor[json.Number]():       nil,
 }
 
 // plainKinds are the codes of numbers and other simple kinds.
@@ -123,42 +113,56 @@ var plainKinds = map[reflect.Kind]code{
 	reflect.String:  valueCode((*writer).quote, (*reader).string),
 }
 
-// plainCode returns the code of a plain type that stands in the given ones.
-func plainCode(t reflect.Type, around []reflect.Type) (c code, ok bool) {
-	if c, known := plainTypes[t]; known {
-		return c, c.read != nil
+// plainNames are what names of members consist of.
+const plainNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+
+// codes are the codes of a type and of those below it, nil for what is not plain. That of a type that is not finished is
+// nil too: a type that is below itself may be nested to any depth.
+type codes map[reflect.Type]*code
+
+// of returns the code of a type, and makes each once, however many fields have it.
+func (all codes) of(t reflect.Type) *code {
+	c, known := plainTypes[t]
+	if !known {
+		c, known = all[t]
 	}
-	p := reflect.PointerTo(t)
-	if p.NumMethod() > 0 && slices.ContainsFunc(writesItself, p.Implements) || slices.Contains(around, t) { // or it is nested to any depth
-		return c, false
+	if !known {
+		all[t] = nil
+		c = all.make(t)
+		all[t] = c
 	}
-	around = append(around, t)
-	switch t.Kind() {
-	case reflect.Struct:
-		return plainStruct(t, around)
-	case reflect.Pointer:
-		return plainPointer(t.Elem(), around)
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return c, false
-		}
-		return plainSlice(t, around)
-	}
-	c, ok = plainKinds[t.Kind()]
-	return c, ok
+	return c
 }
 
-// orNull returns a code that writes nil as null.
-func orNull(c code, isNil func(v unsafe.Pointer) bool) code {
+func (all codes) make(t reflect.Type) *code {
+	if p := reflect.PointerTo(t); p.NumMethod() > 0 && slices.ContainsFunc(writesItself, p.Implements) {
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return all.ofStruct(t)
+	case reflect.Pointer:
+		return all.ofPointer(t)
+	case reflect.Slice:
+		return all.ofSlice(t)
+	}
+	if c, ok := plainKinds[t.Kind()]; ok {
+		return &c
+	}
+	return nil
+}
+
+// orNull returns a code that writes nil as null. The first word of a nil pointer, map or slice is zero.
+func orNull(c code) *code {
 	write := c.write
 	c.write = func(w *writer, v unsafe.Pointer) {
-		if isNil(v) {
+		if *(*unsafe.Pointer)(v) == nil {
 			w.add("null")
 		} else {
 			write(w, v)
 		}
 	}
-	return c
+	return &c
 }
 
 func integerCode[T int | int8 | int16 | int32 | int64]() code {
@@ -167,7 +171,7 @@ func integerCode[T int | int8 | int16 | int32 | int64]() code {
 
 func unsignedCode[T uint | uint8 | uint16 | uint32 | uint64]() code {
 	return valueCode(func(w *writer, n T) { w.add(strconv.FormatUint(uint64(n), 10)) }, func(r *reader, into *T) {
-		if text := r.numeral(); text != nil {
+		if text := r.numeral("uint"); text != nil {
 			n, err := strconv.ParseUint(string(text), 10, 64)
 			if err != nil || uint64(T(n)) != n {
 				r.fail("%s is not of type %T", text, *into)
@@ -184,7 +188,7 @@ var floatCode = valueCode(func(w *writer, f float64) {
 	}
 	w.add(strconv.FormatFloat(f, 'f', -1, 64))
 }, func(r *reader, into *float64) {
-	if text := r.numeral(); text != nil {
+	if text := r.numeral("float64"); text != nil {
 		f, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
 			r.fail("%w", err)
@@ -192,23 +196,6 @@ var floatCode = valueCode(func(w *writer, f float64) {
 		*into = f
 	}
 })
-
-// numeral returns the text of a number, or nil for null.
-func (r *reader) numeral() []byte {
-	if r.null() {
-		return nil
-	}
-	if c := r.peek(); c != '-' && c-'0' > 9 {
-		r.unexpected("number")
-	}
-	if r.err != nil {
-		return nil
-	}
-	return r.number()
-}
-
-// textsOrNull is the code of a map of texts.
-var textsOrNull = orNull(textsCode, func(v unsafe.Pointer) bool { return *(*map[string]string)(v) == nil })
 
 // timeCode keeps the zone of a time.
 var timeCode = codeOf(func(t *time.Time) bool { return t.IsZero() }, func(w *writer, t *time.Time) {
@@ -223,7 +210,7 @@ var timeCode = codeOf(func(t *time.Time) bool { return t.IsZero() }, func(w *wri
 })
 
 // bytesCode is the code of bytes, in base64.
-var bytesCode = orNull(codeOf(func(data *[]byte) bool { return len(*data) == 0 }, func(w *writer, data *[]byte) {
+var bytesCode = codeOf(func(data *[]byte) bool { return len(*data) == 0 }, func(w *writer, data *[]byte) {
 	w.add(`"`)
 	base64.StdEncoding.Encode(w.room(base64.StdEncoding.EncodedLen(len(*data))), *data)
 	w.add(`"`)
@@ -235,17 +222,16 @@ var bytesCode = orNull(codeOf(func(data *[]byte) bool { return len(*data) == 0 }
 		}
 		*data = into
 	}
-}), func(v unsafe.Pointer) bool { return *(*[]byte)(v) == nil })
+})
 
-// plainStruct returns the code of a struct whose fields are plain and have names of their own.
-func plainStruct(t reflect.Type, around []reflect.Type) (c code, ok bool) {
+// ofStruct returns the code of a struct whose fields are plain and have names of their own.
+func (all codes) ofStruct(t reflect.Type) *code {
 	f := &form{of: t, name: t.String(), exact: true}
 	names := map[string]bool{}
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		tag := field.Tag.Get("json")
 		if field.Anonymous {
-			return c, false
+			return nil
 		}
 		if !field.IsExported() || tag == "-" {
 			continue
@@ -254,73 +240,79 @@ func plainStruct(t reflect.Type, around []reflect.Type) (c code, ok bool) {
 		if name == "" {
 			name = field.Name
 		}
-		member := formMember{name: name, begin: `"` + name + `":`, offset: field.Offset, keep: option == ""}
-		if member.code, ok = plainCode(field.Type, around); !ok || names[name] || !isPlainName(name) || option != "" && option != "omitempty" {
-			return c, false
-		}
-		if kind := field.Type.Kind(); kind == reflect.Struct || kind == reflect.Array {
-			member.keep = true // omitempty is for other types
+		c := all.of(field.Type)
+		if c == nil || names[name] || strings.Trim(name, plainNames) != "" || option != "" && option != "omitempty" {
+			return nil
 		}
 		names[name] = true
-		f.members = append(f.members, member)
+		kind := field.Type.Kind()
+		f.members = append(f.members, formMember{
+			code: *c, name: name, begin: `"` + name + `":`, offset: field.Offset,
+			keep: option == "" || kind == reflect.Struct || kind == reflect.Array, // omitempty is for other types
+		})
 	}
 	if len(f.members) > 64 { // see reader.fields
-		return c, false
+		return nil
 	}
-	c.write = func(w *writer, v unsafe.Pointer) { w.fields(f, v) }
-	c.read = func(r *reader, v unsafe.Pointer) {
-		if !r.null() {
-			r.fields(f, v)
-		}
-	}
-	return c, true
-}
-
-// isPlainName reports whether the name of a member is of ASCII letters, digits and underscores.
-func isPlainName(name string) bool {
-	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == ""
-}
-
-// plainPointer returns the code of a pointer to a plain type.
-func plainPointer(t reflect.Type, around []reflect.Type) (c code, ok bool) {
-	to, ok := plainCode(t, around)
-	c = codeOf(func(p *unsafe.Pointer) bool { return *p == nil }, func(w *writer, p *unsafe.Pointer) { to.write(w, *p) }, func(r *reader, p *unsafe.Pointer) {
-		if r.null() {
-			*p = nil
-			return
-		}
-		*p = reflect.New(t).UnsafePointer()
-		to.read(r, *p)
-	})
-	return orNull(c, c.empty), ok
-}
-
-// plainSlice returns the code of a slice of a plain type.
-func plainSlice(t reflect.Type, around []reflect.Type) (c code, ok bool) {
-	of, ok := plainCode(t.Elem(), around)
-	slice := func(v unsafe.Pointer) reflect.Value { return reflect.NewAt(t, v).Elem() }
-	c.empty = func(v unsafe.Pointer) bool { return slice(v).Len() == 0 }
-	c.write = func(w *writer, v unsafe.Pointer) {
-		s := slice(v)
-		w.add("[")
-		for i := range s.Len() {
-			if i > 0 {
-				w.add(",")
+	return &code{
+		write: func(w *writer, v unsafe.Pointer) { w.fields(f, v) },
+		read: func(r *reader, v unsafe.Pointer) {
+			if !r.null() {
+				r.fields(f, v)
 			}
-			of.write(w, s.Index(i).Addr().UnsafePointer())
-		}
-		w.add("]")
+		},
 	}
-	c.read = func(r *reader, v unsafe.Pointer) {
-		s := slice(v)
-		elements := reflect.MakeSlice(t, 0, 0)
-		if !r.list(t.String(), func() {
-			elements = reflect.Append(elements, reflect.Zero(t.Elem()))
-			of.read(r, elements.Index(elements.Len()-1).Addr().UnsafePointer())
-		}) {
-			elements = reflect.Zero(t)
-		}
-		s.Set(elements)
+}
+
+// ofPointer returns the code of a pointer to a plain type.
+func (all codes) ofPointer(t reflect.Type) *code {
+	to := all.of(t.Elem())
+	if to == nil {
+		return nil
 	}
-	return orNull(c, func(v unsafe.Pointer) bool { return slice(v).IsNil() }), ok
+	return orNull(codeOf(func(p *unsafe.Pointer) bool { return *p == nil }, func(w *writer, p *unsafe.Pointer) { to.write(w, *p) }, func(r *reader, p *unsafe.Pointer) {
+		if !r.null() {
+			*p = reflect.New(t.Elem()).UnsafePointer()
+			to.read(r, *p)
+		}
+	}))
+}
+
+// ofSlice returns the code of a slice of a plain type. Slices of bytes other than []byte are left to encoding/json.
+func (all codes) ofSlice(t reflect.Type) *code {
+	of := all.of(t.Elem())
+	if of == nil || t.Elem().Kind() == reflect.Uint8 {
+		return nil
+	}
+	slice := func(v unsafe.Pointer) reflect.Value { return reflect.NewAt(t, v).Elem() }
+	element := func(s reflect.Value, i int) unsafe.Pointer {
+		return unsafe.Add(s.UnsafePointer(), uintptr(i)*t.Elem().Size())
+	}
+	return orNull(code{
+		empty: func(v unsafe.Pointer) bool { return slice(v).Len() == 0 },
+		write: func(w *writer, v unsafe.Pointer) {
+			s := slice(v)
+			w.add("[")
+			for i := range s.Len() {
+				if i > 0 {
+					w.add(",")
+				}
+				of.write(w, element(s, i))
+			}
+			w.add("]")
+		},
+		read: func(r *reader, v unsafe.Pointer) {
+			s := slice(v)
+			if r.list(t.String(), func() {
+				n := s.Len()
+				if n == s.Cap() {
+					s.Grow(1)
+				}
+				s.SetLen(n + 1)
+				of.read(r, element(s, n))
+			}) && s.Len() == 0 {
+				s.Set(reflect.MakeSlice(t, 0, 0))
+			}
+		},
+	})
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -103,6 +102,11 @@ func TestTyped(t *testing.T) {
 		{&plain{}, `null`, true},
 		{map[string]string{}, `{"a":"1","a":"2"}`, true},
 		{1.5, `-0`, true},
+		{struct {
+			A int `json:"-,"`
+			B int `json:"b.c-d"`
+			C int `json:"-"`
+		}{}, `{"-":1,"b.c-d":2}`, true},
 		{plain{}, `{"s":"another case"}`, false},
 		{plain{}, `{"new":1}`, false},
 		{plain{}, `{"In":{"A":"1"},"In":{}}`, false},
@@ -161,8 +165,26 @@ func TestTypedByPlugin(t *testing.T) {
 			t.Errorf("before %s, the response is a %T", test.action, c.Actions[0].Attempts[0].Resp)
 		}
 	}
-	if request, response := registry.New().Types("other"); request != nil || response != nil {
-		t.Errorf("the types of no plugin are %v and %v", request, response)
+}
+
+// TestTypedAllocations checks that a type that stands in many places is examined once, and that elements of lists need
+// no memory of their own.
+func TestTypedAllocations(t *testing.T) {
+	tree, run := reflect.TypeFor[int](), 0
+	for what, read := range map[string]func(){
+		"a type in 4,096 places": func() {
+			tag := reflect.StructTag(fmt.Sprintf(`json:"run%d"`, run)) // a type that is not known yet
+			run++
+			for tree = reflect.TypeFor[int](); tree.Size() < 13*8; {
+				tree = reflect.StructOf([]reflect.StructField{{Name: "A", Type: tree, Tag: tag}, {Name: "B", Type: reflect.PointerTo(tree)}})
+			}
+			readTyped(t, `{}`, tree)
+		},
+		"3,000 elements": func() { readTyped(t, "[0"+strings.Repeat(",0", 2999)+"]", reflect.TypeFor[[]int]()) },
+	} {
+		if n := testing.AllocsPerRun(1, read); n > 2000 {
+			t.Errorf("%s: %.0f allocations", what, n)
+		}
 	}
 }
 

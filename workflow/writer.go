@@ -32,7 +32,7 @@ type writer struct {
 	objects int
 	// own says to leave out children and versions.
 	own bool
-	// others writes requests and responses to the writer, which are not of a typedForm. It is nil until the first one.
+	// others writes requests and responses that are not plain to the writer. It is nil until the first one.
 	others *json.Encoder
 	// typed are addressable copies of requests and responses, by type.
 	typed map[reflect.Type]plainValue
