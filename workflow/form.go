@@ -24,7 +24,6 @@ func (u *unknown) self() *unknown { return u }
 // form is the JSON of a struct.
 type form struct {
 	of      reflect.Type
-	name    string // of the type in Go
 	members []formMember
 	resets  []int // the members with a reset
 	object  bool  // it is an Object
@@ -60,7 +59,7 @@ func formOf(t reflect.Type) *form {
 	if f := forms[t]; f != nil {
 		return f
 	}
-	f := &form{of: t, name: t.String(), object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
+	f := &form{of: t, object: reflect.PointerTo(t).Implements(reflect.TypeFor[Object]())}
 	forms[t] = f // an error may wrap another one
 	zero := reflect.New(t)
 	if u, ok := zero.Interface().(interface{ self() *unknown }); ok {
@@ -323,16 +322,9 @@ var textsCode = codeOf(func(v *map[string]string) bool { return len(*v) == 0 }, 
 	}
 	w.add("}")
 }, func(r *reader, v *map[string]string) {
-	if *v = nil; r.null() {
-		return
+	if *v = nil; !r.null() {
+		*v = r.texts()
 	}
-	texts := map[string]string{}
-	r.members("map[string]string", func(name []byte, _ int) {
-		var text string
-		r.string(&text)
-		texts[r.kept(name)] = text
-	})
-	*v = texts
 })
 
 // textCode and binaryCode are the codes of Meta: one is for text, the other one for what is not UTF-8. If there are both

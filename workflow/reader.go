@@ -208,7 +208,7 @@ func (r *reader) fields(f *form, v unsafe.Pointer) {
 		r.fail("more than %d errors are wrapped in each other", MaxDepth)
 	}
 	if !r.skip('{') {
-		r.unexpected(f.name)
+		r.unexpected(f.of.String())
 		return
 	}
 	r.count()
@@ -259,28 +259,24 @@ func (r *reader) member(f *form, next int) int {
 	return f.find(name, next)
 }
 
-// members reads an object. read gets the name of each member and where that begins, and reads the value.
-func (r *reader) members(want string, read func(name []byte, start int)) {
+// texts reads an object whose members are texts.
+func (r *reader) texts() map[string]string {
+	texts := map[string]string{}
 	if !r.skip('{') {
-		r.unexpected(want)
-		return
+		r.unexpected("map[string]string")
 	}
 	r.count()
-	if r.skip('}') {
-		return
-	}
-	for r.err == nil {
-		r.peek()
-		start := r.at
+	for more := !r.skip('}') && r.err == nil; more; {
 		name, _ := r.quoted("")
-		if r.expect(':'); r.err == nil {
-			read(name, start)
-		}
-		if !r.skip(',') {
-			break
+		r.expect(':')
+		var text string
+		r.string(&text)
+		texts[r.kept(name)] = text
+		if more = r.skip(','); !more {
+			r.expect('}')
 		}
 	}
-	r.expect('}')
+	return texts
 }
 
 // appendMember appends a member without its blanks to others.

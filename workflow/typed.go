@@ -226,7 +226,7 @@ var bytesCode = codeOf(func(data *[]byte) bool { return len(*data) == 0 }, func(
 
 // ofStruct returns the code of a struct whose fields are plain and have names of their own.
 func (all codes) ofStruct(t reflect.Type) *code {
-	f := &form{of: t, name: t.String(), exact: true}
+	f := &form{of: t, exact: true}
 	names := map[string]bool{}
 	for field := range t.Fields() {
 		tag := field.Tag.Get("json")

@@ -103,10 +103,9 @@ func TestTyped(t *testing.T) {
 		{map[string]string{}, `{"a":"1","a":"2"}`, true},
 		{1.5, `-0`, true},
 		{struct {
-			A int `json:"-,"`
-			B int `json:"b.c-d"`
-			C int `json:"-"`
-		}{}, `{"-":1,"b.c-d":2}`, true},
+			A int `json:"b.c-d"`
+			B int `json:"-"`
+		}{}, `{"b.c-d":2}`, true},
 		{plain{}, `{"s":"another case"}`, false},
 		{plain{}, `{"new":1}`, false},
 		{plain{}, `{"In":{"A":"1"},"In":{}}`, false},
@@ -170,12 +169,13 @@ func TestTypedByPlugin(t *testing.T) {
 // TestTypedAllocations checks that a type that stands in many places is examined once, and that elements of lists need
 // no memory of their own.
 func TestTypedAllocations(t *testing.T) {
-	tree, run := reflect.TypeFor[int](), 0
+	run := 0
 	for what, read := range map[string]func(){
 		"a type in 4,096 places": func() {
 			tag := reflect.StructTag(fmt.Sprintf(`json:"run%d"`, run)) // a type that is not known yet
 			run++
-			for tree = reflect.TypeFor[int](); tree.Size() < 13*8; {
+			tree := reflect.TypeFor[int]()
+			for range 12 {
 				tree = reflect.StructOf([]reflect.StructField{{Name: "A", Type: tree, Tag: tag}, {Name: "B", Type: reflect.PointerTo(tree)}})
 			}
 			readTyped(t, `{}`, tree)
