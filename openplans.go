@@ -29,6 +29,9 @@ const (
 	blobsPerHead = 16
 	// spare is the ratio of what a page may have to what is expected of it.
 	spare = 1.25
+	// speaksFor is how many pages the HEADs of some neighbors would pay for, at most, if the page of one of them speaks
+	// for all.
+	speaksFor = 12
 	// farApart is how many times the average distance lies between two candidates that no listing should
 	// cover together. Distances of plans that come at random rarely reach it.
 	farApart = 8
@@ -112,6 +115,7 @@ type run struct {
 	left    []candidate // those of plans that no page has reached
 	pages   int         // how many were read
 	density float64     // how many blobs there are in a unit of time; 0 if that is unknown
+	speaker *run        // whose density holds for this one, unless it is nil
 }
 
 // day returns the container of the plans.
@@ -148,7 +152,8 @@ type crowds struct {
 
 // list lists the plans of some runs, and adds what it finds. If they lie in several days, the first page is of the run
 // whose plans lie farthest apart. Its density says which of the others are worth their price, and these are listed at
-// once. By its own density, what a page did not reach is worth another one, or not.
+// once. Days differ, so of those that are not, one of some neighbors is listed, too, and speaks for them. By its own
+// density, what a page did not reach is worth another one, or not.
 func (c *crowds) list(ctx context.Context, runs []*run) {
 	if n := len(runs); c.density == 0 && n > 0 && runs[0].day() != runs[n-1].day() {
 		first := slices.MaxFunc(runs, func(a, b *run) int {
@@ -157,12 +162,29 @@ func (c *crowds) list(ctx context.Context, runs []*run) {
 		c.readPage(ctx, first, first.page(c.heads))
 		c.density = first.density
 	}
+	var speaker *run
+	reads := 0
 	for _, r := range runs {
+		if r.pages > 0 {
+			continue
+		}
 		r.density = c.density
+		if math.IsInf(c.density, 1) || r.page(c.heads) > 0 {
+			continue
+		}
+		if reads += c.heads * len(r.plans); speaker == nil || worthListing(reads, speaksFor) {
+			speaker, reads = r, c.heads*len(r.plans)
+			r.density = math.SmallestNonzeroFloat64 // a short page will do
+		}
+		r.speaker = speaker
 	}
-	for range 2 {
-		c.readPages(ctx, runs)
+	c.readPages(ctx, runs)
+	for _, r := range runs {
+		if r.pages == 0 && r.speaker != nil {
+			r.density = r.speaker.density
+		}
 	}
+	c.readPages(ctx, runs)
 }
 
 // readPages reads the next pages of some runs, about as many at once as fit in memory.

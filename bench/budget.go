@@ -95,7 +95,7 @@ func lookAtOpen(heads int) func(subject) budget {
 		if 2*s.vault.plans <= 32*reads {
 			return budget{lists + s.vault.days + 1 + 30, 5}
 		}
-		return budget{lists + 1 + reads, 3 + ceil(reads, concurrency)}
+		return budget{lists + 1 + reads, 4 + ceil(reads, concurrency)}
 	}
 }
 

@@ -43,7 +43,12 @@ func TestCostOfOpenPlans(t *testing.T) {
 		{"all are open, on 14 days", among(1_000, 1_000, 14*day), budget{1 + 2*15, 20, 5}, budget{1 + 2*15, 40, 5}},
 		{"one of five, on 14 days", among(5_000, 1_000, 14*day), budget{1 + 2*15, 20, 5}, budget{1 + 2*15, 40, 5}},
 		{"one of ten, on 14 days", among(10_000, 1_000, 14*day), budget{1 + 2*15, 30, 5}, budget{1 + 2*15, 40, 5}},
-		{"one of forty, on 14 days", among(40_000, 1_000, 14*day), budget{1 + 15 + 1, 1_000, 7}, budget{1 + 15 + 1, 2_000, 11}},
+		{"one of forty, on 14 days", among(40_000, 1_000, 14*day), budget{1 + 15 + 5, 1_000, 8}, budget{1 + 15 + 10, 2_000, 11}},
+		{"all are open, on 14 days, and few on a busy one", func(t *testing.T, server *emulator.Server) []uuid.UUID {
+			busy := among(20_000, 30, 20*time.Hour)(t, server)
+			time.Sleep(15 * day)
+			return append(busy, among(1_000, 1_000, 14*day)(t, server)...)
+		}, budget{1 + 2*16, 50, 6}, budget{1 + 2*16, 80, 6}},
 		{"all are open, on one day", among(2_500, 2_500, 20*time.Hour), budget{1 + 1 + 4, 0, 3}, budget{1 + 1 + 8, 0, 4}},
 		{"one of four", among(4_000, 1_000, 20*time.Hour), budget{1 + 1 + 2, 0, 3}, budget{1 + 1 + 4, 0, 3}},
 		{"one of ten", among(10_000, 1_000, 20*time.Hour), budget{1 + 1 + 4, 0, 4}, budget{1 + 1 + 4, 0, 3}},
