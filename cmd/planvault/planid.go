@@ -108,6 +108,7 @@ func (a *app) findPlan(ctx context.Context, v storage.Reader, text string) (id u
 		back = fmt.Sprintf("the newest %s, back to %s", count(seen), stamp(workflow.Time(oldest)))
 	}
 	id, err = onlyOne("plan", end, "the open plans and "+back, names)
+	a.reached.Store(nil) // the look has ended: an interrupt of what follows is another story
 	return id, fmt.Sprintf("plan %s  %s", id, printable(names[id], 60)), err
 }
 

@@ -102,7 +102,7 @@ func TestWatchOnATerminal(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(90*time.Second, interrupt)
 		small := func(p *process) { p.stdoutIsTerm, p.terminalSize = true, func() (int, int) { return 60, 10 } }
-		r := s.runAs(ctx, small, "show", planID(0).String(), "--watch", "--interval", "1m")
+		r := s.runAs(ctx, small, "show", planID(0).String()[28:], "--watch", "--interval", "1m")
 		if r.code != exitInterrupted || !strings.Contains(r.stderr, "planvault show "+planID(0).String()+" --watch follows it again") {
 			t.Errorf("exit code %d, %s", r.code, r.stderr)
 		}
