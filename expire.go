@@ -81,12 +81,12 @@ func (r ExpireReport) Dropped() (n int) {
 }
 
 // Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
-// are not held ([Vault.Hold]). A day that has had a catalogue takes six requests, whatever it holds, and any other one, or
-// each with Verify, two listings of its plans more, 2,500 to a request; the list of the days takes one. It drops the oldest days first,
-// eight at a time. It drops a day only if two listings show nothing open, and either a builder of its catalogue or two
-// listings have seen no plan of another program. It says that a day is gone only if two responses agree. It looks at
-// nothing else, so it drops final plans whether they are sound or damaged, and with them everything else that is stored
-// in the container.
+// are not held ([Vault.Hold]). A day that has had a catalogue takes six requests, whatever it holds. Any other day, or each
+// with Verify, takes two listings of its plans more, 2,500 to a request. The list of the days takes one. Expire drops the
+// oldest days first, eight at a time. It drops a day only if two listings show nothing open, and either a builder of its
+// catalogue or two listings have seen no plan of another program. It says that a day is gone only if two responses agree.
+// It looks at nothing else, so it drops final plans whether they are sound or damaged, and with them everything else that
+// is stored in the container.
 //
 // Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run
 // again. While it is at work on a day, a Create of a plan of that day returns [storage.ErrConflict]. If it dies,

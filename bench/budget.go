@@ -88,7 +88,8 @@ func searchRunning(s subject) budget {
 func recovery(s subject) budget { return budget{1 + s.vault.days + 2*fill.RunningPlans, 3} }
 
 // lookAtOpen is one list of the days, one list of each day's markers, and for each open plan some HEADs, or for each day
-// a list and few HEADs, where the HEADs cost at least as much as 32 blobs. The first of these lists shows that, and one for some neighbors.
+// a list and few HEADs, where the HEADs cost at least as much as 32 blobs. The first of these lists shows that, and one for
+// some neighbors.
 func lookAtOpen(heads int) func(subject) budget {
 	return func(s subject) budget {
 		lists, reads := 1+s.vault.days, heads*s.vault.open

@@ -19,8 +19,8 @@ type Observer struct {
 	// PickedUp is called again when the node takes its own plan again. The plan is changed after the call
 	// returns.
 	PickedUp func(ctx context.Context, plan *workflow.Plan)
-	// Changed is called when an object's new state is stored, which for most is their end alone. Only the object's own fields may be read, and
-	// only during the call, because other goroutines may change its children.
+	// Changed is called when an object's new state is stored, which for most objects is their end alone. Only the object's
+	// own fields may be read, and only during the call, because other goroutines may change its children.
 	Changed func(ctx context.Context, o workflow.Object)
 	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, ErrFull,
 	// fleet.ErrFenced if another node owns it or may take it, or a failure.

@@ -18,7 +18,8 @@ import (
 type Members interface {
 	// AddMember stores the record of a new member, all but Renewed and Version, and returns its version. The ID
 	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means that the
-	// ID is taken: others may have changed a record whose storing this call did not hear of. On a vault that accepts updates without versions, AddMember returns ErrInvalid.
+	// ID is taken: others may have changed a record whose storing this call did not hear of. On a vault that accepts updates
+	// without versions, AddMember returns ErrInvalid.
 	AddMember(ctx context.Context, m Member) (version string, err error)
 	// RenewMember stores the record again, if it still has the version m.Version, and returns its new version.
 	// ErrConflict and ErrNotFound mean that somebody else has changed or removed the record.
