@@ -15,27 +15,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 )
-
-// aside matches the folders of programs and of what explores the vault: no listed mutant is looked for there.
-var aside = regexp.MustCompile(`^(bench|cmd|examples|integration|internal/(conformance|firsthour|mutants))(/|$)`)
-
-// isHarness reports whether a package is no product, but helps tests.
-func isHarness(imports []string) bool {
-	return slices.ContainsFunc(imports, func(path string) bool { return path == "testing" || strings.HasSuffix(path, "/emulator") })
-}
 
 // program is the production code of a package.
 type program struct {
-	path    string
-	harness bool
-	files   map[string]*file // by their paths within the module
-	names   []string         // their order
-	fset    *token.FileSet
-	deps    types.Importer
+	path  string
+	files map[string]*file // by their paths within the module
+	names []string         // their order
+	fset  *token.FileSet
+	deps  types.Importer
 }
 
 type file struct {
@@ -58,7 +46,7 @@ func load(ctx context.Context, root string, patterns ...string) ([]*program, err
 		if l.DepOnly {
 			continue
 		}
-		p := &program{path: l.ImportPath, harness: isHarness(l.Imports), files: map[string]*file{}, fset: fset, deps: deps}
+		p := &program{path: l.ImportPath, files: map[string]*file{}, fset: fset, deps: deps}
 		for _, name := range l.GoFiles {
 			rel, err := filepath.Rel(root, filepath.Join(l.Dir, name))
 			if err != nil {

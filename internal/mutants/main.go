@@ -1,15 +1,13 @@
 // Command mutants shows that the tests can fail. It changes the code in one place at a time and runs the
 // tests. A mutant that survives is a hole in the tests.
 //
-//	go run ./internal/mutants                      the list: each mutant takes one rule of the protocol away
-//	go run ./internal/mutants -random 100          100 random changes, always the same
-//	go run ./internal/mutants -random 100 -seed 0  100 new random changes; the seed is printed
-//	go run ./internal/mutants -run MD5             the mutants whose names match
-//	go run ./internal/mutants -list                the names only
+//	go run ./internal/mutants          100 random changes, always the same
+//	go run ./internal/mutants -seed 0  100 new random changes; the seed is printed
+//	go run ./internal/mutants -run MD5 the mutants whose names match
+//	go run ./internal/mutants -list    the names only
 //
-// Each mutant of the list names the tests that should kill it, wherever they are, and those run first. All tests of the
-// packages that depend on the changed one follow: its own, then those with fewer dependencies before those with more.
-// They run with -short and then, if the mutant is still alive, without.
+// All tests of the packages that depend on the changed one run: its own, then those with fewer dependencies before those
+// with more. They run with -short and then, if the mutant is still alive, without.
 //
 // The names of random changes begin with their numbers, so -run '^0[3-9]' continues after the first 30.
 package main
@@ -17,7 +15,6 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -39,7 +36,7 @@ import (
 func main() {
 	pick := flag.String("run", "", "try only the mutants whose names match this `regexp`")
 	list := flag.Bool("list", false, "print the names of the mutants and stop")
-	random := flag.Int("random", 0, "try `n` random changes instead of the list")
+	random := flag.Int("random", 100, "try `n` random changes")
 	seed := flag.Uint64("seed", 1, "choose the random changes by this `seed`; 0 for a new one")
 	short := flag.Bool("short", false, "run the tests with -short only: quicker, but more mutants may survive")
 	workers := flag.Int("workers", runtime.NumCPU(), "try `n` mutants at the same time")
@@ -63,16 +60,11 @@ func run(ctx context.Context, pick string, list bool, random int, seed uint64, s
 		return fmt.Errorf("find the module: %w", err)
 	}
 	root := strings.TrimSpace(string(dir))
-	var trials []trial
-	if random > 0 {
-		for seed == 0 {
-			seed = rand.Uint64N(1_000_000)
-		}
-		fmt.Fprintf(out, "seed %d\n", seed)
-		trials, err = randomTrials(ctx, root, mutated, random, seed)
-	} else {
-		trials, err = listedTrials(ctx, root)
+	for seed == 0 {
+		seed = rand.Uint64N(1_000_000)
 	}
+	fmt.Fprintf(out, "seed %d\n", seed)
+	trials, err := randomTrials(ctx, root, mutated, random, seed)
 	if err != nil {
 		return err
 	}
@@ -142,8 +134,6 @@ type trial struct {
 	file string // within the module
 	text []byte
 	diff string
-	// first is a -run pattern of tests to run before all others; empty if there are none.
-	first string
 }
 
 // newTrial replaces what is between two offsets of a file.
@@ -159,77 +149,6 @@ func newTrial(p *program, name, file string, from, to int, replacement string) t
 		diff: fmt.Sprintf("@@ %s:%d\n", file, 1+bytes.Count(old[:from], []byte("\n"))) + lines("-", string(old[begin:end])) +
 			lines("+", string(old[begin:from])+replacement+string(old[to:end])),
 	}
-}
-
-// mutant is a change of the code that was chosen by hand.
-type mutant struct {
-	name string
-	// old is a piece of code that occurs exactly once in the packages. Spaces, line ends and comments don't matter,
-	// and a name of one letter, as of a receiver, stands for any name; see [match]. new takes its place.
-	old, new string
-	// first is a -run pattern of the tests to try first, in any package.
-	first string
-}
-
-//go:embed mutants.txt
-var list string
-
-var entry = regexp.MustCompile(`^(.+)\n  - (.+)\n  \+ ?(.*)\n  killed by (.+)$`)
-
-// parseList reads the list of mutants.
-func parseList(text string) (mutants []mutant, err error) {
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		if strings.HasPrefix(paragraph, "#") {
-			continue
-		}
-		m := entry.FindStringSubmatch(paragraph)
-		if m == nil {
-			return nil, fmt.Errorf("mutants.txt: not a mutant: %s", paragraph)
-		}
-		mutants = append(mutants, mutant{m[1], m[2], m[3], m[4]})
-	}
-	return mutants, nil
-}
-
-// listedTrials returns the mutants of the list, and an error that names those that don't fit the code.
-func listedTrials(ctx context.Context, root string) ([]trial, error) {
-	all, err := load(ctx, root, "./...")
-	if err != nil {
-		return nil, err
-	}
-	mutants, err := parseList(list)
-	if err != nil {
-		return nil, err
-	}
-	patterns, places := make([][]lexeme, len(mutants)), make([][]trial, len(mutants))
-	for i, m := range mutants {
-		patterns[i] = lex(m.old)
-	}
-	var errs []error
-	for _, p := range all {
-		for _, name := range p.names {
-			if p.harness || aside.MatchString(name) {
-				continue
-			}
-			code := lex(string(p.files[name].text))
-			for i, m := range mutants {
-				for _, f := range find(patterns[i], code) {
-					t := newTrial(p, m.name, name, f.from, f.to, fill(m.new, f.bound))
-					t.first = m.first
-					places[i] = append(places[i], t)
-					if err := p.compiles(name, t.text); err != nil {
-						errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
-					}
-				}
-			}
-		}
-	}
-	for i, m := range mutants {
-		if n := len(places[i]); n != 1 {
-			errs = append(errs, fmt.Errorf("%s: its code occurs %d times, want once: %s", m.name, n, m.old))
-		}
-	}
-	return slices.Concat(places...), errors.Join(errs...)
 }
 
 // mutated are the packages in which random changes are made.

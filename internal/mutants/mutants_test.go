@@ -15,29 +15,6 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// TestMutantsFit checks that each mutant has its place in the code, compiles, and names a test that exists.
-// The command tells whether the test kills it.
-func TestMutantsFit(t *testing.T) {
-	trials, err := listedTrials(t.Context(), root(t))
-	if err != nil {
-		t.Error(err)
-	}
-	tests, err := newSuite(t.Context(), root(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, trial := range trials {
-		if paths, err := tests.having(trial.first, trial.path); err != nil || trial.first == "" || len(paths) == 0 {
-			t.Errorf("%s names no test that exists: %q (%v)", trial.name, trial.first, err)
-		}
-		if names[trial.name] {
-			t.Errorf("there are two mutants %q", trial.name)
-		}
-		names[trial.name] = true
-	}
-}
-
 // TestEquivalentChangesFit checks that each equivalent change has its place in the code and a reason.
 func TestEquivalentChangesFit(t *testing.T) {
 	loaded, err := load(t.Context(), root(t), mutated...)

@@ -76,27 +76,18 @@ func newSuite(ctx context.Context, root string) (*suite, error) {
 	return s, nil
 }
 
-// having returns the packages with tests that a -run pattern matches and that depend on a package, which comes first.
-func (s *suite) having(pattern, path string) (paths []string, err error) {
-	var tops []string
-	for alternative := range strings.SplitSeq(pattern, "|") {
-		top, _, _ := strings.Cut(alternative, "/") // of the subtests
-		tops = append(tops, top)
-	}
-	re, err := regexp.Compile(strings.Join(tops, "|"))
-	if err != nil {
-		return nil, err
-	}
+// having returns the packages with tests that depend on a package, which comes first.
+func (s *suite) having(path string) (paths []string) {
 	for _, p := range s.packages {
 		switch {
-		case !p.deps[path] || !slices.ContainsFunc(p.tests, re.MatchString):
+		case !p.deps[path] || len(p.tests) == 0:
 		case p.path == path:
 			paths = slices.Insert(paths, 0, path)
 		default:
 			paths = append(paths, p.path)
 		}
 	}
-	return paths, nil
+	return paths
 }
 
 // wave is some tests that run together.
@@ -106,8 +97,8 @@ type wave struct {
 	limit   time.Duration // a change may cause an endless loop
 }
 
-// try runs the tests on a trial until one fails, and returns its name; "" if none does. First come those that the trial
-// names, then all, in -short mode, and at last all without it, unless short is set.
+// try runs the tests on a trial until one fails, and returns its name; "" if none does. They run in -short mode, and then
+// without it, unless short is set.
 func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -118,18 +109,15 @@ func (s *suite) try(ctx context.Context, t trial, short bool) (killer string, er
 	if err != nil {
 		return "", err
 	}
-	var waves []wave
-	for _, pattern := range slices.Compact([]string{t.first, ""}) {
-		waves = append(waves, wave{pattern, true, 5 * time.Minute})
-		if !short {
-			waves = append(waves, wave{pattern, false, 30 * time.Minute})
-		}
+	paths := s.having(t.path)
+	if len(paths) == 0 {
+		return "", fmt.Errorf("no tests depend on %s", t.path)
+	}
+	waves := []wave{{"", true, 5 * time.Minute}}
+	if !short {
+		waves = append(waves, wave{"", false, 30 * time.Minute})
 	}
 	for _, w := range waves {
-		paths, err := s.having(w.pattern, t.path)
-		if err != nil || len(paths) == 0 {
-			return "", cmp.Or(err, fmt.Errorf("no tests match %q", w.pattern))
-		}
 		text, err := s.run(ctx, w, append([]string{"-overlay", overlay}, paths...)...)
 		switch {
 		case ctx.Err() != nil:

@@ -8,28 +8,6 @@ import (
 	"testing"
 )
 
-// TestMatch compares patterns with code that was moved, renamed and laid out anew since they were written.
-func TestMatch(t *testing.T) {
-	for _, test := range []struct{ pattern, code, mutant, want string }{
-		{"v.put(ctx, blob.IfNew)", "err := v.put(ctx, blob.IfNew)", "v.put(ctx, blob.Always)", "err := v.put(ctx, blob.Always)"},
-		{"v.put(ctx, blob.IfNew)", "s.put(\n\tctx, // now\n\tblob.IfNew,\n)", "v.put(ctx)", "s.put(ctx)"},
-		{"c.v.put(n)", "c.store.put(size)", "c.v.drop(n, c.v.m)", "c.store.drop(size, c.store.m)"},
-		{"v.put(n)", "c.store.put(size)", "v.drop(n)", "c.store.drop(size)"},
-		{"a(); b()", "f() {\n\ta()\n\tb() }", "b()", "f() {\n\tb() }"},
-		{"n < n", "a < b", "", "a < b"},
-		{"v.put", "x().put", "", "x().put"},
-		{"get(1)", "get(2)", "", "get(2)"},
-	} {
-		got := test.code
-		for _, f := range find(lex(test.pattern), lex(test.code)) {
-			got = got[:f.from] + fill(test.mutant, f.bound) + got[f.to:]
-		}
-		if got != test.want {
-			t.Errorf("%q in %q: got %q, want %q", test.pattern, test.code, got, test.want)
-		}
-	}
-}
-
 // small writes a module with the given files and returns its folder.
 func small(t *testing.T, files map[string]string) string {
 	t.Helper()
