@@ -10,11 +10,11 @@ import (
 func TestCompletionWithoutVault(t *testing.T) {
 	s := newStage(t)
 	s.server.Inject(emulator.On().Do(emulator.Answer(403, "AuthorizationFailure")))
-	if r := s.run(t.Context(), "__complete", "search", ""); r.code != exitDone || r.stdout != ":36\n" {
+	if r := s.run(t.Context(), "__complete", "list", ""); r.code != exitDone || r.stdout != ":36\n" {
 		t.Errorf("%+v", r)
 	}
 	s.env = map[string]string{"PLANVAULT_PROFILES": "none"}
-	if r := s.run(t.Context(), "__complete", "search", ""); r.code != exitDone || r.stdout != ":4\n" {
+	if r := s.run(t.Context(), "__complete", "list", ""); r.code != exitDone || r.stdout != ":4\n" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // output is what commands print: the columns of a table, and the fields of JSON. outputs is the only place that says what
 // they mean; the help topic output-fields and the man pages are made of it.
 type output struct {
-	commands string // such as "list, search"
+	commands string // such as "hold, release"
 	when     string // if the command prints different things: which this is
 	row      any    // a value of the type that is written as JSON
 	columns  []columnNote
@@ -152,7 +152,7 @@ func (o output) meaning(field string) (meaning, noted string) {
 // outputs returns what each command prints.
 func (a *app) outputs() []output {
 	all := []output{
-		{commands: "list, search", row: planRow{}, columns: notesOf(a.planColumns())},
+		{commands: "list", row: planRow{}, columns: notesOf(a.planColumns())},
 		{commands: "stuck", row: openRow{}, columns: notesOf(openColumns(true))},
 		{commands: "nodes", row: nodeRow{}, columns: notesOf(a.nodeColumns())},
 		{commands: "show", row: planSummary{}},

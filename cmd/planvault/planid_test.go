@@ -42,7 +42,7 @@ func TestShortIDs(t *testing.T) {
 			{"report aaaa0001 -o -", exitDone, young},
 			{"show bbbb0003", exitDone, open},
 			{"list --page aaaa0001", exitDone, "aaaa0002"},
-			{"search bbbb0003 aaaa0001 --wide", exitDone, open},
+			{"list bbbb0003 aaaa0001 --wide", exitDone, open},
 			{"show aaaa0002", exitFound, "no plan ends in aaaa0002 among the open plans and those of the last 7 days; the whole ID, which --wide shows, always works"},
 			{"show cccc0004", exitUsage, "2 plans end in cccc0004: give more digits, or the whole ID"},
 			{"show cccc0004", exitUsage, "cccc0004  two\n"},

@@ -48,7 +48,7 @@ func known(id uuid.UUID) *uuid.UUID {
 	return &id
 }
 
-// planColumns are the columns of list and search.
+// planColumns are the columns of list.
 func (a *app) planColumns() []column[planRow] {
 	return []column[planRow]{
 		idColumn("PLAN", func(r planRow) uuid.UUID { return r.ID }),

@@ -308,7 +308,7 @@ const theTool = "The tool"
 func (a *app) commands() []group {
 	return []group{
 		{"Look at plans", []*cobra.Command{
-			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(), a.searchCommand(),
+			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
@@ -360,7 +360,7 @@ const lookLimit = time.Minute
 func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
 	set := func(flag string) bool { return c.Flags().Changed(flag) }
 	switch c.Name() {
-	case "count", "get", "holds", "list", "log", "nodes", "report", "search", "show", "stats", "stuck", "vaults":
+	case "count", "get", "holds", "list", "log", "nodes", "report", "show", "stats", "stuck", "vaults":
 		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") {
 			a.timeout = lookLimit
 		}
