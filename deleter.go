@@ -206,14 +206,11 @@ func (d deletion) confirmDeleted(ctx context.Context, notFound error) error {
 	if err := d.confirmGone(ctx, d.keys.object()); err != nil {
 		return err
 	}
-	p, err := d.client.Head(ctx, d.keys.deleteMarker())
+	_, err := d.client.Head(ctx, d.keys.deleteMarker())
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return d.confirmObjectLost(ctx, notFound)
 	}
-	if err != nil {
-		return blobError("look for delete marker", d.keys.deleteMarker(), err)
-	}
-	return d.clearUndelete(ctx, &blob.Item{Properties: p})
+	return blobError("look for delete marker", d.keys.deleteMarker(), err)
 }
 
 // confirmObjectLost returns nil if the object was lost from outside, and notFound if there is no plan. The

@@ -80,7 +80,7 @@ func observed(t *testing.T, server func() *emulator.Server, test func(t *testing
 
 // slowServer returns an emulator whose requests take a second each.
 func slowServer() *emulator.Server {
-	return emulator.New(emulator.WithLatency(time.Second), emulator.WithSoftDelete())
+	return emulator.New(emulator.WithLatency(time.Second))
 }
 
 // observedCall calls a method of a vault.
@@ -168,10 +168,6 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Account(ctx)) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Prefixes(ctx)) }},
-		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
-		{"Deleted", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Deleted(ctx, workflow.Time(plan.ID))) }},
-		{"Undelete", "", true, func(ctx context.Context, v *Vault) error { return v.Undelete(ctx, plan.ID) }},
-		{"UndeleteDay", "", false, func(ctx context.Context, v *Vault) error { return v.UndeleteDay(ctx, dropped()) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},

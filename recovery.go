@@ -359,9 +359,6 @@ func (r *recovery) restoreEntry(ctx context.Context, d diagnosis) (again bool, e
 func (r *recovery) dismissDelete(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	b.deleteMarker = nil
 	return r.repair(ctx, d.keys, d.String(), func() (string, error) {
-		if err := r.plan(d.keys).clearUndelete(ctx, d.deleteMarker); err != nil {
-			return "", err
-		}
 		return "rewrote the object, so that the delete can't go on, and removed the delete marker", r.plan(d.keys).dismissDelete(ctx, d.deleteMarker.ETag)
 	})
 }

@@ -285,9 +285,6 @@ func (s planStore) removeRemains(ctx context.Context, d diagnosis) error {
 			return err
 		}
 	}
-	if err := s.clearUndelete(ctx, d.deleteMarker); err != nil {
-		return err
-	}
 	if err := s.removeParts(ctx, targetsOf(items)); err != nil {
 		return err
 	}

@@ -415,7 +415,6 @@ const (
 	metaContainer  = "container"          // of a catalogue: the container of its day
 	metaBy         = "by"                 // like metaWhy, of a stop request
 	metaWhy        = "why"
-	metaUndelete   = "undelete" // of the delete marker that Undelete wrote
 	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
 )
 

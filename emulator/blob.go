@@ -47,10 +47,6 @@ func (s *Server) putBlob(c *call) *answer {
 	b.Created = b.Modified
 	s.store(ct, b)
 	s.keepReplaced(old)
-	if old != nil {
-		s.bury(ct, old, c.now, false)
-	}
-	s.replaceBuried(ct, b.Name, c.now)
 
 	a := newAnswer(http.StatusCreated)
 	b.describe(a.header)
@@ -246,8 +242,7 @@ func (s *Server) setBlobMetadata(c *call) *answer {
 }
 
 func (s *Server) deleteBlob(c *call) *answer {
-	snapshots := c.http.Header.Get("x-ms-delete-snapshots")
-	if snapshots != "" && snapshots != "include" && (snapshots != "only" || !s.restorable()) {
+	if v := c.http.Header.Get("x-ms-delete-snapshots"); v != "" && v != "include" {
 		return failWith("NotImplemented", "There are no snapshots.")
 	}
 	ct, old, bad := s.find(c)
@@ -268,17 +263,7 @@ func (s *Server) deleteBlob(c *call) *answer {
 	if bad := ct.checkChange(old); bad != nil {
 		return bad
 	}
-	switch n := ct.liveSnapshots(old.Name); {
-	case n > 0 && snapshots == "":
-		return fail("SnapshotsPresent")
-	case n > 0:
-		ct.deleteSnapshots(old.Name, c.now)
-	}
-	if snapshots == "only" {
-		return newAnswer(http.StatusAccepted)
-	}
 	s.state.removeBlob(ct, old)
-	s.bury(ct, old, c.now, true)
 	a := newAnswer(http.StatusAccepted)
 	a.header.Set("X-Ms-Delete-Type-Permanent", "true")
 	s.keepDeleted(old, a)

@@ -53,7 +53,6 @@ func (s *Server) deleteContainer(c *call) *answer {
 		return bad
 	}
 	s.keepContainer(ct)
-	s.buryContainer(ct, c.now)
 	var until time.Time
 	if s.deletion > 0 {
 		until = c.now.Add(s.deletion)

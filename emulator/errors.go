@@ -63,7 +63,6 @@ var explanations = map[string]struct {
 	"OperationNotSupportedOnDirectory":      {http.StatusBadRequest, "The requested operation is not supported on a directory."},
 	"ResourceTypeMismatch":                  {http.StatusConflict, "The specified resource type does not match the type of the existing resource."},
 	"ServerBusy":                            {http.StatusServiceUnavailable, "The server is busy."},
-	"SnapshotsPresent":                      {http.StatusConflict, "This operation is not permitted because the blob has snapshots."},
 	"UnsatisfiableCondition":                {http.StatusBadRequest, "The request includes an unsatisfiable condition for this operation."},
 	"UnsupportedHttpVerb":                   {http.StatusMethodNotAllowed, "The resource doesn't support the specified HTTP verb."},
 	"UnsupportedHeader":                     {http.StatusBadRequest, "One of the headers specified in the request is not supported."},

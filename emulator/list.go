@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // pageLimit is the largest number of items in a page of a listing.
@@ -26,8 +25,6 @@ type listing struct {
 	limit     int // of this page
 	include   string
 	metadata  bool
-	deleted   bool // of blobs and containers that can be restored
-	snapshots bool
 	emptyPage bool // see [EmptyPage]
 }
 
@@ -59,7 +56,7 @@ func (c *call) parseListing(limit int) *answer {
 	}
 	known := []string{"metadata", "deleted", "system"}
 	if c.operation.op == ListBlobs {
-		// Of these the emulator has only metadata, and with soft delete deleted blobs and snapshots.
+		// Of these the emulator has only metadata, so the others add nothing.
 		known = []string{
 			"metadata", "copy", "deleted", "snapshots", "uncommittedblobs", "tags", "versions",
 			"legalhold", "immutabilitypolicy", "deletedwithversions",
@@ -71,8 +68,6 @@ func (c *call) parseListing(limit int) *answer {
 				return failWith("InvalidQueryParameterValue", "Parameter: include.")
 			}
 			l.metadata = l.metadata || item == "metadata"
-			l.deleted = l.deleted || item == "deleted"
-			l.snapshots = l.snapshots || item == "snapshots"
 		}
 	}
 	return nil
@@ -121,10 +116,6 @@ func (s *Server) listContainers(c *call) *answer {
 		p.items = append(p.items, &shown)
 		return true
 	})
-	var dead []goneContainer
-	if l.deleted && p.next == "" { // all of them on the last page
-		dead = s.deletedContainers(l.prefix, c.now)
-	}
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
@@ -152,18 +143,6 @@ func (s *Server) listContainers(c *call) *answer {
 			}
 			w.WriteString("</Container>")
 		}
-		for _, g := range dead {
-			w.WriteString("<Container>")
-			writeElement(&w, "Name", g.Name)
-			writeElement(&w, "Deleted", "true")
-			writeElement(&w, "Version", g.version)
-			w.WriteString("<Properties>")
-			writeElement(&w, "Last-Modified", stamp(g.Modified))
-			writeElement(&w, "Etag", g.Version.quoted())
-			writeElement(&w, "DeletedTime", stamp(g.at))
-			writeElement(&w, "RemainingRetentionDays", left(g.at, c.now))
-			w.WriteString("</Properties></Container>")
-		}
 		w.WriteString("</Containers>")
 		writeNext(&w, p.next)
 		w.WriteString("</EnumerationResults>")
@@ -187,7 +166,7 @@ func (s *Server) listBlobs(c *call) *answer {
 	if bad := s.checkHierarchy(ct, l); bad != nil {
 		return bad
 	}
-	p := l.walk(ct.withGone(&l, c.now), s.hierarchical)
+	p := l.walk(ct, s.hierarchical)
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
@@ -209,8 +188,7 @@ func (s *Server) listBlobs(c *call) *answer {
 				w.WriteString("</BlobPrefix>")
 				continue
 			}
-			item.blob.writeSnapshots(&w)
-			item.blob.write(&w, c.now, l.metadata, s.hierarchical)
+			item.blob.write(&w, l.metadata, s.hierarchical)
 			if i == 0 {
 				w.Grow(w.Len() * len(p.items) * 9 / 8) // the other items have about the same size; doubling the buffer would hold the page twice
 			}
@@ -311,27 +289,10 @@ func writeName(w *bytes.Buffer, name string) {
 	w.WriteString("</Name>")
 }
 
-// writeSnapshots writes the snapshots of a blob, which come before it.
-func (b *blob) writeSnapshots(w *bytes.Buffer) {
-	for i := range b.snapshots {
-		w.WriteString("<Blob>")
-		writeName(w, b.Name)
-		writeElement(w, "Snapshot", b.Created.Add(time.Duration(i)*100).UTC().Format("2006-01-02T15:04:05.0000000Z"))
-		w.WriteString("<Properties>")
-		writeElement(w, "Last-Modified", stamp(b.Created))
-		writeElement(w, "Etag", b.Version.bare())
-		writeElement(w, "Content-Length", "0")
-		w.WriteString("</Properties></Blob>")
-	}
-}
-
-func (b *blob) write(w *bytes.Buffer, now time.Time, metadata, hierarchical bool) {
+func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 	given := b.headers()
 	w.WriteString("<Blob>")
 	writeName(w, b.Name)
-	if !b.deleted.IsZero() {
-		writeElement(w, "Deleted", "true")
-	}
 	w.WriteString("<Properties>")
 	writeElement(w, "Creation-Time", stamp(b.Created))
 	writeElement(w, "Last-Modified", stamp(b.Modified))
@@ -351,10 +312,6 @@ func (b *blob) write(w *bytes.Buffer, now time.Time, metadata, hierarchical bool
 	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>")
 	if hierarchical {
 		b.writeResourceType(w)
-	}
-	if !b.deleted.IsZero() {
-		writeElement(w, "DeletedTime", stamp(b.deleted))
-		writeElement(w, "RemainingRetentionDays", left(b.deleted, now))
 	}
 	w.WriteString("</Properties>")
 	if metadata {

@@ -23,8 +23,6 @@ const (
 	GetBlobMetadata        Op = "GetBlobMetadata" // GET and HEAD
 	SetBlobMetadata        Op = "SetBlobMetadata"
 	DeleteBlob             Op = "DeleteBlob"
-	UndeleteBlob           Op = "UndeleteBlob"
-	RestoreContainer       Op = "RestoreContainer"
 	BatchDelete            Op = "BatchDelete" // a batch as a whole
 	BatchItem              Op = "BatchItem"   // one delete within a batch
 	Unsupported            Op = "Unsupported" // anything else
@@ -76,10 +74,6 @@ func operations() []operation {
 		{op: BatchDelete, level: account, methods: post, comp: "batch", do: (*Server).batch},
 
 		{op: CreateContainer, level: container, methods: put, restype: "container", metadata: true, do: (*Server).createContainer},
-		{
-			op: RestoreContainer, level: container, methods: put, restype: "container", comp: "undelete",
-			headers: []string{"x-ms-deleted-container-name", "x-ms-deleted-container-version"}, do: (*Server).restoreContainer,
-		},
 		{op: SetContainerMetadata, level: container, methods: put, restype: "container", comp: "metadata", headers: leased, metadata: true, do: (*Server).setContainerMetadata},
 		{op: GetContainerProperties, level: container, methods: read, restype: "container", headers: leased, do: (*Server).containerProperties},
 		{op: GetContainerProperties, level: container, methods: read, restype: "container", comp: "metadata", headers: leased, do: (*Server).containerProperties},
@@ -105,7 +99,6 @@ func operations() []operation {
 			metadata: true, do: (*Server).putBlob,
 		},
 		{op: SetBlobMetadata, level: blob, methods: put, comp: "metadata", headers: leased, metadata: true, do: (*Server).setBlobMetadata},
-		{op: UndeleteBlob, level: blob, methods: put, comp: "undelete", do: (*Server).undeleteBlob},
 		{op: GetBlob, level: blob, methods: get, headers: []string{"x-ms-range", "x-ms-range-get-content-md5", "x-ms-lease-id"}, do: (*Server).getBlob},
 		{op: HeadBlob, level: blob, methods: []string{http.MethodHead}, headers: leased, do: (*Server).headBlob},
 		{op: GetBlobMetadata, level: blob, methods: read, comp: "metadata", headers: leased, do: (*Server).headBlob},

@@ -7,7 +7,7 @@ import (
 )
 
 // What protects data on an account: versions, soft delete, immutability, and the archive tier, which makes
-// blobs unreadable. Kept copies are counted; undelete.go restores those of soft delete.
+// blobs unreadable. Kept copies are counted and can't be read.
 
 // WithVersioning keeps a version of a blob whenever the blob is overwritten or deleted, and names versions in
 // answers. See [Server.Kept].
@@ -19,7 +19,7 @@ const softDeleteDays = 7
 
 // WithSoftDelete keeps blobs that are overwritten or deleted, and containers that are deleted. Overwritten
 // blobs are not kept on an account with a hierarchical namespace. The account says that it keeps them for seven
-// days, and lists and restores them so long. See [Server.Kept].
+// days. See [Server.Kept].
 // https://learn.microsoft.com/azure/storage/blobs/soft-delete-blob-overview,
 // https://learn.microsoft.com/azure/storage/blobs/soft-delete-container-overview
 func WithSoftDelete() Option { return func(s *Server) { s.softDelete = true } }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +19,6 @@ type state struct {
 
 	// versions is the last ETag that was assigned.
 	versions etag
-
-	// graves are the deleted containers that can be restored.
-	graves []goneContainer
 
 	// file keeps each change before it takes effect. It is nil for a server in memory.
 	file *file
@@ -47,7 +43,6 @@ func (s *state) clone() state {
 		return true
 	})
 	c.deleted = maps.Clone(s.deleted)
-	c.graves = slices.Clone(s.graves)
 	c.versions = s.versions
 	return c
 }
@@ -112,7 +107,7 @@ func (s *state) apply(c change) error {
 		if ct == nil {
 			ct = newContainer(c.Container)
 		}
-		c.Self.blobs, c.Self.gone = ct.blobs, ct.gone
+		c.Self.blobs = ct.blobs
 		s.containers.ReplaceOrInsert(c.Self)
 		delete(s.deleted, c.Container)
 	case c.Blob == nil:
@@ -149,7 +144,6 @@ type container struct {
 	policy   Policy
 	Lease    lease
 	blobs    *btree.BTreeG[*blob]
-	gone     *gone
 }
 
 func newContainer(name string) *container {
@@ -161,7 +155,7 @@ func newContainer(name string) *container {
 
 func (ct *container) clone() *container {
 	c := *ct
-	c.blobs, c.gone = ct.blobs.Clone(), ct.gone.clone()
+	c.blobs = ct.blobs.Clone()
 	return &c
 }
 
@@ -190,9 +184,6 @@ type blob struct {
 	Modified time.Time
 	MD5      [16]byte
 	Content  *content // nil is the default
-
-	deleted   time.Time // in listings with deleted blobs
-	snapshots int       // in listings with snapshots
 }
 
 // content are the headers that a client may give a blob.

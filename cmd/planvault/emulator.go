@@ -18,8 +18,8 @@ import (
 
 // emulatorFlags are the flags of the command emulator.
 type emulatorFlags struct {
-	listen, data       string
-	sample, softDelete bool
+	listen, data string
+	sample       bool
 }
 
 // emulatorCommand serves the emulator.
@@ -33,20 +33,15 @@ func (a *app) emulatorCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:10000", "`ADDRESS` to serve on; port 0 is any that is free")
 	c.Flags().StringVar(&f.data, "data", "", "`FILE` that keeps the data")
-	c.Flags().BoolVar(&f.softDelete, "soft-delete", false, "keep what is deleted for seven days, for planvault undelete")
 	c.Flags().BoolVar(&f.sample, "sample", false, "store sample plans, if there are none")
 	return c
 }
 
 // emulate serves the emulator until the context ends, which is no interrupt: there is no other end.
 func (a *app) emulate(ctx context.Context, f emulatorFlags) (err error) {
-	options := []emulator.Option{emulator.WithoutLog()}
-	if f.softDelete {
-		options = append(options, emulator.WithSoftDelete())
-	}
-	server := emulator.New(options...)
+	server := emulator.New(emulator.WithoutLog())
 	if f.data != "" {
-		if server, err = emulator.Open(f.data, options...); err != nil {
+		if server, err = emulator.Open(f.data, emulator.WithoutLog()); err != nil {
 			return err
 		}
 	}

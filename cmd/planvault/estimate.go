@@ -21,10 +21,6 @@ var (
 	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 2}
 	releaseDay = price.Tally{azblob.ClassOther: 1}
 
-	// undeletePlan is for a plan of ten sub-objects.
-	undeletePlan = price.Tally{azblob.ClassList: 16, azblob.ClassWrite: 1, azblob.ClassOther: 18, azblob.ClassRead: 12, azblob.ClassDelete: 2}
-	undeleteDay  = price.Tally{azblob.ClassList: 1, azblob.ClassOther: 5, azblob.ClassDelete: 1}
-
 	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
 
 	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 4, azblob.ClassOther: 1}

@@ -186,7 +186,6 @@ func (a *app) outputs() []output {
 		{commands: "mirror", row: mirrored{}},
 		{commands: "purge", row: purgeDone{}},
 		{commands: "purge", when: "a dry run", row: purgePlanned{}},
-		{commands: "undelete", row: undeletedRow{}},
 		{commands: "emulator", row: emulation{}},
 		{commands: "profile list", row: profileRow{}},
 		{commands: "man", row: manuals{}},

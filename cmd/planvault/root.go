@@ -315,7 +315,7 @@ func (a *app) commands() []group {
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.closeCommand(), a.doctorCommand(), a.drillCommand(), a.openCommand(), a.recoverCommand(), a.statsCommand()}},
 		{"History", []*cobra.Command{
 			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
-			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(), a.undeleteCommand(),
+			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),
 		}},
 		{theTool, []*cobra.Command{a.emulatorCommand(), a.manCommand(), a.profileCommand(), a.versionCommand()}},
 	}

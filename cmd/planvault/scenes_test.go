@@ -262,7 +262,6 @@ func sceneCorrupt(t *testing.T, s *stage) {
 
 // sceneDeleted: somebody has removed the plans of a group.
 func sceneDeleted(t *testing.T, s *stage) {
-	s.server = emulator.New(emulator.WithLatency(10*time.Millisecond), emulator.WithSoftDelete())
 	plans := s.history(t)
 	s.must(t, "purge", "--group", planNamed(t, plans, "release web 1.8.7").GroupID.String(), "--yes")
 	time.Sleep(20 * time.Minute)

@@ -145,7 +145,7 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		if !setsContainerMetadata(req) {
 			needed = append(needed, "X-Ms-Version")
 		}
-		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) && !undeletes(req) {
+		if (req.Method == http.MethodPut || req.Method == http.MethodGet || req.Method == http.MethodHead) && !lists(req) && !ofService(req) {
 			needed = append(needed, "ETag", "Last-Modified")
 		}
 	}
@@ -156,9 +156,6 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	}
 	return ""
 }
-
-// undeletes reports whether a request restores a blob or a container. The answer tells no version.
-func undeletes(req *http.Request) bool { return parameter(req, "comp") == "undelete" }
 
 // ofService reports whether a request asks for properties of the service or of the account.
 func ofService(req *http.Request) bool {
@@ -210,12 +207,12 @@ func target(resp *http.Response) string {
 	return " to " + u.Host
 }
 
-// success returns the status of a successful request. Each method that the client uses has one, apart from PUTs that
-// create nothing: the release of a lease, metadata, and the restoration of a blob.
+// success returns the status of a successful request. Each method that the client uses has one, apart from two
+// PUTs that create nothing: the release of a lease, and metadata.
 func success(req *http.Request) int {
 	switch req.Method {
 	case http.MethodPut:
-		if releases(req) || parameter(req, "comp") == "metadata" || undeletes(req) && parameter(req, "restype") == "" {
+		if releases(req) || parameter(req, "comp") == "metadata" {
 			return http.StatusOK
 		}
 		return http.StatusCreated

@@ -165,7 +165,7 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 
 func (c *Client) options(o Options) *service.ClientOptions {
 	version := serviceVersion(cmp.Or(o.ServiceVersion, Version))
-	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version, restored{}}}}
+	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version}}}
 	// For a minute after a 429, 500 or 503 the SDK would let writes wait for 100 Continue before they send the body. Most
 	// bodies are a few KB: the wait costs a round trip while the service is slow, and a second behind a proxy that does
 	// not know 100 Continue, to save less than the headers take.

@@ -21,23 +21,18 @@ type listing struct {
 	blobs      []Item
 	groups     []string
 	containers []ContainerItem
-	kept       []KeptItem         // instead of blobs, for ListKept
-	deleted    []DeletedContainer // instead of containers, for ListDeletedContainers
-	next       string             // the marker of the next page; empty on the last page
-	seen       time.Time          // the service's clock when it sent the page; zero if the answer has none
+	next       string    // the marker of the next page; empty on the last page
+	seen       time.Time // the service's clock when it sent the page; zero if the answer has none
 }
 
 // page asks for a page of a listing. ask sends a request of the SDK, of which the page is the decoded answer. If it
 // fails for good, the page is empty. metadataOf selects the blobs whose metadata is kept; nil selects all.
 func (c *Client) page(ctx context.Context, call call, metadataOf func(name string) bool, ask func(context.Context, *listing) error) (page listing, err error) {
 	decode := decoder(func(resp *http.Response) (err error) {
-		page, err = readPageOf(resp.Body, metadataOf, ctx.Value(keptKey{}) != nil)
+		page, err = readPage(resp.Body, metadataOf)
 		page.seen, _ = http.ParseTime(resp.Header.Get("Date"))
 		for i := range page.blobs {
 			page.blobs[i].Seen = page.seen
-		}
-		for i := range page.kept {
-			page.kept[i].Seen = page.seen
 		}
 		for i := range page.containers {
 			page.containers[i].Seen = page.seen
@@ -57,12 +52,7 @@ func (c *Client) page(ctx context.Context, call call, metadataOf func(name strin
 // readPage decodes a page and skips unknown elements. A page without its last tag and a page without a list
 // are errors, because each would look like a short page.
 func readPage(r io.Reader, metadataOf func(name string) bool) (listing, error) {
-	return readPageOf(r, metadataOf, false)
-}
-
-// readPageOf is readPage for a page of which what is deleted may be wanted.
-func readPageOf(r io.Reader, metadataOf func(name string) bool, kept bool) (listing, error) {
-	d := pageDecoder{scanner: newScanner(r), metadataOf: metadataOf, kept: kept, metadata: map[string]*metadatum{}}
+	d := pageDecoder{scanner: newScanner(r), metadataOf: metadataOf, metadata: map[string]*metadatum{}}
 	d.results()
 	if err := d.rest(); err != nil {
 		return listing{}, fmt.Errorf("read page of listing: %w", err)
@@ -74,7 +64,6 @@ func readPageOf(r io.Reader, metadataOf func(name string) bool, kept bool) (list
 type pageDecoder struct {
 	*scanner
 	metadataOf func(name string) bool
-	kept       bool // what is deleted is wanted, too
 	page       listing
 	metadata   map[string]*metadatum // by name in the document
 	value      []byte                // of the last element
@@ -161,15 +150,11 @@ func (d *pageDecoder) blobOrGroup() {
 	switch string(d.name) {
 	case "Blob":
 		item, marks := d.blob()
-		if !marks.blob() && !(d.kept && marks.kept()) {
+		if !marks.blob() {
 			return
 		}
 		if d.err == nil && (item.Name == "" || item.ETag == "" || item.LastModified.IsZero()) {
 			d.fail("a blob has no name, ETag or time")
-		}
-		if d.kept {
-			d.page.kept = append(d.page.kept, KeptItem{item, marks.deleted == "true", marks.snapshot != "", marks.at})
-			return
 		}
 		d.page.blobs = append(d.page.blobs, item)
 	case "BlobPrefix":
@@ -230,20 +215,12 @@ func (d *pageDecoder) blobName(name *string) {
 }
 
 // marks tell blobs from what else a page may list: directories on accounts with a hierarchical namespace, and
-// snapshots, earlier versions and deleted blobs, which only ListKept asks for. These may have the name of a
+// snapshots, earlier versions and deleted blobs, which the client never asks for. These may have the name of a
 // blob, but not its content.
-type marks struct {
-	resource, snapshot, deleted, version, current string
-	at                                            time.Time // of the deletion
-}
+type marks struct{ resource, snapshot, deleted, version, current string }
 
 func (m marks) blob() bool {
 	return m.resource != "directory" && m.snapshot == "" && m.deleted != "true" && (m.version == "" || m.current == "true")
-}
-
-// kept reports whether this is a blob or a snapshot, deleted or not, and no version.
-func (m marks) kept() bool {
-	return m.resource != "directory" && (m.version == "" || m.current == "true") && (m.snapshot == "" || m.deleted != "true")
 }
 
 // mark reads an element if it is a mark, and skips it otherwise.
@@ -275,10 +252,6 @@ func (d *pageDecoder) property(item *Item, m *marks) {
 		}
 	case "Content-Length":
 		item.Size = d.size(d.content())
-	case "DeletedTime":
-		if text := d.content(); d.kept && len(text) > 0 {
-			m.at = d.time(text)
-		}
 	default:
 		d.mark(m)
 	}
@@ -339,22 +312,14 @@ func (d *pageDecoder) container() {
 	var (
 		item            ContainerItem
 		state, duration string
-		gone            DeletedContainer
-		deleted         string
 	)
 	for d.child() {
 		switch string(d.name) {
 		case "Name":
 			d.once("name", &item.Name, string(d.content()))
-		case "Deleted":
-			d.once("deletion", &deleted, string(d.content()))
-		case "Version":
-			d.once("version", &gone.Version, string(d.content()))
 		case "Properties":
 			for d.child() {
 				switch string(d.name) {
-				case "DeletedTime":
-					gone.At = d.time(d.content())
 				case "LeaseState":
 					d.once("lease state", &state, string(d.content()))
 				case "LeaseDuration":
@@ -371,12 +336,6 @@ func (d *pageDecoder) container() {
 	}
 	if d.err == nil && item.Name == "" {
 		d.fail("a container has no name")
-	}
-	if deleted == "true" { // listed where nobody asked for it, too
-		if gone.Name = item.Name; d.kept {
-			d.page.deleted = append(d.page.deleted, gone)
-		}
-		return
 	}
 	item.Lease = leaseOf(state, duration)
 	d.page.containers = append(d.page.containers, item)
