@@ -90,6 +90,7 @@ type Client struct {
 	noBatches   atomic.Pointer[time.Time] // when the client last gave up batches
 	ungrouped   sync.Map                  // delimiters by which the service does not group
 	last        atomic.Pointer[inContainer]
+	created     sync.Map // when CreateContainer last succeeded, by the container
 }
 
 // New returns a client for the account.
@@ -431,16 +432,21 @@ func (t Target) condition() Condition {
 	return IfMatch(t.ETag)
 }
 
-// CreateContainer creates a container. It succeeds if the container already exists.
+// CreateContainer creates a container. It succeeds if the container already exists. For [newFor], calls don't believe
+// that it is absent.
 func (c *Client) CreateContainer(ctx context.Context, name string, metadata map[string]string) error {
 	ref := Ref{Container: name}
-	return c.do(ctx, call{op: "create container", ref: ref, write: true}, func(ctx context.Context) error {
+	err := c.do(ctx, call{op: "create container", ref: ref, write: true}, func(ctx context.Context) error {
 		_, err := c.container(ref).Create(ctx, &container.CreateOptions{Metadata: pointers(metadata)})
 		if bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
 			return nil
 		}
 		return err
 	})
+	if err == nil {
+		c.created.Store(name, time.Now())
+	}
+	return err
 }
 
 // SetContainerMetadata replaces the metadata of a container. A lease of the container does not forbid it. The error

@@ -92,6 +92,7 @@ func (c *Client) DeleteContainer(ctx context.Context, name, leaseID string) erro
 	opts := &container.DeleteOptions{AccessConditions: &container.AccessConditions{
 		LeaseAccessConditions: &container.LeaseAccessConditions{LeaseID: to.Ptr(leaseID)},
 	}}
+	c.created.Delete(name)
 	return c.do(ctx, call{op: "delete container", ref: ref, write: true}, func(ctx context.Context) error {
 		_, err := c.container(ref).Delete(ctx, opts)
 		if bloberror.HasCode(err, bloberror.ContainerBeingDeleted) {

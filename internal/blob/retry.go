@@ -73,6 +73,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			return c.ended(ctx, call, unknown, last)
 		}
 		v := judge(err)
+		v.again = v.again || v.reason == AbsentContainer && c.isNew(call.ref.Container)
 		unknown = unknown || call.write && v.applied
 		last = fmt.Errorf("%s: %w", c.host, explain(err))
 		if ctx.Err() != nil {
@@ -95,6 +96,16 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 			return c.ended(ctx, call, unknown, last)
 		}
 	}
+}
+
+// newFor is how long a container that was created may still seem absent: not all of the service's servers know it at
+// once.
+const newFor = 10 * time.Second
+
+// isNew reports whether a container is there that this client wanted to create at most [newFor] ago.
+func (c *Client) isNew(container string) bool {
+	created, ok := c.created.Load(container)
+	return ok && time.Since(created.(time.Time)) < newFor
 }
 
 // ended returns the error of a call whose context has ended, after a last attempt if there was one. A

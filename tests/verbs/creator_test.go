@@ -301,6 +301,55 @@ func TestContainersAreCreatedOnce(t *testing.T) {
 	})
 }
 
+// TestContainersThatAreNotThereYet lets the service deny for five seconds a container that it has just created. Whoever
+// writes there waits. A container that has been there for longer is not awaited: the day was dropped.
+func TestContainersThatAreNotThereYet(t *testing.T) {
+	for name, test := range map[string]struct {
+		op     emulator.Op // what is denied
+		blob   string
+		create bool // another process has just created the container
+	}{
+		"every blob":            {},
+		"the object alone":      {emulator.PutBlob, "-object.json", false},
+		"of another process":    {emulator.PutBlob, "", true},
+		"what is read after it": {emulator.GetBlob, "", false},
+	} {
+		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
+			if test.create {
+				vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
+				_, err := vaulttest.OnEmulator(t, server).PutNote(t.Context(), storage.Note{Name: "first", Text: []byte("{}")})
+				vaulttest.Must(t, err)
+			}
+			created := map[string]time.Time{}
+			server.Inject(emulator.On().Where(func(r emulator.Request) bool {
+				if r.Op == emulator.CreateContainer && created[r.Container].IsZero() {
+					created[r.Container] = time.Now()
+				}
+				return r.Blob != "" && (test.op == "" || test.op == r.Op) && strings.Contains(r.Blob, test.blob) && time.Since(created[r.Container]) < 5*time.Second
+			}).Do(emulator.Answer(404, "ContainerNotFound")))
+			v, started := vaulttest.OnEmulator(t, server), time.Now()
+			plan := plantest.Small()
+			vaulttest.Must(t, v.Create(t.Context(), plan))
+			vaulttest.Same(t, v, plan)
+			_, err := v.PutNote(t.Context(), storage.Note{Name: "note", Text: []byte("{}")})
+			vaulttest.Must(t, err)
+			if took, n := time.Since(started), len(server.Requests()); took < 5*time.Second || took > 40*time.Second || n > 150 {
+				t.Errorf("it took %v and %d requests", took, n)
+			}
+			server.ClearFaults()
+			vaulttest.Sound(t, v)
+
+			server.Inject(emulator.On(emulator.PutBlob).Path("actions/").Do(emulator.Answer(404, "ContainerNotFound")))
+			time.Sleep(time.Minute)
+			started = time.Now()
+			vaulttest.Fails(t, v.Create(t.Context(), plantest.Small()), storage.ErrNotFound)
+			if took := time.Since(started); took > 0 {
+				t.Errorf("a minute later it waits %v", took)
+			}
+		})
+	}
+}
+
 // TestCreateBesideADayBeingDeleted creates a plan of today while a Create of another day waits for the service to
 // finish deleting that day's container.
 func TestCreateBesideADayBeingDeleted(t *testing.T) {

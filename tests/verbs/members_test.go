@@ -174,6 +174,7 @@ func TestControlContainer(t *testing.T) {
 		joined(t, vaulttest.OnEmulator(t, server))
 		requests("PutBlob 201")
 
+		time.Sleep(time.Minute) // it is no longer new
 		server.RemoveContainer("test-control")
 		vaulttest.Fails(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)), storage.ErrNotFound)
 		requests("PutBlob 404")
