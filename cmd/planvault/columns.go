@@ -78,6 +78,14 @@ func (a *app) width() int {
 	return usualWidth
 }
 
+// narrow returns how wide a text may be that has so many columns beside it; 0 is no limit.
+func (a *app) narrow(besides int) int {
+	if a.wide {
+		return 0
+	}
+	return max(a.width()-besides, usualWidth/2)
+}
+
 // fitColumns makes columns narrower, the widest first, until a row fits a width or nothing can be cut any more.
 func fitColumns(widths, least []int, width int) {
 	all := 2 * (len(widths) - 1)

@@ -88,7 +88,7 @@ func (x *doctor) run(ctx context.Context) error {
 	}
 	x.v = v
 	x.table = newTable(x.a, func(f finding) []string {
-		return []string{f.Result, f.Check, printable(f.Finding, 0)}
+		return []string{f.Result, f.Check, f.Finding}
 	}, "RESULT", "CHECK", "FINDING")
 	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.vault, x.busy, x.account}
 	p := x.a.progress("doctor", "step", int64(len(steps))).then(untouched)
@@ -112,12 +112,22 @@ func (x *doctor) run(ctx context.Context) error {
 	return nil
 }
 
-// say adds what a check found. What to do about it follows in a line of its own.
+// say adds what a check found. In a table, what to do about it follows in lines of its own, and all lines fit the width.
 func (x *doctor) say(check, result, found, advice string) {
 	x.bad = x.bad || result == resultProblem
-	_ = x.table.add(finding{check, result, found, advice}) // a failure to write is that of the end
-	if advice != "" && x.a.output == outputTable {
-		_ = x.table.add(finding{Finding: "→ " + advice})
+	if x.a.output == outputJSON {
+		_ = x.table.add(finding{check, result, found, advice}) // a failure to write is that of the end
+		return
+	}
+	if found = printable(found, 0); advice != "" {
+		found += "\n→ " + printable(advice, 0)
+	}
+	const besides = len("warning") + 2 + len("container restore") + 2 // what stands beside a finding
+	for text := range strings.SplitSeq(found, "\n") {
+		for line := range strings.SplitSeq(wrap(text, x.a.narrow(besides)), "\n") {
+			_ = x.table.add(finding{Check: check, Result: result, Finding: line})
+			check, result = "", ""
+		}
 	}
 }
 
@@ -281,7 +291,7 @@ func (x *doctor) account(ctx context.Context) (goOn bool) {
 		{"kind", "Kind", kindFinding(r.Kind)},
 		{"namespace", "Hierarchical", namespaceFinding(r.Hierarchical)},
 		{"soft delete", "SoftDelete", softDeleteFinding(r.SoftDelete)},
-		{"soft delete of containers", "containers", finding{}},
+		{"container restore", "containers", finding{}},
 		{"versioning", "Versioning", versioningFinding(r.Versioning)},
 		{"redundancy", "SKU", judged(resultOK, redundancy(r.SKU), "")},
 		{"last sync", "Replication", syncFinding(r.Replication, time.Now())},

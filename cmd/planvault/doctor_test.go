@@ -55,7 +55,7 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 		code    int
 		want    []string // lines, their words separated by single spaces
 	}{
-		"sound": {code: exitDone, want: []string{"ok kind StorageV2", "ok busy the service refused 0 of 10 requests", "ok last sync the account has no secondary", "unknown soft delete of containers"}},
+		"sound": {code: exitDone, want: []string{"ok kind StorageV2", "ok busy the service refused 0 of 10 requests", "ok last sync the account has no secondary", "unknown container restore"}},
 		"wrong key": {change: func(s *stage) {
 			s.env["PLANVAULT_CONNECTION_STRING"] = strings.Replace(s.server.ConnectionString(), "Eby8vdM0", "AAAAAAAA", 1)
 		}, code: exitFound, want: []string{"ok reach", "problem read Ping: ping", "check the account key"}},

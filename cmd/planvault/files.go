@@ -7,6 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -28,8 +31,20 @@ func (a *app) writeFile(path string, write func(io.Writer) error) error {
 	return replaceFile(path, 0o600, write)
 }
 
-// replaceFile writes a file whole or not at all, in place of what was there.
+// abandoned is the age of a temporary file whose writer was killed: a writer writes more often.
+const abandoned = time.Hour
+
+// replaceFile writes a file whole or not at all, in place of what was there. It removes what killed writers of the same file
+// have left.
 func replaceFile(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	dir, base := filepath.Split(path)
+	left, _ := os.ReadDir(filepath.Clean(dir + "."))
+	for _, f := range left {
+		info, err := f.Info()
+		if mine, _ := filepath.Match("????????.tmp", strings.TrimPrefix(f.Name(), base+".")); mine && err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
 	temporary := fmt.Sprintf("%s.%s.tmp", path, uuid.NewString()[:8])
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

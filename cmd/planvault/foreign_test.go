@@ -36,7 +36,7 @@ func TestForeign(t *testing.T) {
 			{exitDone, "check", "; 4 plans written by another program, which no vault changes"},
 			{exitDone, "check --output json", `"foreign":4,"problems":[]`},
 			{exitDone, "stuck", ""}, // in a day of the vault, only markers lead to open plans
-			{exitDone, "doctor", "plan " + id + " was written by another program"},
+			{exitDone, "doctor --wide", "plan " + id + " was written by another program"},
 			{exitDone, "recover --thorough --yes", "; 4 plans written by another program, left alone"},
 			{exitDone, "catalogue --yes", "another program wrote plan "},
 			{exitFailed, "show " + id, "written by another program"},

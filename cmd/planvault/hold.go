@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,9 +20,23 @@ import (
 func (a *app) holdCommand() *cobra.Command {
 	return a.dayCommand("hold DAY|FROM..TO...", "Keep the plans of days from being removed",
 		func(_ context.Context, v *azblob.Vault, d days) (dayChange, error) {
-			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: v.Hold}, nil
+			hold := func(ctx context.Context, day time.Time) error {
+				slow := time.AfterFunc(tellWait, func() {
+					fmt.Fprintf(a.stderr, "Waiting to hold %s until no purge or expiry is under way there. One that was interrupted ends when Recovery has run, %s after it began at the latest.\n", date(day), span(longestDelete))
+				})
+				defer slow.Stop()
+				return v.Hold(ctx, day)
+			}
+			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: hold}, nil
 		})
 }
+
+// Hold tells why it waits when it has waited for tellWait. A Delete that was interrupted ends when Recovery finds its marker
+// older than the grace period and the margin, which are longestDelete.
+const (
+	tellWait      = 10 * time.Second
+	longestDelete = 12*time.Minute + 31*time.Second
+)
 
 // releaseCommand ends holds. Of ranges it takes the days that are held.
 func (a *app) releaseCommand() *cobra.Command {

@@ -22,7 +22,7 @@ func TestPolicy(t *testing.T) {
 		expect(exitFound, "there is no policy: all plans are kept", "show")
 		expect(exitDone, "there is no policy", "remove")
 		for wrong, why := range map[string]string{
-			"": "--keep: is 0", "--keep=36h": "--keep: 36h00m is not a number of days", "--keep=-1d": `invalid argument "-1d" for "--keep"`,
+			"": "--keep: is 0", "--keep=36h": "--keep: 36h00m is not a number of days", "--keep=-1d": `--keep: "-1d"`,
 			"--keep-failed=3d": "--keep-failed: is 3 days, but other", "--keep=2d --keep-failed=1d": "--keep-failed: 1 days are not between 2",
 		} {
 			expect(exitUsage, "planvault: "+why, append([]string{"set", "--yes"}, strings.Fields(wrong)...)...)

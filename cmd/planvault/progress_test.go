@@ -24,21 +24,43 @@ import (
 func TestProgressOnTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var terminal bytes.Buffer
-		a := newApp(process{stdout: &terminal, stderr: &terminal, stdoutIsTerm: true, stderrIsTerm: true})
-		p := a.progress("purge", "plan", 5000).then("run the command again to go on")
-		p.at(1)
-		p.at(2) // too soon to draw
+		term := "xterm"
+		p := process{stdout: &terminal, stderr: &terminal, stdoutIsTerm: true, stderrIsTerm: true, getenv: func(string) string { return term }}
+		term = "dumb"
+		newApp(p).progress("purge", "plan", 5000).at(1)
+		if terminal.Len() > 0 {
+			t.Errorf("a dumb terminal shows %q", terminal.String())
+		}
+		term = "xterm"
+		a := newApp(p)
+		purge := a.progress("purge", "plan", 5000).then("run the command again to go on")
+		purge.at(1)
+		purge.at(2) // too soon to draw
 		time.Sleep(10 * time.Second)
-		p.at(1000)
+		purge.at(1000)
 		io.WriteString(a.stdout, "a result\n")
-		p.end()
+		purge.end()
 		if got, want := terminal.String(), "\r\x1b[Kpurge: 1 of 5,000 plans"+
 			"\r\x1b[Kpurge: 1,000 of 5,000 plans, 100/s, 40s left"+
 			"\r\x1b[Ka result\n"; got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
-		if got, want := p.String(), "purge: 1,000 of 5,000 plans; run the command again to go on"; got != want {
+		if got, want := purge.String(), "purge: 1,000 of 5,000 plans; run the command again to go on"; got != want {
 			t.Errorf("%q, not %q", got, want)
+		}
+	})
+}
+
+// TestHoldTellsWait holds a day in which a purge was killed. The command says what it waits for.
+func TestHoldTellsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		plan := s.store(t, workflow.NewV7At(time.Now().AddDate(0, 0, -9)), workflow.Completed, "old")
+		day := time.Now().UTC().AddDate(0, 0, -9).Format(time.DateOnly)
+		s.server.Put("test-"+day, "open/"+plan.ID.String()+"-delete", nil, nil)
+		r := s.run(t.Context(), "hold", day, "--yes", "--timeout", "20s")
+		if r.code != exitFailed || !strings.Contains(r.stderr, "Waiting to hold "+day) {
+			t.Errorf("got %+v", r)
 		}
 	})
 }

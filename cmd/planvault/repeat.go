@@ -41,7 +41,7 @@ func (a *app) repeat(ctx context.Context, r repeat, look func(ctx context.Contex
 	}
 	once := look
 	look = func(ctx context.Context) error { return a.expectVaults(ctx, once(ctx)) }
-	if a.stdoutIsTerm && a.output == outputTable {
+	if a.drawsOn(a.stdoutIsTerm) && a.output == outputTable {
 		return a.redraw(ctx, r, look)
 	}
 	for first := true; ; first = false {

@@ -125,7 +125,7 @@ func run(ctx context.Context, p process, args []string) int {
 func newApp(p process) *app {
 	a := &app{process: p, output: outputTable, times: timeUTC, meter: meter{sums: traffic{requests: price.Tally{}}}}
 	a.stderr = &oneWriter{w: p.stderr}
-	if p.stderrIsTerm {
+	if a.drawsOn(p.stderrIsTerm) {
 		a.screen.w = a.stderr
 		a.stderr = a.screen.above(a.stderr)
 		if p.stdoutIsTerm {
@@ -141,6 +141,9 @@ func newApp(p process) *app {
 	}
 	return a
 }
+
+// drawsOn reports whether a terminal, if it is one, moves its cursor and shows colors.
+func (a *app) drawsOn(isTerm bool) bool { return isTerm && a.getenv("TERM") != "dumb" }
 
 // oneWriter lets one goroutine write at a time: the service may be in trouble while a command writes.
 type oneWriter struct {
@@ -267,6 +270,7 @@ func (a *app) rootCommand() *cobra.Command {
 		DisableAutoGenTag: true,
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpWidth)))
+	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	a.connection.addFlags(flags, "")
 	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")

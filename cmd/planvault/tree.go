@@ -36,7 +36,7 @@ func (a *app) newTree(root *report.Node, all bool) tree {
 
 // colors reports whether results may have colors.
 func (a *app) colors() bool {
-	return a.stdoutIsTerm && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+	return a.drawsOn(a.stdoutIsTerm) && a.getenv("NO_COLOR") == ""
 }
 
 // write draws a plan: what it is, and its tree.

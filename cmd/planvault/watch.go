@@ -33,7 +33,7 @@ func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.follow && !p.State.Status.Final() && w.app.stdoutIsTerm && w.app.output == outputTable {
+	if w.follow && !p.State.Status.Final() && w.app.drawsOn(w.app.stdoutIsTerm) && w.app.output == outputTable {
 		w.second = true
 		fmt.Fprint(w.app.stdout, secondScreen)
 		defer w.leave()
