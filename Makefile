@@ -4,6 +4,7 @@ GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 APIDIFF     = go run golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+PROMTOOL    = github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 # The tests allocate much and keep little. Collecting less often saves a quarter of the processor time, and
 # without the race detector there is memory for still less.
@@ -12,7 +13,7 @@ export GOMEMLIMIT = 6GiB
 unit: export GOGC       = 1600
 unit: export GOMEMLIMIT = 2GiB
 
-.PHONY: test lint unit race budgets azurite verify supply vuln apidiff fuzz mutants
+.PHONY: test lint unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
@@ -55,7 +56,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 LONG     = 30s
 WEEKS    = 15m
 CAMPAIGN = 4m
-verify: azurite supply apidiff
+verify: azurite supply apidiff alerts
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
 	go test -vet=off -race -timeout 0 ./...
 	go -C azblobotel test -vet=off -race ./...
@@ -66,6 +67,12 @@ verify: azurite supply apidiff
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults
 	PLANVAULT_LONG=$(WEEKS) go test -vet=off -timeout 0 ./tests/week
 	$(MAKE) fuzz
+
+# Prometheus's own tool reads docs/alerts.yml, and says which alerts fire on what engines measure in virtual time. To build it
+# takes minutes.
+alerts:
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; GOBIN=$$dir go install $(PROMTOOL) && \
+	$$dir/promtool check rules docs/alerts.yml && PROMTOOL=$$dir/promtool go -C azblobotel test -count=1 -run '^TestAlerts$$' -v .
 
 # The dependencies are those of go.sum, and have no known vulnerability that this module calls.
 supply: vuln
