@@ -138,6 +138,8 @@ func findAnywhere(ctx context.Context, primary *store, second *secondary, f stor
 func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	var candidates iter.Seq2[candidate, error]
 	switch {
+	case driver.SelectsNothing(q.f):
+		return func(func(candidate, error) bool) {}
 	case len(q.f.ByIDs) > 0:
 		candidates = q.searchByID(ctx)
 	case isOpen(q.f.ByStatus):

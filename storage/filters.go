@@ -10,7 +10,8 @@ import (
 )
 
 // Filters select plans. Values within a field are alternatives, but for Labels, and all fields that are set must match. The
-// zero value selects everything: Count takes it, and Search returns ErrInvalid, because List does that.
+// zero value selects everything: Count takes it, and Search returns ErrInvalid, because List does that. A list or map that is
+// not nil is set: without values it selects nothing.
 type Filters struct {
 	// ByIDs selects plans by ID. IDs without a plan are skipped, and so are those that are not UUIDv7s.
 	ByIDs []uuid.UUID
@@ -47,7 +48,7 @@ func (f Filters) Fields() (names []string) {
 	v := reflect.ValueOf(f)
 	for i := range v.NumField() {
 		field := v.Field(i)
-		if t, ok := field.Interface().(time.Time); ok && t.IsZero() || field.IsZero() || (field.Kind() == reflect.Slice || field.Kind() == reflect.Map) && field.Len() == 0 {
+		if t, ok := field.Interface().(time.Time); ok && t.IsZero() || field.IsZero() {
 			continue
 		}
 		names = append(names, v.Type().Field(i).Name)

@@ -17,7 +17,7 @@ import (
 type PurgeOptions struct {
 	// Select selects the plans, as in a Search: EndedBefore for those that ended before a time, Before for
 	// those that were created before it, ByGroupIDs, ByStatus and so on. It must select something in
-	// particular. Without ByStatus, plans of every final status are removed, and none that is open.
+	// particular, which Limit alone does not. Without ByStatus, plans of every final status are removed, and none that is open.
 	Select Filters
 	// IncludeOpen also removes open plans: those in Select.ByStatus or, without it, all. An engine that runs
 	// one of them loses it. Default: an open status in Select.ByStatus is ErrInvalid.
@@ -90,6 +90,8 @@ func (o *PurgeOptions) complete() error {
 	switch {
 	case len(f.Fields()) == 0:
 		return bad("Select", "is empty: it would remove all plans")
+	case slices.Equal(f.Fields(), []string{"Limit"}):
+		return bad("Select.Limit", "is all that is set: it would remove the newest plans, whatever they are")
 	case !o.IncludeOpen && slices.ContainsFunc(f.ByStatus, isOpen):
 		return bad("Select.ByStatus", "has an open status: set IncludeOpen to remove open plans")
 	case o.Budget < 0:
@@ -97,7 +99,7 @@ func (o *PurgeOptions) complete() error {
 	case o.Concurrency < 0:
 		return bad("Concurrency", "%d is negative", o.Concurrency)
 	}
-	if len(f.ByStatus) == 0 && !o.IncludeOpen {
+	if f.ByStatus == nil && !o.IncludeOpen {
 		f.ByStatus = []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}
 	}
 	if o.Concurrency == 0 {

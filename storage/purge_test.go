@@ -129,7 +129,9 @@ func TestPurge(t *testing.T) {
 		{"by group", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}}, 45},
 		{"open plans", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}, IncludeOpen: true}, 75},
 		{"one open status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, IncludeOpen: true}, 30},
-		{"a number, with little at once", storage.PurgeOptions{Select: storage.Filters{Limit: 7}, Concurrency: 2}, 7},
+		{"a number, with little at once", storage.PurgeOptions{Select: storage.Filters{Limit: 7, Before: purged.AddDate(1, 0, 0)}, Concurrency: 2}, 7},
+		{"no group", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{}, Before: purged.AddDate(1, 0, 0)}}, 0},
+		{"no status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{}, Before: purged.AddDate(1, 0, 0)}}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v, want := stock(t), storage.PurgeReport{Deleted: test.want}
@@ -289,7 +291,8 @@ func TestPurgeRefuses(t *testing.T) {
 		"Select.ByStatus":    {Select: storage.Filters{ByStatus: []workflow.Status{workflow.Failed, workflow.Running}}},
 		"Budget":             {Select: old, Budget: -1},
 		"Concurrency":        {Select: old, Concurrency: -1},
-		"Filters.Limit":      {Select: storage.Filters{Limit: -1}},
+		"Select.Limit":       {Select: storage.Filters{Limit: 2}, IncludeOpen: true},
+		"Filters.Limit":      {Select: storage.Filters{Before: purged, Limit: -1}},
 		"Filters.ByGroupIDs": {Select: storage.Filters{ByGroupIDs: make([]uuid.UUID, 1)}},
 	} {
 		report, err := storage.Purge(t.Context(), v, opts)

@@ -106,7 +106,7 @@ func isOpen(s workflow.Status) bool { return !s.Final() }
 // countOpen counts the open plans among those that filters select.
 func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
 	open := slices.DeleteFunc(slices.Clone(f.ByStatus), workflow.Status.Final)
-	if len(f.ByStatus) == 0 {
+	if f.ByStatus == nil {
 		open = []workflow.Status{workflow.NotStarted, workflow.Running}
 	}
 	if len(open) == 0 {

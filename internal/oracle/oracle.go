@@ -82,7 +82,7 @@ var filters = []filter{
 		func(f storage.Filters, p *workflow.Plan) bool {
 			lacks := maps.Clone(f.Labels)
 			maps.DeleteFunc(lacks, func(key, value string) bool { return slices.Contains(pairs(p), key+"="+value) })
-			return len(lacks) == 0
+			return len(f.Labels) > 0 && len(lacks) == 0
 		},
 	},
 	{

@@ -278,10 +278,16 @@ func CreatedBefore(f storage.Filters) time.Time {
 	return bound
 }
 
+// SelectsNothing reports whether a list of the filters is set and has no values, so they select no plan at all.
+func SelectsNothing(f storage.Filters) bool {
+	return f.ByIDs != nil && len(f.ByIDs) == 0 || f.ByGroupIDs != nil && len(f.ByGroupIDs) == 0 ||
+		f.ByStatus != nil && len(f.ByStatus) == 0 || f.Labels != nil && len(f.Labels) == 0
+}
+
 // ChooseID reports whether the filters may select a plan with this ID, as far as the ID tells. An ID that is
 // not a UUIDv7 belongs to no plan.
 func ChooseID(f storage.Filters, id uuid.UUID) bool {
-	if !workflow.IsV7(id) {
+	if !workflow.IsV7(id) || SelectsNothing(f) {
 		return false
 	}
 	for i := range filters {

@@ -91,8 +91,8 @@ func TestEveryFilterSelects(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("%v are not tested", missing)
 	}
-	if set := (storage.Filters{ByIDs: []uuid.UUID{}, ByGroupIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}, Labels: map[string]string{}}).Fields(); len(set) > 0 {
-		t.Errorf("%v are set, but empty", set)
+	if set := (storage.Filters{ByIDs: []uuid.UUID{}, ByGroupIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}, Labels: map[string]string{}}).Fields(); len(set) != 4 {
+		t.Errorf("of four lists without values, %v are set", set)
 	}
 	if driver.Choose(storage.Filters{}, storage.ListResult{ID: uuid.New()}) {
 		t.Error("an ID that is not a UUIDv7 is chosen")

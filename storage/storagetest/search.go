@@ -71,6 +71,14 @@ var selections = []selection{
 				{ByGroupIDs: []uuid.UUID{plans[1].GroupID, plans[2].GroupID, uuid.New()}},
 				{ByGroupIDs: []uuid.UUID{uuid.New()}},
 				{Limit: 100},
+				{ByIDs: []uuid.UUID{}}, // a list without values has no alternative
+				{ByIDs: []uuid.UUID{}, ByStatus: statuses},
+				{ByGroupIDs: []uuid.UUID{}},
+				{ByGroupIDs: []uuid.UUID{}, ByIDs: ids(plans)},
+				{ByStatus: []workflow.Status{}},
+				{ByStatus: []workflow.Status{}, EndedBefore: time.Now().Add(time.Hour)},
+				{Labels: map[string]string{}},
+				{Labels: map[string]string{}, Limit: 2},
 			}
 			r := rand.New(rand.NewPCG(0, 0))
 			for i := range 70 {
@@ -288,7 +296,6 @@ func endedPlans(s *stage) (plans []*workflow.Plan) {
 func searchInvalid(s *stage) {
 	for _, f := range append([]storage.Filters{
 		{},
-		{ByIDs: []uuid.UUID{}, ByStatus: []workflow.Status{}},
 		{BeforeID: uuid.New(), Limit: 1},
 		{Limit: -1},
 		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
