@@ -112,6 +112,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,8 +166,9 @@ type Engine struct {
 
 // New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin]: an
 // engine that is alone leaves a plan with another plugin, and a member of a fleet lets its actions fail.
-// With Options.Fleet, the vault must implement [storage.Members]. The caller closes the vault after
-// [Engine.Run] has returned.
+// With Options.Fleet, the vault must implement [storage.Members]. If the vault lacks another interface that an engine uses,
+// as a decorator may hide it, New tells Observer.Problem what is lost. The caller closes the vault after [Engine.Run] has
+// returned.
 func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {
 	if vault == nil || reg == nil {
 		return nil, errors.New("engine: it needs a vault and a registry of plugins")
@@ -186,7 +188,24 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 		}
 		e.store = runnables{store, e}
 	}
+	if lost := lost(vault, opts); len(lost) > 0 {
+		opts.Observer.Problem(context.Background(), fmt.Errorf("engine: a %T %s: a decorator must have the methods of its vault for that", vault, strings.Join(lost, ", ")))
+	}
 	return e, nil
+}
+
+// lost says what is lost because the vault lacks an interface.
+func lost(vault storage.Vault, opts Options) (all []string) {
+	if _, ok := vault.(storage.Members); !ok {
+		all = append(all, "does not tell whether it is closed (storage.Members)")
+	}
+	if _, ok := vault.(retention.Vault); !ok && !opts.NoRetention {
+		all = append(all, "enforces no policy of retention (retention.Vault; see Options.NoRetention)")
+	}
+	if _, ok := vault.(storage.Journal); !ok {
+		all = append(all, "keeps no log of who changed it (storage.Journal)")
+	}
+	return all
 }
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a

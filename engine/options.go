@@ -44,7 +44,8 @@ type Options struct {
 	// Fleet makes the engine a member of a fleet, with these settings; Plans is the Capacity. The vault must
 	// implement storage.Members. Default: nil, and the engine is alone on its vault.
 	Fleet *fleet.Options
-	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too.
+	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
+	// implements retention.Vault, which vaults in memory don't.
 	NoRetention bool
 	// Observer receives events. Default: none.
 	Observer Observer

@@ -231,6 +231,7 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 		defer s.mu.Unlock()
 		s.left[plan] = err
 	}})
+	opts.NoRetention = true // the vaults of the stage enforce none
 	e, err := engine.New(v, s.reg, opts)
 	must(s.t, err)
 	return e

@@ -17,7 +17,7 @@ import (
 
 // kept is a vault that counts its upkeep.
 type kept struct {
-	storage.Vault
+	*memvault.Vault
 	calls []time.Duration // since the beginning
 	began time.Time
 }
@@ -33,7 +33,7 @@ func TestUpkeepIsDaily(t *testing.T) {
 		plugins := registry.Must()
 		k := &kept{Vault: memvault.NewStore().Open(plugins), began: time.Now()}
 		problems := 0
-		e, err := engine.New(k, plugins, engine.Options{Poll: time.Hour, Observer: engine.Observer{Problem: func(context.Context, error) { problems++ }}})
+		e, err := engine.New(k, plugins, engine.Options{Poll: time.Hour, NoRetention: true, Observer: engine.Observer{Problem: func(context.Context, error) { problems++ }}})
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
 		defer cancel()
@@ -47,6 +47,22 @@ func TestUpkeepIsDaily(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNewTellsWhatADecoratorHides wraps a vault with all methods in one with those of storage.Vault.
+func TestNewTellsWhatADecoratorHides(t *testing.T) {
+	whole := &retained{Vault: memvault.New(nil)}
+	for want, v := range map[string]storage.Vault{
+		"": whole,
+		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that": whole.Vault,
+		"engine: a struct { storage.Vault } does not tell whether it is closed (storage.Members), enforces no policy of retention (retention.Vault; see Options.NoRetention), keeps no log of who changed it (storage.Journal): a decorator must have the methods of its vault for that": struct{ storage.Vault }{whole},
+	} {
+		told := ""
+		_, err := engine.New(v, registry.Must(), engine.Options{Observer: engine.Observer{Problem: func(_ context.Context, err error) { told += err.Error() }}})
+		if err != nil || told != want {
+			t.Errorf("%T: %v, told %q", v, err, told)
+		}
+	}
 }
 
 // retained is a vault that a policy empties.
