@@ -26,6 +26,7 @@ func goldenRecords() map[string]record {
 			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
 		"note":    noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
+		"left":    memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Phase: storage.Left, Excused: true}),
 		"again":   memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
 		"stop":    stopRecord(storage.StopRequest{Plan: examplePlan}),
 		"stopped": stopRecord(storage.StopRequest{Plan: examplePlan, By: "ops@example.com", Why: "<план>"}),
@@ -57,7 +58,7 @@ func TestGoldenRecords(t *testing.T) {
 	text, err := json.MarshalIndent(all, "", "  ")
 	golden(t, "recordmetadata", append(text, '\n'), err)
 
-	for _, name := range []string{"member", "draining", "again"} {
+	for _, name := range []string{"member", "draining", "left", "again"} {
 		got := storage.Member{ID: examplePart}
 		format(nil).readMemberMetadata(&got, all[name])
 		if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()[name]) {

@@ -205,6 +205,7 @@ type memberData struct {
 	Phase   storage.Phase `json:"phase,omitempty"`
 	LetGo   []uuid.UUID   `json:"letgo,omitempty"`
 	Trouble string        `json:"trouble,omitempty"`
+	Excused bool          `json:"excused,omitempty"`
 }
 
 // stopData is the data of a stop request.
@@ -226,13 +227,16 @@ func (d noteData) encode() []byte {
 
 func memberRecord(m storage.Member) record {
 	metadata := map[string]string{metaStarted: m.Started.UTC().Format(time.RFC3339Nano)}
-	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Former: m.Former, Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble}
+	data := memberData{ID: m.ID, Name: m.Name, Started: m.Started.UTC(), Former: m.Former, Phase: m.Phase, LetGo: m.LetGo, Trouble: m.Trouble, Excused: m.Excused}
 	for name, text := range map[string]string{
 		metaName: encodeText(m.Name), metaPhase: string(m.Phase), metaLetGo: idsText(m.LetGo), metaTrouble: encodeText(m.Trouble),
 	} {
 		if text != "" {
 			metadata[name] = text
 		}
+	}
+	if m.Excused {
+		metadata[metaExcused] = "true"
 	}
 	if m.Former != uuid.Nil {
 		metadata[metaFormer] = m.Former.String()
@@ -365,7 +369,7 @@ func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 		d.LetGo = nil
 	}
 	return memberRecord(storage.Member{
-		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Former: d.Former, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble,
+		ID: d.ID, Name: d.Name, Started: d.Started, TTL: ttl, Former: d.Former, Phase: d.Phase, LetGo: d.LetGo, Trouble: d.Trouble, Excused: d.Excused,
 	}), err
 }
 
@@ -409,6 +413,7 @@ const (
 	metaFormer     = "former"
 	metaLetGo      = "letgo"
 	metaTrouble    = "trouble"
+	metaExcused    = "excused"
 	metaLayout     = "planvaultlayout"
 	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
 	metaGrace      = "grace"              // of a marker: its writer's grace period
@@ -435,6 +440,7 @@ func (f format) readMemberMetadata(m *storage.Member, metadata map[string]string
 	}
 	m.LetGo = parseIDs(metadata[metaLetGo])
 	m.Trouble, _ = decodeText(metadata[metaTrouble])
+	m.Excused = metadata[metaExcused] == "true"
 }
 
 // readStopMetadata reads into r what it can of the metadata of a stop request.

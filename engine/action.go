@@ -73,11 +73,12 @@ func failed(attempts []workflow.Attempt) (n int, last time.Time) {
 	return n, last
 }
 
-// unended counts the attempts during which the process ended, or the node was fenced. A round of a continuous check that
-// succeeded shows that those before it were not the action's fault.
+// unended counts the attempts during which the process died or the node was fenced, unless it drained or was evicted. A
+// round of a continuous check that succeeded shows that those before it were not the action's fault.
 func unended(attempts []workflow.Attempt) (n int) {
 	for _, t := range attempts {
 		switch {
+		case t.Interrupted:
 		case t.End.IsZero():
 			n++
 		case t.Err == nil:

@@ -78,7 +78,9 @@
 // stored, and the plans stay Running for the next Run. In a fleet, other nodes take each plan as its work stops.
 //
 // Actions that run for longer than [Options.Drain] are interrupted: the contexts of their plugins end. Their
-// attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere.
+// attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere. Whoever
+// kills the process must wait ten seconds longer than Drain. In a fleet, a process that is killed sooner counts as no crash
+// either, because its record says that it drains.
 //
 // # Ownership
 //

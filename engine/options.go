@@ -28,11 +28,13 @@ type Options struct {
 	Plans int
 	// Crashes is how many attempts of an action may never end, because their process died or lost the plan, before
 	// the action fails. They do not count against its Retries. Actions that run beside the one that ends the
-	// process count them, too. The first such attempt of an Idempotent action is not counted. Default: 3.
+	// process count them, too. The first such attempt of an Idempotent action is not counted, nor any of a node that was
+	// draining when it died, or that a person evicted. Default: 3.
 	Crashes int
 	// Drain is how long running actions may go on after the context of Run has ended. Then the contexts of their
 	// plugins end, and what has not ended a second later is stored as interrupted and runs again elsewhere. Storing
-	// that is retried for as long again. Default: 30s.
+	// that is retried for as long again. A supervisor must wait ten seconds longer than Drain before it kills the process.
+	// Default: 20s, as orchestrators wait 30s.
 	Drain time.Duration
 	// MaxResult and MaxResults limit the response of an action, and all responses of a plan, in bytes of JSON. An
 	// action fails whose response exceeds them. A plan must stay below 256 MiB with its requests. Defaults: 16
@@ -67,7 +69,7 @@ func (o Options) withDefaults() (Options, error) {
 	duration("ContDelay", &o.ContDelay, 10*time.Second)
 	duration("Poll", &o.Poll, time.Second)
 	duration("Patience", &o.Patience, 2*time.Minute)
-	duration("Drain", &o.Drain, 30*time.Second)
+	duration("Drain", &o.Drain, 20*time.Second)
 	number := func(name string, n *int, fallback int) {
 		if *n == 0 {
 			*n = fallback

@@ -209,6 +209,50 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDeathsThatCountAsCrashes ends four nodes, one after the other, while they run the same action. A death counts against
+// the action unless the node was draining, or a person evicted it.
+func TestDeathsThatCountAsCrashes(t *testing.T) {
+	const grace = 29 * time.Second // of an orchestrator, and a second until the signal has arrived
+	for _, test := range []struct {
+		name  string
+		drain time.Duration
+		ends  func(t *testing.T, s *stage, p *process)
+		want  workflow.Status
+	}{
+		{"killed", 0, func(_ *testing.T, _ *stage, p *process) { p.Kill() }, workflow.Failed},
+		{"frozen", 0, func(_ *testing.T, _ *stage, p *process) { p.Freeze(); time.AfterFunc(time.Hour, p.Thaw) }, workflow.Failed},
+		{"shut down, and killed after the grace", 0, func(_ *testing.T, _ *stage, p *process) { p.end(); time.Sleep(grace); p.Kill() }, workflow.Running},
+		{"killed while it drains", time.Minute, func(_ *testing.T, _ *stage, p *process) { p.end(); time.Sleep(grace); p.Kill() }, workflow.Running},
+		{"evicted", 0, func(t *testing.T, s *stage, p *process) {
+			must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0]))
+			p.Kill()
+		}, workflow.Running},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				day := do(job{Name: "day", For: 24 * time.Hour})
+				day.Timeout = 25 * time.Hour
+				p := s.create(plan(block("b", sequence("s", day))))
+				var all []*process
+				for range 5 {
+					e := s.join("node", engine.Options{Drain: test.drain})
+					all = append(all, e)
+					time.Sleep(2 * time.Minute)
+					if len(all) < 5 {
+						test.ends(t, s, e)
+					}
+				}
+				if got := s.read(p.ID); got.State.Status != test.want {
+					t.Errorf("ran %v: %s", s.ran, outline(got))
+				}
+				for _, e := range all {
+					e.stop()
+				}
+			})
+		})
+	}
+}
+
 // TestEvictedEngine evicts a node whose plugin hangs. Its engine comes back at once, and another node has the plan.
 func TestEvictedEngine(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {

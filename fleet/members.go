@@ -59,7 +59,7 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 	var errs []error
 	for _, m := range n.judge.look(r) {
-		err := retire(ctx, n.store, m.ID, m.Version)
+		err := retire(ctx, n.store, m)
 		switch {
 		case err == nil:
 			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})
@@ -70,7 +70,7 @@ func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 			continue
 		}
 		i := slices.IndexFunc(r.Members, func(other storage.Member) bool { return other.ID == m.ID })
-		r.Members[i].Phase = storage.Left
+		r.Members[i].Phase, r.Members[i].Excused = storage.Left, excused(m)
 	}
 	return errors.Join(errs...)
 }
@@ -125,6 +125,7 @@ func (n *Node) note(r storage.Roster) {
 
 // noteMember takes over a record of a roster. left are those that were marked as left before.
 func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
+	n.excuse(m)
 	if m.Phase == storage.Left {
 		n.left[m.ID] = struct{}{}
 		if _, before := left[m.ID]; !before {
@@ -159,8 +160,37 @@ func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 		n.members[owner] = struct{}{} // seen, so that its departure is noticed
 		return false, nil
 	}
+	n.excuse(m)
 	n.absent[owner] = struct{}{}
 	return true, nil
+}
+
+// excuse notes whether what a member ran is at fault for its end. The record may be gone when a plan of it is taken.
+func (n *Node) excuse(m storage.Member) {
+	if excused(m) {
+		n.excused[m.ID] = struct{}{}
+	}
+}
+
+// excuses reports whether the end of an owner is no fault of what it ran.
+func (n *Node) excuses(owner uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, excused := n.excused[owner]
+	return excused
+}
+
+// interrupt says of each attempt that never ended that it was interrupted, and so counts as no crash.
+func interrupt(plan *workflow.Plan) {
+	for o := range workflow.Walk(plan) {
+		a, ok := o.(*workflow.Action)
+		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
+			continue
+		}
+		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() {
+			last.Interrupted = true
+		}
+	}
 }
 
 // hasLetGo reports whether the owner of a plan works on it no more, by the owner's present record. The owner takes the

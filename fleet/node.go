@@ -40,6 +40,7 @@ type Node struct {
 	takers     map[uuid.UUID]struct{}      // the members of the last look that take plans; it does not change
 	left       map[uuid.UUID]struct{}      // those of the last look that were marked as left
 	absent     map[uuid.UUID]struct{}      // owners that were found to be no members
+	excused    map[uuid.UUID]struct{}      // members whose end is no fault of what they ran
 	departures int                         // how many members have gone so far
 	letGo      map[release]struct{}        // what the other members of the last look have let go; it does not change
 	gauger     uuid.UUID                   // the member that looked after the gauges at the last look
@@ -80,7 +81,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	n := &Node{
 		store: store, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
-		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Deed{},
+		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Deed{},
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}

@@ -228,34 +228,37 @@ func (n *Node) Leave(ctx context.Context) error {
 // resign marks the node's record as left, or removes it if the node has never tried to own a plan.
 func (n *Node) resign(ctx context.Context) error {
 	n.mu.Lock()
-	version, acquires := n.record.self.Version, n.acquires
+	self, acquires := n.record.self, n.acquires
 	n.mu.Unlock()
 	if !acquires {
-		return n.store.RemoveMember(ctx, n.id, version)
+		return n.store.RemoveMember(ctx, n.id, self.Version)
 	}
-	_, err := n.store.RenewMember(ctx, leftRecord(n.id, version))
+	_, err := n.store.RenewMember(ctx, leftRecord(self))
 	return err
 }
 
-// leftRecord is the record of a member that has left. It says nothing else: the record that it replaces may hold what
-// this program can't store.
-func leftRecord(id uuid.UUID, version string) storage.Member {
-	return storage.Member{ID: id, Version: version, Phase: storage.Left}
+// leftRecord is the record that replaces m when the member has left. It says no more than whether that is excused: m may
+// hold what this program can't store.
+func leftRecord(m storage.Member) storage.Member {
+	return storage.Member{ID: m.ID, Version: m.Version, Phase: storage.Left, Excused: excused(m)}
 }
+
+// excused reports whether the end of a member is no fault of what it runs: it drains, or a person has evicted it.
+func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Leaving }
 
 // retire marks the record of a member as left, in the version that was judged. This fences the member: its next
 // heartbeat meets another version. retire returns ErrConflict if the member has renewed its record since, and ErrNotFound
 // if somebody else has marked or removed the record.
-func retire(ctx context.Context, store storage.Members, id uuid.UUID, version string) error {
-	_, err := store.RenewMember(ctx, leftRecord(id, version))
+func retire(ctx context.Context, store storage.Members, m storage.Member) error {
+	_, err := store.RenewMember(ctx, leftRecord(m))
 	if !conflicted(err) {
 		return err
 	}
-	m, findErr := store.FindMember(ctx, id)
+	now, findErr := store.FindMember(ctx, m.ID)
 	switch {
 	case findErr != nil:
 		return findErr
-	case m.Phase == storage.Left:
+	case now.Phase == storage.Left:
 		return storage.ErrNotFound
 	}
 	return err

@@ -16,7 +16,8 @@ import (
 // Take makes the node the owner of a running plan whose owner is no longer a member, or is the node itself,
 // and fences the plan: no write of a former owner, or of this node from before Take, takes effect any more.
 // An owner that met [storage.ErrConflict] calls Take too, after its requests in flight have ended. It goes on
-// from the plan that Take returns.
+// from the plan that Take returns. If the former owner was draining, or a person evicted it, its attempts that never ended
+// are stored as Interrupted.
 //
 // A plan that is final needs no owner. Take stores it again, which completes an end that was interrupted, and
 // returns it: the caller looks at State.Status. A plan that has not begun is claimed, as [Node.Claim] does.
@@ -46,7 +47,7 @@ const maxRounds = 16
 // the read: what was read before does not belong to the epoch that would follow. It returns no plan with an
 // error.
 func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	began := time.Now()
+	began, excused := time.Now(), false
 	for round := 1; ; round++ {
 		plan, err := n.store.Read(ctx, id)
 		if err != nil {
@@ -62,6 +63,9 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		default:
 			if err := n.mayTake(ctx, plan); err != nil {
 				return nil, err
+			}
+			if excused = excused || n.excuses(from); excused { // in an earlier round, too
+				interrupt(plan)
 			}
 			if err = n.fence(ctx, plan); err == nil {
 				n.own(id)

@@ -59,6 +59,9 @@ type Member struct {
 	// Trouble says for people what hinders the member. It is empty if nothing does, and has at most [MaxTrouble]
 	// bytes.
 	Trouble string
+	// Excused says of a member that has Left that it was Leaving before, or that a person evicted it. So nothing that it ran
+	// is at fault.
+	Excused bool
 }
 
 // Phase is a phase in the life of a member. The zero value is a member that works.

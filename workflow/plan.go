@@ -166,7 +166,8 @@ type Attempt struct {
 	Start time.Time      `json:"start,omitzero"`
 	// End is zero while the attempt runs, and for ever if its process ended first.
 	End time.Time `json:"end,omitzero"`
-	// Interrupted means that the engine ended the attempt because it shut down. It counts as no failure.
+	// Interrupted means that the engine ended the attempt because it shut down, or, without an End, that it died while it
+	// shut down or was evicted. It counts as no failure.
 	Interrupted bool `json:"interrupted,omitempty"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.

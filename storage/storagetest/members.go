@@ -97,7 +97,7 @@ func (s *stage) rosterIs(v storage.Vault, want ...storage.Member) {
 // sameMember compares what a member and its record have in common.
 func sameMember(a, b storage.Member) bool {
 	return a.ID == b.ID && a.Name == b.Name && a.Started.Equal(b.Started) && a.TTL == b.TTL && a.Version == b.Version &&
-		a.Phase == b.Phase && slices.Equal(a.LetGo, b.LetGo) && a.Trouble == b.Trouble
+		a.Phase == b.Phase && slices.Equal(a.LetGo, b.LetGo) && a.Trouble == b.Trouble && a.Excused == b.Excused
 }
 
 func membersFound(s *stage) {
@@ -135,7 +135,7 @@ func membersRenewed(s *stage) {
 	s.rosterIs(s.open(), idle, m)
 	s.passGrace()
 	m.Name, m.Started, m.TTL = strings.Repeat("ж", 500), moment.Add(time.Hour), time.Hour
-	m.Phase, m.Trouble = "newer", strings.Repeat("ж", storage.MaxTrouble/2)
+	m.Excused, m.Phase, m.Trouble = true, "newer", strings.Repeat("ж", storage.MaxTrouble/2)
 	for range storage.MaxLetGo {
 		m.LetGo = append(m.LetGo, workflow.NewV7())
 	}
