@@ -11,7 +11,7 @@ type Plugin interface {
 	Name() string
 	// Request returns an empty value of the type of Action.Req: a struct, a pointer to one, or anything else
 	// that encoding/json can decode. A request that was read has exactly this type. The vault refuses a
-	// request that encoding/json can't decode into this type again.
+	// request that encoding/json can't decode into this type again, or not as the value that it was.
 	Request() any
 	// Response returns an empty value of the type of Attempt.Resp, as Request does.
 	Response() any

@@ -38,6 +38,10 @@ type Creator interface {
 	// Every status must be NotStarted, except for what a fork carries over (see [workflow.Fork]). When Create
 	// returns nil, every State.ETag is set. No reader sees any of the plan before all of it is stored.
 	//
+	// Create refuses a request that would be read back as something else, as far as the vault knows the types of its plugin,
+	// and names the field: a value of a struct without exported fields, two fields of one JSON name, an integer in an
+	// interface that is no float64. It refuses a plugin whose response has such a type.
+	//
 	// ErrExists means that there is a plan with this ID. ErrConflict means that the remains of an unfinished
 	// Create or Delete of this ID are in the way; Recovery removes them. After ErrUnknown the same plan may
 	// be given to Create again.
@@ -96,8 +100,8 @@ type Reader interface {
 //
 // The tree below the object must be the one that the plan was created with. The version identifies it, so a
 // child that was added, removed, replaced or moved is ErrInvalid before anything is stored. A plan only moves
-// forward, from NotStarted to Running to a final status; any other update of its status is ErrInvalid. A
-// sub-object may move to any status: its version alone decides.
+// forward: from NotStarted to Running or a final status, and from Running to a final status. Any other update of its
+// status is ErrInvalid. A sub-object may move to any status: its version alone decides.
 //
 // An update of an object that does not exist is [ErrNotFound]. Readers stop seeing a plan at some time during
 // Delete. Until Delete returns nil, an update of a sub-object of the plan may still return nil; nobody sees

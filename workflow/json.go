@@ -263,6 +263,15 @@ func validText(v reflect.Value, depth int) bool {
 	return true
 }
 
+// MarshalValue returns the JSON of a request or a response, as it is written in its action. The error says why it can't be
+// written such that it reads back: encoding/json can't encode it, it has text that is not valid UTF-8, or it is nested more
+// than MaxDepth levels deep.
+func MarshalValue(v any) ([]byte, error) {
+	w := &writer{}
+	err := w.any(v)
+	return w.text, err
+}
+
 // Encodable is a [Rule]: requests and responses can be written as JSON and read back unchanged. encoding/json
 // can encode them, their text is valid UTF-8, and they are nested at most MaxDepth levels deep. The rule
 // encodes them, so it is only worth asking after the encoding of the object has failed.
@@ -272,7 +281,7 @@ func Encodable(o Object, bad func(field, problem string)) {
 		return
 	}
 	check := func(field string, v any) {
-		if err := new(writer).any(v); v != nil && err != nil {
+		if _, err := MarshalValue(v); v != nil && err != nil {
 			bad(field, err.Error())
 		}
 	}

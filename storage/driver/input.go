@@ -1,13 +1,11 @@
 package driver
 
 import (
-	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,7 +31,8 @@ func CheckID(id uuid.UUID) error {
 
 // CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
 // [workflow.Validate] finds, IDs too far ahead, statuses, attempts and owner of a plan that has begun, and, if reg
-// is not nil, plugins that it lacks and requests that do not fit their plugins.
+// is not nil, plugins that it lacks, requests that do not fit their plugins or would be read back as something else, and
+// plugins whose types can't be stored whole.
 //
 // In a fork, which has ForkedFrom, what [workflow.CarriedOver] yields as carried over may be Completed. It then has
 // times and, if it is an action, attempts, and what it needs below it is Completed as well.
@@ -45,7 +44,7 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan.ForkedFrom != uuid.Nil {
 		notBegun = asForked(plan)
 	}
-	return invalid(workflow.Validate(plan, notAhead, notBegun, knownPlugin(reg)))
+	return invalid(workflow.Validate(plan, notAhead, notBegun, knownPlugin(reg), survives(reg)))
 }
 
 // CheckRestored returns [storage.ErrInvalid] if the plan can't be restored, with every wrong field: those that
@@ -256,7 +255,7 @@ func unfinished[T any, P workflow.ObjectPointer[T]](list []P) (n int) {
 // knownPlugin is a rule: the registry has an action's plugin, and the request and the responses are what
 // [Bind] can turn into the plugin's types: values of those types, pointers to them, or raw JSON.
 func knownPlugin(reg *registry.Register) workflow.Rule {
-	oneWay, plugin := oneWayTypes{}, types{reg: reg}
+	known, plugin := losses{}, types{reg: reg}
 	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || a.Plugin == "" {
@@ -266,11 +265,11 @@ func knownPlugin(reg *registry.Register) workflow.Rule {
 			bad("Plugin", fmt.Sprintf("the registry lacks plugin %q", a.Plugin))
 			return
 		}
-		if problem := oneWay.mismatch(a.Req, plugin.request); problem != "" {
+		if problem := known.mismatch(a.Req, plugin.request); problem != "" {
 			bad("Req", problem+" of plugin "+a.Plugin)
 		}
 		for i := range a.Attempts {
-			if problem := oneWay.mismatch(a.Attempts[i].Resp, plugin.response); problem != "" {
+			if problem := known.mismatch(a.Attempts[i].Resp, plugin.response); problem != "" {
 				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+a.Plugin)
 			}
 		}
@@ -296,31 +295,17 @@ func (t *types) is(name string) bool {
 	return known
 }
 
-// oneWayTypes says of types whether encoding/json may write values of them that it can't read into them
-// again. It keeps the answers for one plan, whose actions share a few types.
-type oneWayTypes map[reflect.Type]bool
-
-func (known oneWayTypes) oneWay(t reflect.Type) bool {
-	is, found := known[t]
-	if !found {
-		is = holdsOneWay(t, map[reflect.Type]bool{})
-		known[t] = is
-	}
-	return is
-}
-
 // mismatch says why value can't be read back as the type of empty; "" if it can.
-func (known oneWayTypes) mismatch(value, empty any) string {
+func (known losses) mismatch(value, empty any) string {
 	if value == nil || empty == nil {
 		return ""
 	}
 	raw, isRaw := value.(json.RawMessage)
 	if !isRaw {
-		got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
-		if got != want && got != reflect.PointerTo(want) && reflect.PointerTo(got) != want {
-			return fmt.Sprintf("is a %v, not the %v", got, want)
+		if problem := wrongType(value, empty); problem != "" {
+			return problem
 		}
-		if !known.oneWay(want) {
+		if !known.of(reflect.TypeOf(empty)).possible {
 			return ""
 		}
 		err := plugins.Guard(func() (err error) {
@@ -337,48 +322,20 @@ func (known oneWayTypes) mismatch(value, empty any) string {
 	return ""
 }
 
+// wrongType says that a value has neither the type of empty nor that of a pointer to it, or to which it points; "" if it has.
+func wrongType(value, empty any) string {
+	got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
+	if got == want || got == reflect.PointerTo(want) || reflect.PointerTo(got) == want {
+		return ""
+	}
+	return fmt.Sprintf("is a %v, not the %v", got, want)
+}
+
 // panicked reports whether a value could not be read because its own UnmarshalJSON panicked. Such a value stays raw:
 // what is the matter with it is found by the action that needs it, and the others of the plan run.
 func panicked(err error) bool {
 	_, is := errors.AsType[*plugins.Panic](err)
 	return is
-}
-
-// ownForm are the interfaces of types that write or read themselves.
-var ownForm = []reflect.Type{
-	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
-	reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
-}
-
-// holdsOneWay reports whether values of the type can hold what makes it one-way: interfaces, types that write
-// or read themselves, and embedded pointers to unexported structs, which encoding/json can't set.
-func holdsOneWay(t reflect.Type, seen map[reflect.Type]bool) bool {
-	if seen[t] || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() { // these read what they write
-		return false
-	}
-	seen[t] = true
-	if p := reflect.PointerTo(t); p.NumMethod() > 0 && slices.ContainsFunc(ownForm, p.Implements) { // most have no methods
-		return true
-	}
-	switch t.Kind() {
-	case reflect.Interface:
-		return true
-	case reflect.Map:
-		return holdsOneWay(t.Key(), seen) || holdsOneWay(t.Elem(), seen)
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holdsOneWay(t.Elem(), seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() && !f.Anonymous || f.Tag.Get("json") == "-" {
-				continue
-			}
-			if !f.IsExported() && f.Type.Kind() == reflect.Pointer || holdsOneWay(f.Type, seen) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Bind turns the raw requests and responses of a plan that was read into the types of their plugins. A nil
@@ -433,4 +390,26 @@ func Typed(v, empty any) (any, error) {
 		return nil, err
 	}
 	return into.Elem().Interface(), nil
+}
+
+// Fresh returns a request or a response as whoever reads it from the store gets it: its JSON, and a new value of the type of
+// empty that is decoded from it and shares nothing with v. If empty is nil, the new value is the JSON. The error says why v
+// can't be stored or read; it is a [*plugins.Panic] if a method of the type panicked. A nil v is nil, without JSON.
+func Fresh(v, empty any) (fresh any, text json.RawMessage, err error) {
+	if v == nil {
+		return nil, nil, nil
+	}
+	text, raw := v.(json.RawMessage)
+	if !raw {
+		if empty != nil {
+			if problem := wrongType(v, empty); problem != "" {
+				return nil, nil, errors.New("it " + problem)
+			}
+		}
+		if text, err = workflow.MarshalValue(v); err != nil {
+			return nil, nil, err
+		}
+	}
+	fresh, err = Typed(text, empty)
+	return fresh, text, err
 }
