@@ -42,10 +42,10 @@ func (r engineRow) String() string {
 func cpuOfEngine() []engineRow {
 	small, mid, large := sizes()[0], size{"M", unbypassed}, sizes()[2]
 	return []engineRow{
-		{size: small, plans: 60, ratio: 29, allocs: 145},
-		{size: mid, plans: 10, ratio: 14.5, allocs: 29},
-		{size: large, plans: 1, ratio: 10.5, allocs: 24},
-		{size: mid, plans: 10, fleet: &fleet.Options{Interval: time.Hour}, ratio: 14.5, allocs: 30},
+		{size: small, plans: 60, ratio: 56, allocs: 220},
+		{size: mid, plans: 10, ratio: 42, allocs: 82},
+		{size: large, plans: 1, ratio: 41, allocs: 77},
+		{size: mid, plans: 10, fleet: &fleet.Options{Interval: time.Hour}, ratio: 54, allocs: 83},
 	}
 }
 

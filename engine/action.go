@@ -136,10 +136,6 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	if errors.Is(err, storage.ErrInvalid) {
 		// A response that can't be stored is the plugin's mistake. Without a failure the action would run
 		// again at each start.
-		if panicked := readBack(t.Resp); panicked != nil {
-			r.panicked(a, panicked)
-			err = fmt.Errorf("%w: %w", err, panicked)
-		}
 		r.results.drop([]workflow.Attempt{*t})
 		t.Resp, t.Err = nil, failureOf(fmt.Errorf("the vault refuses the plugin's response: %w", err), true)
 		become(workflow.Failed)
@@ -147,16 +143,15 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	} else if err != nil {
 		r.giveUp(err)
 	}
-	if err == nil && a.State.Status == workflow.Completed {
-		r.results.completed(a)
-	}
 	return t.Err == nil, err
 }
 
 // outcome is what a call of a plugin returned.
 type outcome struct {
-	resp any
-	err  error
+	resp  any // as it is stored; the plugin may go on to change what it returned
+	bytes int // of its JSON
+	unfit error
+	err   error
 }
 
 // call runs the plugin within the timeout. An error means that the plan was given up while it ran.
@@ -186,9 +181,12 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	if r.owned.Err() != nil {
 		return nil, nil, context.Cause(r.owned)
 	}
-	if err := r.results.admit(o.resp, r.engine.opts.MaxResult, r.engine.opts.MaxResults); err != nil {
-		r.panicked(a, err)
-		return nil, failureOf(errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", err)), true), nil
+	if o.unfit == nil {
+		o.unfit = r.results.admit(o.bytes, r.engine.opts.MaxResult, r.engine.opts.MaxResults)
+	}
+	if o.unfit != nil {
+		r.panicked(a, o.unfit)
+		return nil, failureOf(errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit)), true), nil
 	}
 	if o.err == nil {
 		return o.resp, nil, nil
@@ -204,7 +202,8 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	return o.resp, failureOf(o.err, panicked), nil
 }
 
-// callPlugin calls the plugin and sends the outcome, whatever the plugin does: it panics, or ends its goroutine.
+// callPlugin calls the plugin with a request of its own and sends the outcome, whatever the plugin does: it panics, or ends
+// its goroutine.
 func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action, call Call, done chan<- outcome) {
 	var o outcome
 	returned := false
@@ -214,14 +213,15 @@ func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action,
 		}
 		done <- o
 	}()
-	o.err = plugins.Guard(func() (err error) {
-		req := a.Req
-		if _, raw := req.(json.RawMessage); raw { // it could not be read with the plan
-			if req, err = driver.Typed(req, plugin.Request()); err != nil {
-				return err
-			}
+	o.err = plugins.Guard(func() error {
+		req, _, err := driver.Fresh(a.Req, plugin.Request())
+		if err != nil {
+			return err
 		}
-		o.resp, err = plugin.Run(ctx, call, req)
+		resp, err := plugin.Run(ctx, call, req)
+		var text json.RawMessage
+		o.resp, text, o.unfit = driver.Fresh(resp, plugin.Response())
+		o.bytes = len(text)
 		return err
 	})
 	returned = true

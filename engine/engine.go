@@ -127,6 +127,7 @@ import (
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
@@ -211,8 +212,8 @@ func lost(vault storage.Vault, opts Options) (all []string) {
 }
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
-// node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares the
-// plan's requests, which must not change any more. Submit refuses a plan whose plugins can't run, and returns
+// node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares nothing
+// with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run, and returns
 // fleet.ErrClosed after Run has seen that the vault is closed. When ctx ends, or the error is storage.ErrUnknown, the
 // plan may have been stored: look for its ID, which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
@@ -231,15 +232,32 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 		unknown = unknown || errors.Is(err, storage.ErrUnknown)
 		return err
 	})
-	if err != nil {
+	if err != nil || unknown {
 		return err
+	}
+	stored, err := e.asStored(plan)
+	if err != nil {
+		return nil // a search finds the plan, and says why it can't be read
 	}
 	e.accepts.Lock()
 	defer e.accepts.Unlock()
-	if e.offer != nil && !unknown {
-		e.offer(workflow.Copy(plan)) // the caller may change its own
+	if e.offer != nil {
+		e.offer(stored)
 	}
 	return nil
+}
+
+// asStored returns a plan as the vault reads it, which shares nothing with p.
+func (e *Engine) asStored(p *workflow.Plan) (*workflow.Plan, error) {
+	text, err := workflow.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	stored := new(workflow.Plan)
+	if err := workflow.UnmarshalTyped(text, stored, e.reg.Types); err != nil {
+		return nil, err
+	}
+	return stored, driver.Bind(stored, e.reg)
 }
 
 // accept sets who takes the plans that are submitted here, or nobody.

@@ -278,8 +278,8 @@ func TestAttempts(t *testing.T) {
 		{"permanent", job{Fails: -1, Permanent: true}, 2, 0, workflow.Failed, 1, 0, "no \uFFFD (code 1)"},
 		{"a panic", job{Panic: true}, 2, 0, workflow.Failed, 1, 0, "panic: oh\n\ngoroutine "},
 		{"an end of its goroutine", job{Goexit: true}, 2, 0, workflow.Failed, 1, 0, "panic: runtime.Goexit\n\ngoroutine "},
-		{"a large response", job{Size: 1001}, 2, 0, workflow.Failed, 1, 0, "the plugin's response can't be stored: it has 1004 bytes, more than the 1000 of Options.MaxResult"},
-		{"an odd response", job{Odd: true}, 2, 0, workflow.Failed, 1, 0, "the vault refuses the plugin's response: "},
+		{"a large response", job{Size: 1001}, 2, 0, workflow.Failed, 1, 0, "the plugin's response can't be stored: it has 1003 bytes, more than the 1000 of Options.MaxResult"},
+		{"an odd response", job{Odd: true}, 2, 0, workflow.Failed, 1, 0, "the plugin's response can't be stored: it is a int, not the string"},
 		{"its timeout", hour, 1, time.Minute, workflow.Failed, 2, 2*time.Minute + time.Second, "timed out after 1m0s (code 0)"},
 		{"the default timeout", hour, 0, 0, workflow.Failed, 1, 5 * time.Minute, "timed out after 5m0s (code 0)"},
 	} {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
@@ -19,8 +18,8 @@ import (
 var ErrNoResult = errors.New("engine: no result")
 
 // Result returns the response of another action of the same plan, which must be Completed. key is the action's Key, which
-// its author chose; a fork keeps it, and the results that it carries over. Result sends no request. Calls may be
-// concurrent.
+// its author chose; a fork keeps it, and the results that it carries over. Each call decodes what is stored, so the caller may
+// change what it gets. Result sends no request. Calls may be concurrent.
 //
 // The error is ErrNoResult, or says that the response has another type. Return it: an action that asks for a result
 // too early is a mistake of the plan's author.
@@ -43,18 +42,19 @@ func Result[T any](call Call, key uuid.UUID) (T, error) {
 	return *new(T), err
 }
 
-// results are the responses of a plan's Completed actions, and how many bytes all responses have.
+// results are what other actions of a plan may ask for by their keys, as it is stored, and how many bytes all responses have.
 type results struct {
 	mu    sync.Mutex
 	byKey map[uuid.UUID]keyed
 	bytes int
 }
 
-// keyed is what has a key: the number of actions, and the result of the last one.
+// keyed is what has a key: the number of actions, and the last one.
 type keyed struct {
 	actions   int
 	completed bool
-	resp      any
+	resp      json.RawMessage
+	like      any // a zero value of the response's type; nil if that is not known
 }
 
 // fill notes what a plan holds that is picked up.
@@ -66,8 +66,7 @@ func (r *results) fill(p *workflow.Plan) {
 			continue
 		}
 		for _, t := range a.Attempts {
-			n, _ := sizeOf(t.Resp) // it was stored
-			r.bytes += n
+			r.bytes += sizeOf(t.Resp)
 		}
 		if a.Key != uuid.Nil {
 			k := keyed{actions: r.byKey[a.Key].actions + 1}
@@ -79,12 +78,16 @@ func (r *results) fill(p *workflow.Plan) {
 
 func (k *keyed) note(a *workflow.Action) {
 	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
-		k.completed, k.resp = true, a.Attempts[len(a.Attempts)-1].Resp
+		resp := a.Attempts[len(a.Attempts)-1].Resp
+		k.completed, k.resp = true, textOf(resp)
+		if _, raw := resp.(json.RawMessage); !raw && resp != nil {
+			k.like = reflect.Zero(reflect.TypeOf(resp)).Interface()
+		}
 	}
 }
 
-// completed notes the result of an action that is stored as Completed.
-func (r *results) completed(a *workflow.Action) {
+// stored notes an action that has been stored.
+func (r *results) stored(a *workflow.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.byKey[a.Key]; k.actions == 1 {
@@ -93,30 +96,39 @@ func (r *results) completed(a *workflow.Action) {
 	}
 }
 
+// get returns the response under a key, decoded afresh.
 func (r *results) get(key uuid.UUID) (any, error) {
+	k, err := r.find(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !k.completed:
+		return nil, fmt.Errorf("%w: the action with the key %s is not Completed", ErrNoResult, key)
+	case k.resp == nil:
+		return nil, nil
+	}
+	return driver.Typed(k.resp, k.like)
+}
+
+// find returns what has a key.
+func (r *results) find(key uuid.UUID) (keyed, error) {
 	if r == nil {
-		return nil, fmt.Errorf("%w: the call is no engine's", ErrNoResult)
+		return keyed{}, fmt.Errorf("%w: the call is no engine's", ErrNoResult)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch k := r.byKey[key]; {
+	k := r.byKey[key]
+	switch {
 	case k.actions == 0:
-		return nil, fmt.Errorf("%w: no action has the key %s", ErrNoResult, key)
+		return keyed{}, fmt.Errorf("%w: no action has the key %s", ErrNoResult, key)
 	case k.actions > 1:
-		return nil, fmt.Errorf("%w: %d actions have the key %s", ErrNoResult, k.actions, key)
-	case !k.completed:
-		return nil, fmt.Errorf("%w: the action with the key %s is not Completed", ErrNoResult, key)
-	default:
-		return k.resp, nil
+		return keyed{}, fmt.Errorf("%w: %d actions have the key %s", ErrNoResult, k.actions, key)
 	}
+	return k, nil
 }
 
-// admit counts a response before it is stored. The error says which limit it exceeds.
-func (r *results) admit(resp any, most, all int) error {
-	n, err := sizeOf(resp)
-	if err != nil {
-		return err
-	}
+// admit counts a response of n bytes before it is stored. The error says which limit it exceeds.
+func (r *results) admit(n, most, all int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -138,39 +150,18 @@ func (r *results) size() int {
 // drop forgets the responses of attempts that are no longer kept.
 func (r *results) drop(attempts []workflow.Attempt) {
 	for _, t := range attempts {
-		n, _ := sizeOf(t.Resp)
+		n := sizeOf(t.Resp)
 		r.mu.Lock()
 		r.bytes -= n
 		r.mu.Unlock()
 	}
 }
 
-// sizeOf returns the length of a response as JSON.
-func sizeOf(resp any) (int, error) {
-	if raw, ok := resp.(json.RawMessage); ok || resp == nil {
-		return len(raw), nil
-	}
-	var n counter
-	err := plugins.Guard(func() error { return json.NewEncoder(&n).Encode(resp) })
-	return int(n), err
-}
+// sizeOf returns the length of a stored response as JSON.
+func sizeOf(resp any) int { return len(textOf(resp)) }
 
-// readBack returns the panic of a response that can't be read as its own type.
-func readBack(resp any) error {
-	raw, err := json.Marshal(resp) // admit has shown that this does not panic
-	if err == nil && resp != nil {
-		_, err = driver.Typed(json.RawMessage(raw), reflect.Zero(reflect.TypeOf(resp)).Interface())
-	}
-	if p, ok := errors.AsType[*plugins.Panic](err); ok {
-		return p
-	}
-	return nil
-}
-
-// counter counts what is written.
-type counter int
-
-func (c *counter) Write(text []byte) (int, error) {
-	*c += counter(len(text))
-	return len(text), nil
+// textOf returns the JSON of a stored response, or nil if there is none.
+func textOf(resp any) json.RawMessage {
+	_, text, _ := driver.Fresh(resp, nil) // it could be encoded
+	return text
 }

@@ -172,6 +172,9 @@ func (r *run) store(ctx context.Context, o workflow.Object) error {
 		err := r.update(o)
 		if !repeatable(err) {
 			if err == nil {
+				if a, ok := o.(*workflow.Action); ok {
+					r.results.stored(a)
+				}
 				r.engine.opts.Observer.Changed(r.owned, o)
 			}
 			r.engine.hindered(r.owned, r.plan.ID, nil)

@@ -1,0 +1,95 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
+)
+
+// shared is a request and a response with what plugins could share, and what is not stored.
+type shared struct {
+	Texts  map[string]string
+	Any    any
+	inside int
+}
+
+// String shows all of a value, with the type of Any.
+func (s *shared) String() string { return fmt.Sprintf("%v %T %d", s.Texts, s.Any, s.inside) }
+
+// TestStoredValues has plugins that change all that they are given and keep what they return, beside each other. Each
+// sees what is stored, in the first attempt as in the next one and in those of another engine.
+func TestStoredValues(t *testing.T) {
+	const want = "map[a:1] float64 0"
+	for _, members := range []*fleet.Options{nil, {Interval: time.Second}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			key := uuid.New()
+			var kept *shared // what a plugin has returned
+			vandal := func(_ context.Context, call engine.Call, req *shared) (*shared, error) {
+				check := func(what string, v *shared) {
+					if v.String() != want {
+						t.Errorf("attempt %d is given the %s %v, want %v", call.Attempt, what, v, want)
+					}
+					for i := range 1000 {
+						v.Texts[fmt.Sprint(i)] = ""
+					}
+				}
+				check("request", req)
+				if kept == nil {
+					kept = &shared{map[string]string{"a": "1"}, 7, 7}
+					return kept, nil
+				}
+				result, err := engine.Result[*shared](call, key)
+				must(t, err)
+				check("result", result)
+				if call.Attempt == 1 {
+					return nil, fmt.Errorf("again")
+				}
+				return nil, nil
+			}
+			s.reg = registry.Must(s, engine.Func("vandal", vandal))
+			request := &shared{map[string]string{"a": "1"}, 7, 7}
+			asks := func() *workflow.Action { return &workflow.Action{Plugin: "vandal", Req: request, Retries: 1} }
+			first := asks()
+			first.Key = key
+			p := plan(block("b", sequence("s", first)), block("c", sequence("t", asks()), sequence("u", asks())))
+			p.Blocks[1].Concurrency = 2
+			e, err := engine.New(s.process(), s.reg, engine.Options{Fleet: members, Observer: engine.Observer{Changed: func(_ context.Context, o workflow.Object) {
+				if nameOf(o) == "s" {
+					clear(kept.Texts)
+				}
+			}}})
+			must(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- e.Run(ctx) }()
+			time.Sleep(time.Minute)
+			must(t, e.Submit(ctx, p))
+			request.Texts["late"] = "" // the caller may change its plan once Submit has returned
+			time.Sleep(time.Hour)
+			cancel()
+			must(t, <-ended)
+			got := s.read(p.ID)
+			for o := range workflow.Walk(got) {
+				a, ok := o.(*workflow.Action)
+				if !ok {
+					continue
+				}
+				if v := a.Req.(*shared); v.String() != want || a.Key == key && !maps.Equal(a.Attempts[0].Resp.(*shared).Texts, v.Texts) {
+					t.Errorf("stored are the request %v and the attempts %+v, want %v", v, a.Attempts, want)
+				}
+			}
+			if got.State.Status != workflow.Completed {
+				t.Error(outline(got))
+			}
+		})
+	}
+}
