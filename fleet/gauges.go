@@ -64,9 +64,12 @@ func (i Inspection) Gauges() Gauges {
 }
 
 const (
-	// gaugedPlans and gaugedReads bound a look for gauges: 1,800 plans are read in an hour at most.
+	// gaugedPlans bounds the plans of a look for gauges, and gaugedReads those that it reads again: 1,800 in an hour.
 	gaugedPlans = 2000
 	gaugedReads = 30
+	// firstReads bounds a look at plans that may be stuck and were never read: of 600 that hang at once, the next look
+	// tells.
+	firstReads = 600
 	// gaugedFor is how long such a look may take.
 	gaugedFor = time.Minute
 )
@@ -122,6 +125,7 @@ func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
+	i.o.MaxReads = min(max(gaugedReads, i.neverRead()), firstReads)
 	_ = i.read(ctx)
 	for n := range i.Plans {
 		if p := &i.Plans[n]; p.State.Status == workflow.Running && errors.Is(p.Err, storage.ErrSchema) {
@@ -131,6 +135,16 @@ func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
 	i.conclude()
 	g.before = &i.Inspection
 	return i.Inspection, nil
+}
+
+// neverRead counts the plans that must be read to find out whether they are stuck, and of which nothing is known.
+func (i *inspector) neverRead() (n int) {
+	for _, p := range i.Plans {
+		if !p.Read && p.Err == nil && p.State.Status == workflow.Running && i.facts.undecided(p) {
+			n++
+		}
+	}
+	return n
 }
 
 // stop says once that what was reported is not known any more.

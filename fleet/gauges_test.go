@@ -136,7 +136,7 @@ func TestGaugesInAnOutage(t *testing.T) {
 		if g := events[19].Gauges; g.Open != 41 || g.Stuck[fleet.ReasonNoProgress] != 40 || g.Stuck[fleet.ReasonNotPickedUp] != 1 || g.Unread != 0 || g.Alive != 1 {
 			t.Errorf("the gauges are %+v", g)
 		}
-		if g := events[15].Gauges; g.Stuck[fleet.ReasonNoProgress] != 30 || g.Unread != 10 {
+		if g := events[15].Gauges; g.Stuck[fleet.ReasonNoProgress] != 40 || g.Unread != 0 {
 			t.Errorf("the first look at 40 plans reads %+v", g)
 		}
 

@@ -199,15 +199,18 @@ func TestManyStuckPlans(t *testing.T) {
 		stuckPlans(t, v)
 		s := web.New(v, web.Options{Older: 5 * time.Minute})
 		var body string
-		for range 4 {
+		for n := range 4 {
 			before := len(server.Requests())
 			body = get(t, s, "/").Body.String()
-			n := len(server.Requests()) - before
-			if n > 60 {
-				t.Errorf("a look takes %d requests", n)
+			sent, most := len(server.Requests())-before, 60
+			if n > 0 {
+				most += 50 * (2 + 10) // to read 50 plans of ten objects
+			}
+			if sent > most {
+				t.Errorf("look %d takes %d requests", n, sent)
 			}
 			contains(t, s, "/", []string{
-				"312 plans: owner gone", "88 plans: not picked up", fmt.Sprintf("The latest look took %d requests", n),
+				"312 plans: owner gone", "88 plans: not picked up", fmt.Sprintf("The latest look took %d requests", sent),
 			}, nil)
 			time.Sleep(interval)
 		}
@@ -238,7 +241,7 @@ func TestManyStuckPlans(t *testing.T) {
 		contains(t, s, "/?owner=host-3", []string{"Open plans: owner contains host-3", "100"}, []string{"plans: owner gone", "plans: not picked up"})
 		contains(t, s, "/?name=release+49", []string{"release 49<", "release 499<"}, []string{"release 59<"})
 		contains(t, s, "/?name=none", []string{"No plan that matches is stuck."}, nil)
-		for range 120 { // the plans of the node are read in turn
+		for range 12 { // within a minute
 			get(t, s, "/")
 			time.Sleep(5 * time.Second)
 		}

@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// maxPlans is how many open plans a look covers, and maxReads how many of them it reads. A read of a plan takes two
-	// requests and more.
-	maxPlans, maxReads = 1000, 3
+	// maxPlans is how many open plans a look covers, and maxReads how many of them it reads. While some that may be stuck
+	// were never read, a look reads catchUpReads, but not the first one, for which a person waits. A read of a plan takes
+	// two requests and more.
+	maxPlans, maxReads, catchUpReads = 1000, 3, 50
 	// soon is when the next look is due while plans are left to read.
 	soon = 5 * time.Second
 	// maxFailures is how many failures the health page shows.
@@ -260,9 +261,11 @@ func (s *Server) now(ctx context.Context) (*state, error) {
 func (s *Server) look(ctx context.Context, _ struct{}) (*state, error) {
 	started := time.Now()
 	ctx, sent := counted(ctx)
-	i, err := fleet.Inspect(ctx, s.store, fleet.InspectOptions{
-		Older: s.o.Older, MaxPlans: maxPlans, MaxReads: maxReads, Before: s.watch.inspection(),
-	})
+	o := fleet.InspectOptions{Older: s.o.Older, MaxPlans: maxPlans, MaxReads: maxReads, Before: s.watch.inspection()}
+	if o.Before != nil && o.Before.Unread > 0 {
+		o.MaxReads = catchUpReads
+	}
+	i, err := fleet.Inspect(ctx, s.store, o)
 	if ctx.Err() == context.Canceled {
 		return nil, ctx.Err() // the server ends
 	}
