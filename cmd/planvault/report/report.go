@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"errors"
 	"html/template"
 	"io"
 	"math"
@@ -36,6 +37,14 @@ type Options struct {
 	// Scripts are the addresses of scripts that a server adds, on its own origin, to keep the page of an open plan
 	// fresh and to copy texts. Default: the page has no script and allows none.
 	Scripts []string
+	// PieceURL returns the address of a page with some actions of a group, the first of which is number from. With it, the
+	// page of a plan with more than 1,000 actions has those that failed or run, and leads to the others. Default: the page
+	// has all actions.
+	PieceURL func(group string, from int) string
+	// Piece is the group of which the page shows 500 actions, and From the number of the first one, from 0. Default: the
+	// page shows the whole plan.
+	Piece string
+	From  int
 }
 
 // Site is what surrounds a page that a server shows.
@@ -83,14 +92,21 @@ func Policy(o Options) string {
 	return policy
 }
 
+// ErrNoPiece is the error of a page whose plan has no such group or action.
+var ErrNoPiece = errors.New("the plan has no such actions")
+
 // Write writes a plan as one HTML page that needs no script and loads nothing. The plan needs no particular
-// content: whatever is missing or absurd is shown as such. Write only fails when w does.
+// content: whatever is missing or absurd is shown as such. Write fails when w does, and with [ErrNoPiece].
 func Write(w io.Writer, plan *workflow.Plan, o Options) error {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
+	page, err := newPage(plan, o)
+	if err != nil {
+		return err
+	}
 	buffered := bufio.NewWriter(w)
-	if err := pageTemplate.Execute(buffered, newPage(plan, o)); err != nil {
+	if err := pageTemplate.Execute(buffered, page); err != nil {
 		return err
 	}
 	return buffered.Flush()

@@ -75,6 +75,7 @@ type row struct {
 	Attempts           []attempt
 	Earlier            []attempt // attempts that are folded
 	Children           []*row
+	Pieces             []Link // to actions that are not among the children
 }
 
 type attempt struct {
@@ -117,6 +118,9 @@ const (
 	maxProblems = 20
 	maxAttempts = 10 // that are not folded
 	fewActions  = 60 // a plan of so many is shown unfolded
+
+	onePage     = 1000 // actions of a plan that is shown as a whole, if there can be pieces
+	pieceLength = 500  // actions of a piece
 )
 
 // builder makes a page of a plan.
@@ -130,9 +134,11 @@ type builder struct {
 	rows  map[*Node]*row
 	page  *page
 	used  map[Label]bool
+	o     Options
+	piece *row // the group that the page is a piece of
 }
 
-func newPage(plan *workflow.Plan, o Options) *page {
+func newPage(plan *workflow.Plan, o Options) (*page, error) {
 	root := NewOutline(plan, o.Now)
 	p := root.Object.(*workflow.Plan)
 	v := &page{
@@ -146,16 +152,23 @@ func newPage(plan *workflow.Plan, o Options) *page {
 		v.Full = text(p.Name)
 	}
 	v.Reason = Reason(p)
-	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}}
+	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}, o: o}
 	v.Counts, v.Total = share(root.Counts())
 	b.total, v.Many = v.Total, v.Total > fewActions
 	b.scale, b.timed = newScale(root, o.Now)
 	for _, c := range root.Children {
 		v.Children = append(v.Children, b.row(c, 3))
 	}
+	if o.Piece != "" {
+		if b.piece == nil || len(b.piece.Children) == 0 {
+			return nil, ErrNoPiece
+		}
+		v.Children, b.piece.Open, v.Stuck, v.Commands = []*row{b.piece}, true, "", nil
+		return v, nil
+	}
 	b.problems()
 	v.Timeline = b.timeline()
-	return v
+	return v, nil
 }
 
 func meta(m []byte) string {
@@ -265,10 +278,50 @@ func (b *builder) row(n *Node, level int) *row {
 			r.Earlier, r.Attempts = r.Attempts[:more], r.Attempts[more:]
 		}
 	}
-	for _, c := range n.Children {
-		r.Children = append(r.Children, b.row(c, level+1))
+	for _, c := range b.shown(n, r) {
+		if c == nil {
+			b.next++ // an action that is left out keeps its number
+		} else {
+			r.Children = append(r.Children, b.row(c, level+1))
+		}
 	}
 	return r
+}
+
+// shown returns the children of a node that the page shows, with nil in the place of the others, to which r then leads.
+func (b *builder) shown(n *Node, r *row) []*Node {
+	all := n.Children
+	if len(all) == 0 || all[0].Object.Kind() != workflow.KindAction || b.o.PieceURL == nil || b.total <= onePage {
+		return all
+	}
+	piece := func(text string, from int) {
+		r.Pieces = append(r.Pieces, Link{text, b.o.PieceURL(r.Anchor, from)})
+	}
+	shown := make([]*Node, len(all))
+	if r.Anchor == b.o.Piece {
+		b.piece = r
+		from := min(max(0, b.o.From), len(all))
+		to := min(from+pieceLength, len(all))
+		copy(shown[from:to], all[from:to])
+		if from > 0 {
+			piece("Earlier", max(0, from-pieceLength))
+		}
+		if to < len(all) {
+			piece("Later", to)
+		}
+		return shown
+	}
+	kept := map[workflow.Status]int{}
+	for i, c := range all {
+		if looked := c.Status == workflow.Failed || c.Status == workflow.Running; looked && kept[c.Status] < maxProblems {
+			kept[c.Status]++
+			shown[i] = c
+		}
+	}
+	if left := len(all) - kept[workflow.Failed] - kept[workflow.Running]; left > 0 {
+		piece(fmt.Sprintf("All %d actions", len(all)), 0)
+	}
+	return shown
 }
 
 // open reports whether the page shows an object unfolded: what failed or runs, and groups of small plans.
@@ -420,6 +473,9 @@ func (b *builder) lanes(n *Node) []*lane {
 		return all
 	}
 	for _, c := range n.Children {
+		if b.rows[c] == nil {
+			continue // left out
+		}
 		row := b.lane(c)
 		l.Rows = append(l.Rows, row)
 		for _, bar := range row.Bars {

@@ -89,11 +89,15 @@ func TestPrint(t *testing.T) {
 
 // TestBrowser visits all pages with a browser. What changes when a script of a page asks for news must appear, and the
 // console must be silent: it tells of errors, and of everything that a policy refuses. The last page, whose script the
-// policy of reports forbids, proves that.
+// policy of reports forbids, proves that. What a reader has folded stays folded.
 func TestBrowser(t *testing.T) {
 	st := newStore()
 	st.add(t, "here already", workflow.NotStarted)
 	running, failed := st.add(t, hostile[0], workflow.Running), st.add(t, "failed", workflow.Failed)
+	long := plantest.Sized(1, 1, 1)
+	must(t, st.Create(t.Context(), long))
+	long.State.Status, long.State.Start = workflow.Running, time.Now()
+	st.update(t, long)
 	pages := web.New(st, web.Options{Interval: 10 * time.Millisecond})
 	for _, test := range []struct {
 		path    string
@@ -109,6 +113,7 @@ func TestBrowser(t *testing.T) {
 		{"/health", nil, "The store answers."},
 		{"/plan/" + running.ID.String(), func() { st.end(t, running, workflow.Failed) }, `&lt;script&gt;alert\(1\).*class="badge bad">.*failed<`},
 		{"/plan/" + failed.ID.String(), nil, `id="said"[^>]*>(Copied|Selected): planvault fork `},
+		{"/plan/" + long.ID.String(), func() { st.end(t, long, workflow.Failed) }, `class="badge bad">.*<details class="node block[^"]*">`},
 		{"/forbidden", nil, "<title>quiet"},
 	} {
 		t.Run(test.path, func(t *testing.T) {
@@ -121,7 +126,7 @@ func TestBrowser(t *testing.T) {
 					return
 				case r.URL.Path == "/static/copy.js":
 					w.Header().Set("Content-Type", "text/javascript")
-					io.WriteString(w, get(t, pages, r.URL.Path).Body.String()+"document.querySelector('[data-copy*=fork]')?.click();")
+					io.WriteString(w, get(t, pages, r.URL.Path).Body.String()+"document.querySelector('[data-copy*=fork]')?.click(); document.querySelector('details.block')?.removeAttribute('open');")
 					return
 				case r.Header.Get("Sec-Fetch-Mode") == "cors" && test.happens != nil:
 					once.Do(test.happens)

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,6 +164,9 @@ func planURL(id uuid.UUID) string { return "/plan/" + id.String() }
 // inline style. A script keeps the page of an open plan up to date.
 func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan, read time.Time) {
 	o := report.Options{
+		Piece: r.FormValue("group"), PieceURL: func(group string, from int) string {
+			return planURL(p.ID) + "?" + url.Values{"group": {group}, "from": {strconv.Itoa(from)}}.Encode()
+		},
 		Now: read, PlanURL: planURL, Scripts: []string{"/static/copy.js"}, Commands: s.commandsAfter(p),
 		Site: &report.Site{Name: s.o.Vault, Home: "/", Find: "/history", Links: []report.Link{
 			{Text: "Open plans", URL: "/"},
@@ -172,6 +176,10 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan
 			{Text: "JSON", URL: planURL(p.ID) + ".json"},
 		}},
 	}
+	o.From, _ = strconv.Atoi(r.FormValue("from"))
+	if o.Piece != "" {
+		o.Site.Links = append(o.Site.Links, report.Link{Text: "The whole plan", URL: planURL(p.ID)})
+	}
 	if !p.State.Status.Final() {
 		o.Scripts = append(o.Scripts, fmt.Sprintf("/static/plan.js?every=%d", s.o.Interval.Milliseconds()))
 	}
@@ -179,8 +187,8 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan
 		s.judge(r.Context(), p, roster, &o)
 	}
 	var b bytes.Buffer
-	if err := report.Write(&b, p, o); err != nil {
-		s.noPlan(w, http.StatusInternalServerError, err)
+	if err := report.Write(&b, p, o); err != nil { // no such piece
+		s.noPlan(w, http.StatusNotFound, err)
 		return
 	}
 	w.Header().Set("Content-Security-Policy", report.Policy(o)+"; frame-ancestors 'none'")

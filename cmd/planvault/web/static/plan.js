@@ -6,20 +6,20 @@ const every = Number(new URL(document.currentScript.src).searchParams.get('every
 // renew shows what another reading of the page has, and keeps what the reader has opened. The focus and a selection
 // are lost with the element that has them, so the page waits until nothing is selected.
 function renew(next) {
-  const open = new Map([...document.querySelectorAll('main details[id]')].map(d => [d.id, d.open]));
-  const focused = document.activeElement?.closest('details[id]')?.id;
+  const open = new Map([...document.querySelectorAll('main .body[id]')].map(b => [b.id, b.parentElement.open]));
+  const focused = document.activeElement?.closest('details.node')?.querySelector('.body').id;
   for (const part of ['header', 'main', 'footer']) {
     document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
   }
-  for (const d of document.querySelectorAll('main details[id]')) if (open.has(d.id)) d.open = open.get(d.id);
-  if (focused) document.getElementById(focused)?.querySelector('summary').focus({preventScroll: true});
+  for (const b of document.querySelectorAll('main .body[id]')) if (open.has(b.id)) b.parentElement.open = open.get(b.id);
+  if (focused) document.getElementById(focused)?.parentElement.querySelector('summary').focus({preventScroll: true});
   document.title = next.title;
 }
 
 async function read() {
   if (document.hidden || !getSelection().isCollapsed) return true;
   try {
-    const answer = await fetch(location.pathname);
+    const answer = await fetch(location.pathname + location.search);
     if (!answer.ok) return answer.status !== 404;
     const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
     renew(next);
