@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -13,8 +14,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// ErrNoResult means that a plan has no result under a key: no action has the key, several have it, or the action is not
-// Completed.
+// ErrNoResult means that a plan has nothing under a key: no action has the key, or several have it. For [Result] it also
+// means that the action is not Completed.
 var ErrNoResult = errors.New("engine: no result")
 
 // Result returns the response of another action of the same plan, which must be Completed. key is the action's Key, which
@@ -42,6 +43,32 @@ func Result[T any](call Call, key uuid.UUID) (T, error) {
 	return *new(T), err
 }
 
+// ActionByKey returns another action of the same plan, whatever its status, as it was stored last: its ID, State and
+// Attempts tell compensation what may have had an effect, and under which idempotency key. key is the action's Key. Requests,
+// responses and the version are left out; see [Result]. The caller may change the copy. ActionByKey sends no request. Calls
+// may be concurrent. The error is [ErrNoResult].
+//
+// A running Idempotent action is stored as it was before.
+func (c Call) ActionByKey(key uuid.UUID) (workflow.Action, error) {
+	k, err := c.results.find(key)
+	if err != nil {
+		return workflow.Action{}, err
+	}
+	return described(k.action), nil
+}
+
+// described returns a copy of an action without requests, responses and version.
+func described(a workflow.Action) workflow.Action {
+	a.Req, a.State.ETag, a.Attempts = nil, "", slices.Clone(a.Attempts)
+	for i := range a.Attempts {
+		t := &a.Attempts[i]
+		if t.Resp = nil; t.Err != nil {
+			t.Err = bounded(*t.Err)
+		}
+	}
+	return a
+}
+
 // results are what other actions of a plan may ask for by their keys, as it is stored, and how many bytes all responses have.
 type results struct {
 	mu    sync.Mutex
@@ -51,10 +78,10 @@ type results struct {
 
 // keyed is what has a key: the number of actions, and the last one.
 type keyed struct {
-	actions   int
-	completed bool
-	resp      json.RawMessage
-	like      any // a zero value of the response's type; nil if that is not known
+	actions int
+	action  workflow.Action
+	resp    json.RawMessage // of an action that is Completed
+	like    any             // a zero value of the response's type; nil if that is not known
 }
 
 // fill notes what a plan holds that is picked up.
@@ -77,9 +104,10 @@ func (r *results) fill(p *workflow.Plan) {
 }
 
 func (k *keyed) note(a *workflow.Action) {
+	k.action = described(*a)
 	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
 		resp := a.Attempts[len(a.Attempts)-1].Resp
-		k.completed, k.resp = true, textOf(resp)
+		k.resp = textOf(resp)
 		if _, raw := resp.(json.RawMessage); !raw && resp != nil {
 			k.like = reflect.Zero(reflect.TypeOf(resp)).Interface()
 		}
@@ -102,7 +130,7 @@ func (r *results) get(key uuid.UUID) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !k.completed:
+	case k.action.State.Status != workflow.Completed:
 		return nil, fmt.Errorf("%w: the action with the key %s is not Completed", ErrNoResult, key)
 	case k.resp == nil:
 		return nil, nil

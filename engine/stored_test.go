@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -92,4 +94,61 @@ func TestStoredValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestActionByKey has compensation that asks about each action of a plan that failed, before a shutdown and after it.
+func TestActionByKey(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		keys := map[string]uuid.UUID{"ok": uuid.New(), "failed": uuid.New(), "later": uuid.New(), "twice": uuid.New(), "none": uuid.New()}
+		ids := map[uuid.UUID]string{}
+		var told []string
+		undo := func(ctx context.Context, call engine.Call, _ string) (string, error) {
+			for _, name := range slices.Sorted(maps.Keys(keys)) {
+				a, err := call.ActionByKey(keys[name])
+				line := fmt.Sprint(call.Attempt, " ", name, ": ", ids[a.ID], " ", a.State.Status, " ", len(a.Attempts), errors.Is(err, engine.ErrNoResult))
+				for i := range a.Attempts {
+					if f := a.Attempts[i].Err; f != nil {
+						line += fmt.Sprint(" code ", f.Code)
+						f.Code = 0 // it is the caller's
+					}
+				}
+				if err == nil && (a.Key != keys[name] || a.Req != nil || a.State.ETag != "") {
+					t.Errorf("%s: %+v", name, a)
+				}
+				told = append(told, line)
+			}
+			if call.Attempt == 1 {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return "", nil
+		}
+		s.reg = registry.Must(s, engine.Func("undo", undo))
+		keyed := func(name string, a *workflow.Action) *workflow.Action {
+			a.Key, a.Retries = keys[name], 1
+			return a
+		}
+		p := plan(block("b", sequence("s", keyed("twice", second("t")), keyed("twice", second("t")), keyed("ok", second("a")),
+			keyed("failed", bad("b")), keyed("later", second("c")))))
+		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+			batch("undo", workflow.OnFailure, &workflow.Action{Plugin: "undo", Req: "", Timeout: time.Hour}),
+		}}
+		s.create(p)
+		for _, a := range p.Blocks[0].Sequences[0].Actions {
+			ids[a.ID] = a.Name
+		}
+		s.runFor(time.Minute, s.process())
+		s.run(t.Context(), s.process())
+		var want []string
+		for _, attempt := range []string{"1 ", "2 "} {
+			for _, line := range []string{
+				"failed: b Failed 2 false code 1 code 2", "later: c NotStarted 0 false", "none:  NotStarted 0 true", "ok: a Completed 1 false", "twice:  NotStarted 0 true",
+			} {
+				want = append(want, attempt+line)
+			}
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told\n%q, want\n%q", told, want)
+		}
+	})
 }
