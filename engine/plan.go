@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -45,14 +46,26 @@ func (r *run) beginPlan() error {
 	return r.begin(r.plan, true)
 }
 
-// outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped.
+// outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped. A stop that has
+// halted the work is stored first: whoever takes the plan while the deferred actions run must not go on with the work.
 func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, error) {
 	if err := r.own.Acquire(r.owned, 1); err != nil {
 		return reason, err
 	}
 	defer r.own.Release(1)
 	r.ending = true
-	if reason == workflow.NoFailure && r.plan.Reason == workflow.StopRequested {
+	if r.plan.Reason != workflow.StopRequested {
+		if !errors.Is(context.Cause(r.scope), fleet.ErrStopRequested) {
+			return reason, nil
+		}
+		r.plan.Reason = workflow.StopRequested
+		if r.plan.DeferredActions != nil {
+			if err := r.write(r.plan); err != nil {
+				return reason, err
+			}
+		}
+	}
+	if reason == workflow.NoFailure {
 		reason = workflow.StopRequested
 	}
 	return reason, nil

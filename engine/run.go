@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -36,9 +37,9 @@ type run struct {
 	// life is within owned.
 	life context.Context
 	die  context.CancelCauseFunc
-	// scope is the scope of the plan, within life.
+	// scope is the scope of the plan, within life. A stop ends it with the cause fleet.ErrStopRequested.
 	scope context.Context
-	halt  context.CancelFunc
+	halt  func()
 
 	results results
 	// doubts are the actions that an earlier engine may have begun without a trace: of these, an attempt is stored before
@@ -57,9 +58,14 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *r
 	r.writing, r.abort = context.WithCancel(context.Background())
 	r.plugins, r.cut = context.WithCancelCause(r.owned)
 	r.life, r.die = context.WithCancelCause(r.owned)
-	r.scope, r.halt = context.WithCancel(r.life)
+	var halt context.CancelCauseFunc
+	r.scope, halt = context.WithCancelCause(r.life)
+	r.halt = func() { halt(fleet.ErrStopRequested) }
 	// The outcome chose the deferred actions that have begun, so it must not change any more.
 	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted
+	if r.ending && r.plan.Reason != workflow.StopRequested {
+		r.halt = func() {}
+	}
 	r.results.fill(r.plan)
 	if plan.State.Status == workflow.Running && plan.Epoch != 1 { // this engine has not begun it
 		r.doubt()

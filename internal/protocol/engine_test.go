@@ -28,7 +28,8 @@ const mostCrashes = 1
 type runState struct {
 	plan, sequence, deferred status
 	actions                  [2]runAction
-	stop                     bool // it is stored
+	asked                    bool // somebody has asked for a stop, and whoever owns the plan hears of it
+	stop                     bool // it is stored in the plan
 	engines                  [2]runEngine
 	waited                   bool     // the sequence's delay has begun
 	cleaned                  bool     // the deferred checks have run
@@ -51,9 +52,10 @@ type runEngine struct {
 	actions  [2]runAction
 	doubts   [2]bool // the action may have run already
 	noted    bool    // the attempt is stored
-	stop     bool
-	ending   bool  // the outcome is fixed
-	after    uint8 // calls that began after it lost the plan
+	stop     bool    // it is stored in the plan
+	halted   bool    // nothing more begins
+	ending   bool    // the outcome is fixed
+	after    uint8   // calls that began after it lost the plan
 }
 
 type runPlace uint8
@@ -78,6 +80,8 @@ const (
 	runStoresChecks  rule = "an object with deferred checks is not stored before anything below it"
 	runStoresOutcome rule = "a deferred action begins before DeferredActions is stored"
 	runKeepsOutcome  rule = "an engine stops a plan whose DeferredActions have begun"
+	runHearsLate     rule = "an engine that takes a plan whose DeferredActions have begun halts it for a stop that nobody stored"
+	runStoresStop    rule = "the outcome of a stop is fixed before the stop is stored"
 	runInfers        rule = "an engine does not infer what has begun"
 	runDoubts        rule = "an engine stores no attempt of an idempotent action that may have run already"
 	runGivesUp       rule = "an engine goes on after a write was refused"
@@ -109,6 +113,11 @@ func (x *runs) steps(from runState, yield func(move, runState)) {
 			})
 		}
 		x.engine(from.engines[i], do, write)
+		if !from.asked {
+			do("is asked to stop the plan", func(st *runState, _ *runEngine) { st.asked = true })
+		} else if e := from.engines[i]; e.at != runNothing && !e.halted && !e.ending {
+			do("halts", func(_ *runState, e *runEngine) { e.halted = true })
+		}
 		if from.plan != final {
 			do("picks the plan up", func(st *runState, e *runEngine) { x.pickUp(st, e, &st.engines[1-i]) })
 		}
@@ -120,6 +129,7 @@ func (x *runs) pickUp(st *runState, e, other *runEngine) {
 	other.match = false
 	*e = runEngine{at: runBegins, match: true, sequence: st.sequence, actions: st.actions, stop: st.stop}
 	e.ending = st.deferred != notStarted && !x.lacks(runKeepsOutcome)
+	e.halted = st.stop || st.asked && (!e.ending || x.lacks(runHearsLate))
 	if st.plan == running && !x.lacks(runDoubts) {
 		for k, a := range st.actions {
 			if a.status != final {
@@ -141,7 +151,7 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 	}
 	do("dies", func(_ *runState, e *runEngine) { *e = runEngine{} })
 	if !e.stop && !e.ending {
-		write("stores a stop", func(st *runState, e *runEngine) { st.stop, e.stop = true, true })
+		write("stores a stop", func(st *runState, e *runEngine) { st.stop, e.stop, e.halted = true, true, true })
 	}
 	switch e.at {
 	case runBegins:
@@ -164,6 +174,10 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 	case runEndsSequence:
 		write("stores the end of the sequence", func(st *runState, e *runEngine) { st.sequence, st.cleaned, e.at = final, true, runFixes })
 	case runFixes:
+		if e.halted && !e.stop && !x.lacks(runStoresStop) {
+			write("stores the stop", func(st *runState, e *runEngine) { st.stop, e.stop, e.ending = true, true, true })
+			return
+		}
 		fix := func(_ *runState, e *runEngine) { e.ending, e.at = true, runDefers }
 		if x.lacks(runStoresOutcome) {
 			do("fixes the outcome", fix)
@@ -176,7 +190,7 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 	case runDefers:
 		do("begins a deferred action", func(st *runState, e *runEngine) {
 			which := 0
-			if e.stop {
+			if e.halted {
 				which = 1
 			}
 			st.begun[which], e.at = true, runEndsDeferred
@@ -209,7 +223,7 @@ func (x *runs) begin(e runEngine, do, write func(string, func(st *runState, e *r
 		begin(st, e)
 	}
 	switch {
-	case e.sequence == final || e.sequence == notStarted && e.stop:
+	case e.sequence == final || e.sequence == notStarted && e.halted:
 		do("skips the sequence", func(_ *runState, e *runEngine) { e.at = runFixes })
 	case e.sequence == running || !x.delay && (!x.checks || x.lacks(runStoresChecks)):
 		do("begins the sequence", begin)
@@ -225,14 +239,14 @@ func (x *runs) begin(e runEngine, do, write func(string, func(st *runState, e *r
 
 // attempt is what precedes the call of an action.
 func (x *runs) attempt(e runEngine, do, write func(string, func(st *runState, e *runEngine))) {
-	if int(e.k) == len(e.actions) || e.stop && e.actions[e.k].status == notStarted {
+	if int(e.k) == len(e.actions) || e.halted && e.actions[e.k].status == notStarted {
 		do("leaves the sequence", func(_ *runState, e *runEngine) { e.at = runEndsSequence })
 		return
 	}
 	switch a := e.actions[e.k]; {
 	case a.status == final:
 		do("skips an action", func(_ *runState, e *runEngine) { e.k++ })
-	case e.stop || a.unended > mostCrashes:
+	case e.halted || a.unended > mostCrashes:
 		write("stores the end of an action that does not run", func(st *runState, e *runEngine) {
 			e.actions[e.k].status, e.at = final, runEndsSequence
 			st.actions[e.k] = e.actions[e.k]
@@ -261,6 +275,8 @@ func (x *runs) call(st *runState, e *runEngine) {
 		most++
 	}
 	switch {
+	case e.match && (st.begun[0] || st.begun[1]):
+		st.broken = runTooLate
 	case !x.idempotent && st.actions[e.k].status == notStarted:
 		st.broken = runUnseen
 	case e.after > 1:
@@ -270,7 +286,13 @@ func (x *runs) call(st *runState, e *runEngine) {
 	}
 }
 
-func (x *runs) tidy(*runState)                 {}
+// tidy makes states equal that differ only in the names of the engines: the owner is the first.
+func (x *runs) tidy(st *runState) {
+	if e := &st.engines; e[1].match || !e[0].match && e[1].at > e[0].at {
+		e[0], e[1] = e[1], e[0]
+	}
+}
+
 func (x *runs) regress(_, to *runState) string { return to.broken.String() }
 func (x *runs) check(*runState) string         { return "" }
 func (x *runs) describe(m move) string         { return fmt.Sprintf("engine %d %s", m.node+1, m.what) }
@@ -301,6 +323,8 @@ var runNeeds = map[rule]need{
 	runStoresChecks:  {in: &runs{checks: true, idempotent: true}, promise: runUncleaned},
 	runStoresOutcome: {in: &runs{}, promise: runBothOutcomes},
 	runKeepsOutcome:  {in: &runs{}, promise: runBothOutcomes},
+	runHearsLate:     {in: &runs{}, promise: runBothOutcomes},
+	runStoresStop:    {in: &runs{}, promise: runTooLate},
 	runInfers:        {in: &runs{}, promise: runForgets},
 	runDoubts:        {in: &runs{poison: true, idempotent: true}, promise: runEndless},
 	runGivesUp:       {in: &runs{idempotent: true}, promise: runTwiceFenced},

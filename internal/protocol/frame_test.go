@@ -145,6 +145,7 @@ const (
 	runWaitsAgain
 	runUncleaned
 	runBothOutcomes
+	runTooLate
 	runForgets
 	runEndless
 	runTwiceFenced
@@ -188,6 +189,7 @@ func (b breach) String() string {
 		runWaitsAgain:   "a death prolongs a delay",
 		runUncleaned:    "deferred checks of what has begun never run",
 		runBothOutcomes: "deferred actions of two outcomes begin",
+		runTooLate:      "an owner begins an action after deferred actions have begun",
 		runForgets:      "a plan ends with a container that is NotStarted above an action that is not",
 		runEndless:      "an action ends more processes than Options.Crashes allows",
 		runTwiceFenced:  "an engine begins more than one action after it has lost the plan",
