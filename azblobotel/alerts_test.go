@@ -19,6 +19,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -107,6 +108,9 @@ func (r recording) promtool(t *testing.T, quiet time.Duration, want map[string]t
 	}
 }
 
+// How an action works that does not work well.
+const hangs, fails = "hangs", "fails"
+
 // monitored is a vault with engines that are scraped.
 type monitored struct {
 	*testing.T
@@ -123,11 +127,14 @@ func monitor(t *testing.T) *monitored {
 	return m
 }
 
-// work is the plugin of the engines' actions: it takes 20 seconds, or forever.
-func work(ctx context.Context, _ engine.Call, hangs bool) (int, error) {
-	if hangs {
+// work is the plugin of the engines' actions: it takes 20 seconds, or forever, or fails.
+func work(ctx context.Context, _ engine.Call, how string) (int, error) {
+	switch how {
+	case hangs:
 		<-ctx.Done()
 		return 0, ctx.Err()
+	case fails:
+		return 0, &plugins.Error{Message: "no", Permanent: true}
 	}
 	time.Sleep(20 * time.Second)
 	return 0, nil
@@ -171,9 +178,9 @@ func (m *monitored) start(instance string) (kill func()) {
 	}
 }
 
-func (m *monitored) submit(hangs bool) {
+func (m *monitored) submit(how string) {
 	action := func() *workflow.Action {
-		return &workflow.Action{Name: "work", Plugin: "work", Req: hangs, Timeout: 5 * time.Hour}
+		return &workflow.Action{Name: "work", Plugin: "work", Req: how, Timeout: 5 * time.Hour}
 	}
 	must(m, m.author.Create(m.Context(), &workflow.Plan{Name: "plan", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action(), action()}}}}}}))
 }
@@ -182,7 +189,7 @@ func (m *monitored) submit(hangs bool) {
 func (m *monitored) watch(d time.Duration) {
 	for i := range int(d / interval) {
 		if i%6 == 0 {
-			m.submit(false)
+			m.submit("")
 		}
 		time.Sleep(interval)
 		synctest.Wait()
@@ -207,7 +214,16 @@ func TestAlerts(t *testing.T) {
 		want firing
 	}{
 		{"all is well", func(*monitored, []func()) {}, nil},
-		{"a plan hangs", func(m *monitored, _ []func()) { m.submit(true) }, firing{"AzblobPlanStuck": 22 * time.Minute}},
+		{"a plan hangs", func(m *monitored, _ []func()) { m.submit(hangs) }, firing{"AzblobPlanStuck": 22 * time.Minute}},
+		{"a plan fails", func(m *monitored, _ []func()) { m.submit(fails) }, firing{"AzblobPlanFailed": 2 * time.Minute}},
+		{"a plan hangs, and can't be read", func(m *monitored, _ []func()) {
+			m.submit(hangs)
+			time.Sleep(time.Minute)
+			m.server.Inject(emulator.On(emulator.GetBlob).Path("plans/*-object.json").Do(emulator.Answer(503, "ServerBusy")))
+		}, firing{
+			"AzblobPlansUnread": 35 * time.Minute, "AzblobPlanStuck": time.Hour, "AzblobErrorRate": time.Hour, "AzblobRequestErrors": time.Hour,
+			"AzblobRetries": time.Hour, "AzblobSlow": time.Hour,
+		}},
 		{"a copy is not kept up to date", func(m *monitored, _ []func()) {
 			_, err := m.author.PutNote(m.Context(), storage.Note{Name: "copy-west", Text: []byte(`{"to":"west","caughtUp":"` + time.Now().UTC().Format(time.RFC3339) + `"}`)})
 			must(m, err)
