@@ -19,11 +19,11 @@ import (
 // Account is a storage account and what authorizes requests to it: a token credential, the account's key, or
 // the shared access signature in the URL. Errors about accounts quote neither URLs nor secrets.
 type Account struct {
-	url       *url.URL // of the service, with the signature
-	secondary string   // the endpoint of the secondary that a connection string names
-	token     azcore.TokenCredential
+	url       *url.URL      // of the service, with the signature
+	secondary string        // the endpoint of the secondary that a connection string names
+	login     policy.Policy // what authorizes requests; nil for a signature
+	logout    func()        // ends the use of a credential; nil for other logins
 	key       *service.SharedKeyCredential
-	signer    *signer // with the same key
 }
 
 // errEndpoint quotes nothing, because the endpoint may contain a secret.
@@ -32,7 +32,8 @@ var errEndpoint = errors.New("the endpoint is missing or malformed")
 // WithToken returns the account at an endpoint with a credential for tokens.
 func WithToken(endpoint string, cred azcore.TokenCredential) (Account, error) {
 	u, err := accountEndpoint(endpoint)
-	return Account{url: u, token: cred}, err
+	login, logout := newTokens(cred)
+	return Account{url: u, login: login, logout: logout}, err
 }
 
 // WithSignature returns the account of a URL with a shared access signature. The URL may be that of a
@@ -124,7 +125,7 @@ func ParseConnectionString(text string) (Account, error) {
 			return Account{}, errors.New("the AccountKey is not base64") // err may quote it
 		}
 		secret, _ := base64.StdEncoding.DecodeString(key)
-		a.signer = newSigner(name, secret)
+		a.login = newSigner(name, secret)
 	case signature != "":
 		u.RawQuery = signature
 	default:
@@ -168,34 +169,29 @@ func development(proxy string) (map[string]string, error) {
 
 // clients returns the SDK's clients for the account: one that sends requests, and one that builds batches. The
 // SDK signs the requests in a batch with the login of the client that builds it.
-func (a Account) clients(o *service.ClientOptions, login authorizer) (sender, builder *service.Client, err error) {
+func (a Account) clients(o service.ClientOptions) (sender, builder *service.Client, err error) {
 	switch {
-	case a.token != nil:
-		builder, err = service.NewClient(a.url.String(), a.token, o)
+	case a.logout != nil:
+		builder, err = service.NewClient(a.url.String(), tokenOf{a.login}, &o)
 	case a.key != nil:
-		builder, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, o)
+		builder, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, &o)
 	default:
-		sender, err = service.NewClientWithNoCredential(a.url.String(), o)
-		return sender, sender, err
+		builder, err = service.NewClientWithNoCredential(a.url.String(), &o)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	alone := *o
-	alone.PerRetryPolicies = slices.Concat([]policy.Policy{authorizing{login}}, o.PerRetryPolicies)
-	sender, err = service.NewClientWithNoCredential(a.url.String(), &alone)
+	o.PerCallPolicies = a.authorizing(o.PerCallPolicies)
+	sender, err = service.NewClientWithNoCredential(a.url.String(), &o)
 	return sender, builder, err
 }
 
-// login returns what authorizes requests to the account.
-func (a Account) login() authorizer {
-	switch {
-	case a.token != nil:
-		return &tokens{cred: a.token}
-	case a.key != nil:
-		return a.signer
+// authorizing appends the policy that authorizes requests to the account, if they need one.
+func (a Account) authorizing(policies []policy.Policy) []policy.Policy {
+	if a.login == nil {
+		return policies
 	}
-	return inURL{}
+	return append(slices.Clip(policies), a.login)
 }
 
 // Secondary returns the read-only secondary of the account, at an endpoint. Without an endpoint it is the one
@@ -225,7 +221,7 @@ func (a Account) Secondary(endpoint string) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	if a.token != nil && u.Scheme != "https" {
+	if a.logout != nil && u.Scheme != "https" {
 		return Account{}, errors.New("a token is sent over https only")
 	}
 	if u.RawQuery == "" {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -48,6 +49,9 @@ const (
 // because services lag behind the SDK: a service refuses requests of a version that it does not know. What else is newer
 // than 2019-07-07, the version of Azure Stack Hub, is the batch: without it blobs are deleted one by one.
 const Version = "2026-02-06"
+
+// application begins the User-Agent of all requests.
+const application = "planvault"
 
 // WriteID is the name of the metadata that identifies the write that stored a blob.
 const WriteID = "writeid"
@@ -91,19 +95,22 @@ type Client struct {
 	ungrouped   sync.Map                  // delimiters by which the service does not group
 	last        atomic.Pointer[inContainer]
 	created     sync.Map // when CreateContainer last succeeded, by the container
+	logout      func()   // nil for nothing
 }
 
 // New returns a client for the account.
 func (a Account) New(o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
-	login := a.login()
 	opts := c.options(o)
-	c.blobs = direct{account: a.url, version: []string{cmp.Or(o.ServiceVersion, Version)}, login: login, wire: opts.Transport.(wire)}
-	c.service, c.builder, err = a.clients(opts, login)
+	c.service, c.builder, err = a.clients(opts)
 	if err != nil {
 		return nil, err
 	}
+	// The login is above azcore's policy of retries, which would replace its error when the context ends.
+	opts.PerCallPolicies = a.authorizing(opts.PerCallPolicies)
+	c.blobs = direct{a.url, runtime.NewPipeline(application, Version, runtime.PipelineOptions{}, &opts.ClientOptions)}
+	c.logout = a.logout
 	c.host, c.ofContainer = a.url.Host, a.url.Query().Get("sr") != ""
 	return c, nil
 }
@@ -164,7 +171,7 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 	return given
 }
 
-func (c *Client) options(o Options) *service.ClientOptions {
+func (c *Client) options(o Options) service.ClientOptions {
 	version := serviceVersion(cmp.Or(o.ServiceVersion, Version))
 	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version}}}
 	// For a minute after a 429, 500 or 503 the SDK would let writes wait for 100 Continue before they send the body. Most
@@ -172,8 +179,9 @@ func (c *Client) options(o Options) *service.ClientOptions {
 	// not know 100 Continue, to save less than the headers take.
 	opts.ExpectContinueBehavior.Mode = service.ExpectContinueModeOff
 	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
+	opts.Telemetry.ApplicationID = application
 	opts.Transport = wire{c.transport(o.Transport), o.OnStart, o.OnRequest}
-	return &opts
+	return opts
 }
 
 // serviceVersion is a policy that replaces the version header, which the SDK does not let callers set.
@@ -184,8 +192,11 @@ func (v serviceVersion) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// Close closes idle connections.
+// Close closes idle connections, and ends requests for tokens, also those of other clients for the account.
 func (c *Client) Close() {
+	if c.logout != nil {
+		c.logout()
+	}
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}

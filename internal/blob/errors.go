@@ -130,6 +130,8 @@ func judge(err error) verdict {
 		return verdict{reason: Refused}
 	case errors.Is(err, errUndecided):
 		return passing.verdict
+	case errors.Is(err, errNoToken):
+		return verdict{reason: Unreachable, again: true}
 	case errors.As(err, &foreign):
 		return verdict{reason: Unreachable, again: true, applied: true, after: foreign.after}
 	case errors.As(err, &answer):

@@ -18,12 +18,11 @@ import (
 type Login struct {
 	Account
 	transport policy.Transporter
-	login     authorizer
 }
 
 // Login returns the login of the account. Of the options it uses the transport and the concurrency.
 func (a Account) Login(o Options) *Login {
-	return &Login{Account: a, transport: newClient(o).transport(o.Transport), login: a.login()}
+	return &Login{a, newClient(o).transport(o.Transport)}
 }
 
 // The kinds of logins.
@@ -36,7 +35,7 @@ const (
 // Kind returns [KeyLogin], [TokenLogin] or [SignatureLogin].
 func (l *Login) Kind() string {
 	switch {
-	case l.token != nil:
+	case l.logout != nil:
 		return TokenLogin
 	case l.key != nil:
 		return KeyLogin
@@ -55,11 +54,18 @@ func (l *Login) URL(target string) *url.URL {
 
 // Authorize adds to a request what authorizes it at a time.
 func (l *Login) Authorize(req *http.Request, at time.Time) error {
-	if l.Kind() == KeyLogin {
-		return l.signer.sign(req, at)
+	if s, ok := l.login.(*signer); ok {
+		return s.sign(req, at)
 	}
 	req.Header["X-Ms-Date"] = []string{at.UTC().Format(http.TimeFormat)}
-	return l.login.authorize(req)
+	if l.login == nil {
+		return nil
+	}
+	header, err := authorization(req.Context(), l.login, req.URL.String())
+	if err == nil {
+		req.Header["Authorization"] = []string{header}
+	}
+	return err
 }
 
 // Do sends an authorized request. Its errors don't contain what authorizes it.
@@ -98,7 +104,7 @@ func (l *Login) Signed(container, permissions string, end time.Time) (*Login, er
 		signed, err = ofContainer.SignWithSharedKey(l.key)
 	}
 	u.RawQuery = signed.Encode()
-	return &Login{Account: Account{url: &u}, transport: l.transport, login: inURL{}}, err
+	return &Login{Account{url: &u}, l.transport}, err
 }
 
 // ReadPage decodes a page of a listing. It returns blobs, and groups of blobs or containers by their names alone, and

@@ -77,7 +77,7 @@ func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context
 		unknown = unknown || call.write && v.applied
 		last = fmt.Errorf("%s: %w", c.host, explain(err))
 		if ctx.Err() != nil {
-			return c.ended(ctx, call, call.write, last)
+			return c.ended(ctx, call, unknown, last)
 		}
 		if wait == nil {
 			wait = c.retry.backOff()

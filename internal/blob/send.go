@@ -8,62 +8,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-// direct sends the requests for single blobs, which are nearly all that a vault sends. With the SDK such a request
-// takes as much processor time as the rest of an update: it copies the request and its headers several times, and
-// looks for options that this client never sets. The SDK sends all other requests.
+// direct sends the requests for single blobs, which are nearly all that a vault sends, through a pipeline of azcore. The
+// SDK's clients send all other requests.
 type direct struct {
-	account *url.URL // with the signature
-	version []string
-	login   authorizer
-	wire    wire
-}
-
-// authorizer is the login of an account.
-type authorizer interface {
-	// authorize adds to a request what authorizes it.
-	authorize(r *http.Request) error
-	// renew reports whether a request that was refused with 401 will be authorized in another way the next time.
-	renew() bool
-}
-
-// inURL is the login of a shared access signature, which is in the URL.
-type inURL struct{}
-
-func (inURL) authorize(*http.Request) error { return nil }
-func (inURL) renew() bool                   { return false }
-
-// authorized sends a request with what authorizes it, and once more after a refusal if that may help.
-func authorized(a authorizer, r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
-	for again := false; ; again = true {
-		if err := a.authorize(r); err != nil {
-			return nil, err
-		}
-		resp, err := send()
-		if err != nil || again || resp.StatusCode != http.StatusUnauthorized || !a.renew() {
-			return resp, err
-		}
-	}
-}
-
-// authorizing is the policy that authorizes the requests of the SDK.
-type authorizing struct{ authorizer }
-
-// Do implements [policy.Policy].
-func (a authorizing) Do(req *policy.Request) (*http.Response, error) {
-	return authorized(a.authorizer, req.Raw(), func() (*http.Response, error) {
-		if err := req.RewindBody(); err != nil {
-			return nil, err
-		}
-		return req.Next()
-	})
+	account  *url.URL // with the signature
+	pipeline runtime.Pipeline
 }
 
 // send sends a request about a blob. The names in the header are in the canonical form. The error is that of the SDK if
@@ -71,20 +27,17 @@ func (a authorizing) Do(req *policy.Request) (*http.Response, error) {
 func (s *direct) send(ctx context.Context, method string, ref Ref, header http.Header, body []byte) (*http.Response, error) {
 	u := *s.account
 	u.Path += "/" + ref.Container + "/" + ref.Name
-	header["X-Ms-Version"] = s.version
-	r := (&http.Request{
-		Method: method, URL: &u, Host: u.Host, Header: header, ContentLength: int64(len(body)),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}).WithContext(ctx)
-	if len(body) > 0 {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req, err := runtime.NewRequestFromRequest((&http.Request{
+		Method: method, URL: &u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx))
+	if err == nil && len(body) > 0 {
+		err = req.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/octet-stream")
 	}
-	resp, err := authorized(s.login, r, func() (resp *http.Response, err error) {
-		if r.GetBody != nil {
-			r.Body, _ = r.GetBody()
-		}
-		return s.wire.Do(r)
-	})
+	if err != nil {
+		return nil, err
+	}
+	runtime.SkipBodyDownload(req)
+	resp, err := s.pipeline.Do(req)
 	if err == nil && resp.StatusCode >= http.StatusBadRequest {
 		return nil, runtime.NewResponseError(resp)
 	}
@@ -95,8 +48,6 @@ func (s *direct) send(ctx context.Context, method string, ref Ref, header http.H
 func (s *direct) put(ctx context.Context, ref Ref, body []byte, sum [16]byte, metadata map[string]string, cond Condition) (*http.Response, error) {
 	md5 := []string{base64.StdEncoding.EncodeToString(sum[:])}
 	h := make(http.Header, 10+len(metadata))
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
-	h["Content-Type"] = octets
 	h["Content-MD5"] = md5
 	h["X-Ms-Blob-Content-Md5"] = md5
 	h["X-Ms-Blob-Content-Type"] = []string{contentType(body)}
@@ -110,10 +61,7 @@ func (s *direct) put(ctx context.Context, ref Ref, body []byte, sum [16]byte, me
 	return s.send(ctx, http.MethodPut, ref, h, body)
 }
 
-var (
-	octets    = []string{"application/octet-stream"}
-	blockBlob = []string{"BlockBlob"}
-)
+var blockBlob = []string{"BlockBlob"}
 
 // plain sends a request without a body, under a condition.
 func (s *direct) plain(ctx context.Context, method string, ref Ref, cond Condition) (*http.Response, error) {

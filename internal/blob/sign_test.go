@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -43,7 +44,7 @@ func TestSignerSignsLikeTheSDK(t *testing.T) {
 		must(t, err)
 		u, err := url.Parse(endpoint)
 		must(t, err)
-		direct := direct{account: u, login: own, wire: wire{next: compare}} // its signatures are the emulator's to judge
+		direct := direct{account: u, pipeline: runtime.NewPipeline("", "", runtime.PipelineOptions{PerRetry: []policy.Policy{own}}, &o.ClientOptions)} // its signatures are the emulator's to judge
 		w := &world{Client: &Client{blobs: direct, service: client, builder: client, slots: slots{limiter: newLimiter(4)}}, server: emulator.New()}
 		ctx := Once(t.Context())
 		for op, do := range operations() {

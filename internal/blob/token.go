@@ -3,84 +3,149 @@ package blob
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
 // tokenScope is the scope of a token, in all clouds.
 const tokenScope = "https://storage.azure.com/.default"
 
-// tokens authorizes requests with the tokens of a credential. It keeps a token until the credential wants to renew
-// it, or until five minutes before its end.
-//
-// The policy of the SDK would ask for a token of the resource that a refusal names, and send it to whoever sent the
-// refusal.
-type tokens struct {
-	cred azcore.TokenCredential
-
-	mu      sync.Mutex
-	token   azcore.AccessToken
-	header  []string
-	renewal time.Time // when to ask for another token
-}
-
-// early is how long before its end a token is renewed, and afresh how long a failed renewal is left alone.
+// Limits of requests to a credential.
 const (
-	early  = 5 * time.Minute
-	afresh = 30 * time.Second
+	tokenPatience = time.Minute // for one request
+	tokenRest     = time.Second // how long a result counts for everybody
 )
 
-// refusal is an error that no later attempt mends.
-type refusal struct{ error }
+// errNoToken means that a credential has not answered. Nothing was sent to the service.
+var errNoToken = errors.New("the credential gives no token: check the login, and whether this machine reaches the endpoint that issues its tokens")
 
-// NonRetriable marks the error as the SDK does.
-func (refusal) NonRetriable() {}
+// tokens is a credential that answers azcore's policy at once. The policy would make all requests wait for the one that
+// asks for a token, whatever their contexts say, and ask within the context of that one. Here a goroutine asks, and each
+// request waits in [authorize] as long as its context allows. A token that is still valid serves meanwhile.
+type tokens struct {
+	cred  azcore.TokenCredential
+	ended context.Context // when nobody wants tokens any more
 
-func (r refusal) Unwrap() error { return r.error }
-
-func (t *tokens) authorize(r *http.Request) error {
-	if r.URL.Scheme != "https" {
-		return refusal{errors.New("a token is sent over https only")}
-	}
-	header, err := t.current(r.Context())
-	if err != nil {
-		return refusal{err} // the credential has tried again if that helps
-	}
-	r.Header["Authorization"] = header
-	return nil
+	mu      sync.Mutex
+	pending map[string]*tokenRequest // by claims
 }
 
-// current returns the header with a token that is valid. While one request waits for a first token, the others wait, too.
-func (t *tokens) current(ctx context.Context) ([]string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if now.Before(t.renewal) {
-		return t.header, nil
-	}
-	next, err := t.cred.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{tokenScope}})
-	switch {
-	case err == nil:
-		t.token, t.header = next, []string{"Bearer " + next.Token}
-		if t.renewal = next.ExpiresOn.Add(-early); !next.RefreshOn.IsZero() && next.RefreshOn.Before(t.renewal) {
-			t.renewal = next.RefreshOn
-		}
-	case now.Before(t.token.ExpiresOn):
-		t.renewal = now.Add(afresh)
+// tokenRequest is a request to the credential. As an error it means that the request is in flight.
+type tokenRequest struct {
+	done  chan struct{}
+	at    time.Time // of the end, or of the start
+	token azcore.AccessToken
+	err   error
+	taken bool // by the policy
+}
+
+func (*tokenRequest) Error() string { return errNoToken.Error() }
+
+// counts reports whether a request need not be repeated.
+func (r *tokenRequest) counts() bool {
+	select {
+	case <-r.done:
+		return time.Since(r.at) < tokenRest || r.err == nil && !r.taken && time.Now().Before(r.token.ExpiresOn)
 	default:
-		return nil, err
+		return time.Since(r.at) < tokenPatience
 	}
-	return t.header, nil
 }
 
-// renew forgets the token: the service has refused it.
-func (t *tokens) renew() bool {
+// newTokens returns azcore's policy for the tokens of a credential, until end is called.
+func newTokens(cred azcore.TokenCredential) (p policy.Policy, end func()) {
+	t := &tokens{cred: cred, pending: map[string]*tokenRequest{}}
+	t.ended, end = context.WithCancel(context.Background())
+	p = runtime.NewBearerTokenPolicy(t, nil, &policy.BearerTokenOptions{AuthorizationHandler: policy.AuthorizationHandler{OnRequest: authorize}})
+	return p, end
+}
+
+// authorize authorizes a request as azcore's policy does by default, once the credential has answered.
+func authorize(req *policy.Request, withToken func(policy.TokenRequestOptions) error) error {
+	ctx := req.Raw().Context()
+	for {
+		err := withToken(policy.TokenRequestOptions{Scopes: []string{tokenScope}})
+		r, inFlight := errors.AsType[*tokenRequest](err)
+		if !inFlight {
+			return err
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errNoToken, context.Cause(ctx))
+		}
+	}
+}
+
+// GetToken returns the result of the latest request, or the request itself if it is in flight.
+func (t *tokens) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.token, t.renewal = azcore.AccessToken{}, time.Time{}
-	return true
+	maps.DeleteFunc(t.pending, func(_ string, r *tokenRequest) bool { return !r.counts() })
+	r := t.pending[o.Claims]
+	if r == nil {
+		r = &tokenRequest{done: make(chan struct{}), at: time.Now()}
+		t.pending[o.Claims] = r
+		go t.ask(context.WithoutCancel(ctx), o, r)
+	}
+	select {
+	case <-r.done:
+		r.taken = true
+		return r.token, r.err
+	default:
+		return azcore.AccessToken{}, r
+	}
+}
+
+func (t *tokens) ask(ctx context.Context, o policy.TokenRequestOptions, r *tokenRequest) {
+	ctx, cancel := context.WithTimeout(ctx, tokenPatience)
+	defer cancel()
+	defer context.AfterFunc(t.ended, cancel)()
+	token, err := t.cred.GetToken(ctx, o)
+	if err != nil {
+		err = &tokenError{err}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", errNoToken, err)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r.token, r.err, r.at = token, err, time.Now()
+	close(r.done)
+}
+
+// tokenError is the error of a credential on one line. Those of azidentity are pages.
+type tokenError struct{ error }
+
+func (e *tokenError) Error() string {
+	return "the credential gives no token: " + strings.Join(strings.Fields(e.error.Error()), " ")
+}
+func (e *tokenError) Unwrap() error { return e.error }
+
+// tokenOf is a credential with the tokens of a login. The SDK takes one for each batch.
+type tokenOf struct{ login policy.Policy }
+
+func (t tokenOf) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	header, err := authorization(ctx, t.login, "https://unsent.invalid")
+	return azcore.AccessToken{Token: strings.TrimPrefix(header, "Bearer "), ExpiresOn: time.Now().Add(time.Hour)}, err
+}
+
+// authorization returns the header with a token for a request of a URL.
+func authorization(ctx context.Context, login policy.Policy, url string) (string, error) {
+	req, err := runtime.NewRequest(ctx, http.MethodGet, url)
+	if err != nil {
+		return "", err
+	}
+	_, err = login.Do(req)
+	if header := req.Raw().Header.Get("Authorization"); header != "" { // the error says that no policy follows
+		return header, nil
+	}
+	return "", err
 }

@@ -272,6 +272,7 @@ func TestLoginExpires(t *testing.T) {
 			}
 		}
 		fixed = emulator.NewClaims(tenant, emulator.Contributor, time.Now().Add(time.Hour))
+		time.Sleep(time.Second)
 		vaulttest.Created(t, bad, plantest.Small()) // the credential was asked again
 		vaulttest.Created(t, signed(), plantest.Small())
 	})
