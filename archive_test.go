@@ -113,7 +113,7 @@ func (a *archive) put(p *workflow.Plan) {
 		a.server.PutContainer(k.container, map[string]string{metaLayout: "1"})
 	}
 	for ref, docType := range map[string]string{k.entry().Name: typeEntry, k.object().Name: typeObject} {
-		m, err := f.planMetadata(p, docType, uuid.NewString(), false)
+		m, err := f.planMetadata(p, docType, uuid.NewString(), planMarks{})
 		must(a.t, err)
 		var body []byte
 		if len(p.Name) > 8_000 {

@@ -563,9 +563,9 @@ func (x *planCheck) incomplete() {
 
 // plan compares entry, object and markers with each other, and their content with their metadata.
 func (x *planCheck) plan(entry, object *workflow.Plan) {
-	want, err := x.format.planMetadata(entry, typeEntry, x.entry.Metadata[blob.WriteID], restored(x.entry))
+	want, err := x.format.planMetadata(entry, typeEntry, x.entry.Metadata[blob.WriteID], planMarks{restored(x.entry), copied(x.entry)})
 	x.metadata(x.keys.entry(), want, err, *x.entry)
-	want, err = x.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID], false)
+	want, err = x.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID], planMarks{copied: copied(x.object)})
 	x.metadata(x.keys.object(), want, err, *x.object)
 	if !sameChildren(entry, object) {
 		x.bad(Disagreement, x.keys.entry(), "its children are not those of the object")

@@ -39,15 +39,15 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		driver.Complete(plan)
 		identify(ctx, plan.ID)
-		return opError("Create", plan.ID, v.create(ctx, plan, false))
+		return opError("Create", plan.ID, v.create(ctx, plan, planMarks{}))
 	})
 }
 
 // create creates a plan, or restores one as it is. If remains of an earlier call with the ID are in the way, it
 // removes them and tries once more.
-func (s *store) create(ctx context.Context, plan *workflow.Plan, restored bool) error {
+func (s *store) create(ctx context.Context, plan *workflow.Plan, marks planMarks) error {
 	for first := true; ; first = false {
-		c, err := s.newCreation(plan, restored)
+		c, err := s.newCreation(plan, marks)
 		if err != nil {
 			return err
 		}
@@ -118,8 +118,8 @@ func (s planStore) clearParts(ctx context.Context, d diagnosis) (wait time.Durat
 type creation struct {
 	planStore
 	plan *workflow.Plan
-	// restored says that the plan may have any status.
-	restored bool
+	// marks are those of the entry. A plan that is restored may have any status.
+	marks planMarks
 	// call is the writeid of all blobs of this Create. Another Create of the same plan has another one: it
 	// must not continue with blobs that Recovery may be removing.
 	call  string
@@ -150,8 +150,8 @@ type partWrite struct {
 
 // newCreation encodes everything that is sent before the object, so that nothing is sent of a plan that can't
 // be encoded.
-func (s *store) newCreation(plan *workflow.Plan, restored bool) (*creation, error) {
-	c := &creation{planStore: s.plan(s.prefix.plan(plan.ID)), plan: plan, restored: restored, call: uuid.NewString()}
+func (s *store) newCreation(plan *workflow.Plan, marks planMarks) (*creation, error) {
+	c := &creation{planStore: s.plan(s.prefix.plan(plan.ID)), plan: plan, marks: marks, call: uuid.NewString()}
 	size := 0
 	for o := range workflow.Walk(plan) {
 		w, err := c.write(o, c.call)
@@ -178,7 +178,7 @@ func (c *creation) write(o workflow.Object, writeID string) (w blobWrite, err er
 		return w, err
 	}
 	if plan, ok := o.(*workflow.Plan); ok {
-		w.metadata, err = c.format.planMetadata(plan, typeEntry, writeID, c.restored)
+		w.metadata, err = c.format.planMetadata(plan, typeEntry, writeID, c.marks)
 	} else {
 		w.metadata, err = c.format.partMetadata(o, writeID)
 	}
@@ -235,7 +235,7 @@ func (c *creation) run(caller context.Context) error {
 		// Recovery may already have begun to remove the plan.
 		return c.withdraw(caller, etag)
 	}
-	c.plan.State.ETag = planVersion(c.entryETag, etag, c.plan)
+	c.plan.State.ETag = planVersion(c.entryETag, etag, c.marks.copied, c.plan)
 	return c.finish(caller)
 }
 
@@ -382,7 +382,7 @@ func (c *creation) object() ([]byte, map[string]string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode object: %w", err)
 	}
-	metadata, err := c.format.planMetadata(c.plan, typeObject, c.call, false)
+	metadata, err := c.format.planMetadata(c.plan, typeObject, c.call, planMarks{copied: c.marks.copied})
 	return body, metadata, err
 }
 
@@ -574,14 +574,23 @@ func (c *creation) finish(ctx context.Context) error {
 // [storage.ErrConflict] and [storage.ErrUnknown] as Create returns them. After ErrUnknown the same plan may
 // be restored again.
 func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
+	return v.restore(ctx, "Restore", plan, planMarks{restored: true})
+}
+
+// RestoreCopy does the same for package mirror, at the same cost, and marks the plan as a copy; see [storage.Copier].
+func (v *Vault) RestoreCopy(ctx context.Context, plan *workflow.Plan) error {
+	return v.restore(ctx, "RestoreCopy", plan, planMarks{restored: true, copied: true})
+}
+
+func (v *Vault) restore(ctx context.Context, op string, plan *workflow.Plan, marks planMarks) error {
 	var id uuid.UUID
 	if plan != nil {
 		id = plan.ID
 	}
-	return v.call(ctx, "Restore", id, func(ctx context.Context) error {
+	return v.call(ctx, op, id, func(ctx context.Context) error {
 		if err := driver.CheckRestored(plan, v.reg); err != nil {
 			return err
 		}
-		return v.create(ctx, plan, true)
+		return v.create(ctx, plan, marks)
 	})
 }

@@ -1,6 +1,7 @@
 package azblob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,36 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		return deletion{v.plan(v.prefix.plan(id))}.run(ctx)
+		return deletion{planStore: v.plan(v.prefix.plan(id))}.run(ctx)
+	})
+}
+
+// DeleteCopy removes a copy's plan for package mirror as Delete does, unless somebody else has changed it; see
+// [storage.Copier].
+func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
+	var id uuid.UUID
+	if plan != nil {
+		id = plan.ID
+	}
+	return v.call(ctx, "DeleteCopy", id, func(ctx context.Context) error {
+		if plan == nil {
+			return driver.Invalid("Plan", "is nil")
+		}
+		if err := cmp.Or(driver.CheckID(id), driver.CheckCopy(plan.State.ETag)); err != nil {
+			return err
+		}
+		_, object := splitPlanVersion(plan.State.ETag)
+		return deletion{v.plan(v.prefix.plan(id)), object}.run(ctx)
 	})
 }
 
 // deletion is a Delete that is running.
-type deletion struct{ planStore }
+type deletion struct {
+	planStore
+	// only is the one version of the object that DeleteCopy removes. UpdateCopy leaves the object of an open plan, and an
+	// UpdatePlan rewrites it.
+	only string
+}
 
 // run is the order of writes of a Delete, the reverse of Create: delete marker, object, sub-objects,
 // entry, markers. It reads the object first, because the object names the sub-objects.
@@ -77,6 +102,9 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		}
 		if err != nil {
 			return plan, err
+		}
+		if d.only != "" && plan.etag != d.only {
+			return plan, vaultError("look at object", d.keys.object(), "%w: somebody has changed or deleted the plan since it was read", storage.ErrConflict)
 		}
 		// A hold is looked for twice: before the marker, so that a Delete in a held day writes nothing, and after
 		// it, because a Hold waits for the Deletes that did not see it.

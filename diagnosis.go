@@ -48,6 +48,9 @@ func blobStatusOf(item *blob.Item) blobStatus {
 // restored reports whether an entry is as Restore wrote it.
 func restored(entry *blob.Item) bool { return entry != nil && entry.Metadata[metaRestored] != "" }
 
+// copied reports whether an entry or an object has the mark of a copy.
+func copied(item *blob.Item) bool { return item != nil && item.Metadata[metaCopied] != "" }
+
 // signs are what diagnose decides by.
 type signs struct {
 	entry, object blobStatus
@@ -97,7 +100,7 @@ const (
 	setBack
 	// lostMarker: an open plan has no marker.
 	lostMarker
-	// unverified: a whole plan whose sub-objects a thorough Recovery looks for.
+	// unverified: a plan whose sub-objects must be looked for.
 	unverified
 )
 
@@ -131,7 +134,7 @@ func diagnose(s signs) finding {
 		return setBack
 	case s.thorough && s.marked && !s.marker:
 		return lostMarker
-	case s.thorough:
+	case s.entry == notStarted || s.thorough:
 		return unverified
 	}
 	return openPlan
@@ -177,7 +180,7 @@ func (s planStore) examine(ctx context.Context, b planBlobs, thorough bool) (dia
 		return d, blobError("read metadata of marker", b.keys.marker(), err)
 	}
 	switch d.finding = diagnose(d.signs(false)); {
-	case d.finding == foreignPlan, !thorough && d.finding == openPlan:
+	case d.finding == foreignPlan, !thorough && (d.finding == openPlan || d.finding == unverified):
 		return d, nil
 	}
 	now, err := s.headPlan(ctx, "look for plan")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -169,6 +170,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
+		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return v.RestoreCopy(ctx, plan) }},
+		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateCopy(ctx, plan) }},
+		{"DeleteCopy", "", true, func(ctx context.Context, v *Vault) error { return v.DeleteCopy(ctx, plan) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}
@@ -195,7 +199,7 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 		s.PutContainer(v.prefix.day(dropped()), map[string]string{metaLayout: "1"})
 		untested := map[string]bool{}
 		for m := range reflect.TypeFor[*Vault]().Methods() {
-			untested[m.Name] = true
+			untested[m.Name] = m.Name != "IsCopy" // which is no operation
 		}
 		for _, c := range calls {
 			delete(untested, c.method)
@@ -228,6 +232,7 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", c.method, n.ends[0], want)
 			}
 		}
+		maps.DeleteFunc(untested, func(_ string, missing bool) bool { return !missing })
 		if len(untested) > 0 {
 			t.Errorf("these methods are not in the table: %v", untested)
 		}

@@ -149,7 +149,7 @@ func (s planStore) headPlan(ctx context.Context, doing string) (planBlobs, error
 	return planBlobs{keys: s.keys, entry: found[0], object: found[1]}, err
 }
 
-// readEntry reads the entry of a plan. join sets the version later, State.ETag is the blob's ETag.
+// readEntry reads the entry of a plan. join sets the version later, State.ETag is the name of the blob's.
 func (s planStore) readEntry(ctx context.Context) (*workflow.Plan, error) {
 	ref := s.keys.entry()
 	body, p, err := s.client.Get(ctx, ref)
@@ -163,11 +163,11 @@ func (s planStore) readEntry(ctx context.Context) (*workflow.Plan, error) {
 	if err != nil {
 		return nil, blobError("read entry", ref, err)
 	}
-	entry.State.ETag = p.ETag
+	entry.State.ETag = blobName(p)
 	return entry, nil
 }
 
-// readObject reads the object of a plan. Its State.ETag is the blob's ETag, too.
+// readObject reads the object of a plan. Its State.ETag is the name of the blob's version, too.
 func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Properties, error) {
 	ref := s.keys.object()
 	body, p, err := s.client.Get(ctx, ref)
@@ -181,7 +181,7 @@ func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Propert
 	if err != nil {
 		return nil, p, blobError("read object", ref, err)
 	}
-	object.State.ETag = p.ETag
+	object.State.ETag = blobName(p)
 	return object, p, nil
 }
 

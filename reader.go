@@ -136,7 +136,7 @@ func (s planStore) partLost(ctx context.Context, err error) error {
 }
 
 // join adds the plan's own fields, which the entry has, to an object whose sub-objects are up to date, and
-// sets all versions. Before that, each State.ETag is the ETag of a blob that was read, or the version that
+// sets all versions. Before that, each State.ETag is the name of a blob's version that was read, or the version that
 // the object has of a sub-object.
 func join(object, entry *workflow.Plan) {
 	objectETag := object.State.ETag
@@ -145,7 +145,9 @@ func join(object, entry *workflow.Plan) {
 		state := o.Header().State
 		switch etag, _, _ := driver.SplitVersion(state.ETag); {
 		case parent == nil:
-			state.ETag = planVersion(etag, objectETag, object)
+			entry, copied := driver.CutCopyName(etag)
+			whole, both := driver.CutCopyName(objectETag)
+			state.ETag = planVersion(entry, whole, copied && both, object)
 		case etag != "":
 			state.ETag = driver.Version(etag, o)
 		}

@@ -25,24 +25,6 @@ func (s planStore) dismissDelete(ctx context.Context, marker string) error {
 	return s.removeMarker(ctx, s.keys.deleteMarker(), &blob.Item{Properties: blob.Properties{ETag: marker}})
 }
 
-// rewriteObject writes an object again as it is. A writer that knows the old version can no longer change or
-// remove it.
-func (s planStore) rewriteObject(ctx context.Context) (plan *workflow.Plan, etag string, err error) {
-	ref := s.keys.object()
-	body, p, err := s.client.Get(ctx, ref)
-	if err != nil {
-		return nil, "", blobError("read object", ref, err)
-	}
-	if plan, err = s.format.decodeObject(body, nil, s.keys.plan); err != nil {
-		return nil, "", blobError("read object", ref, err) // newer code may have written it
-	}
-	w, err := s.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
-		p.Metadata[blob.WriteID] = writeID
-		return p.Metadata, nil
-	})
-	return plan, w.etag, blobError("rewrite object", ref, err)
-}
-
 // completeObject finishes the last update of a plan: it writes the object from the entry and the sub-objects,
 // and removes the marker.
 func (s planStore) completeObject(ctx context.Context, d diagnosis) error {
@@ -77,7 +59,7 @@ func (s planStore) rebuildObject(ctx context.Context, entry *workflow.Plan, d di
 	if err != nil {
 		return err
 	}
-	_, err = s.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag))
+	_, err = s.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag), planMarks{copied: driver.IsCopy(plan.State.ETag)})
 	return blobError("finalize object", d.keys.object(), err)
 }
 
@@ -144,7 +126,7 @@ func (s planStore) restoreFinal(ctx context.Context, d diagnosis) (did string, e
 	if err != nil {
 		return "", err
 	}
-	_, err = s.putOwn(ctx, object, body, blob.IfMatch(d.entry.ETag))
+	_, err = s.putOwn(ctx, object, body, blob.IfMatch(d.entry.ETag), planMarks{})
 	return fmt.Sprintf("restored the entry from the object, as %s", object.State.Status), err
 }
 
@@ -168,7 +150,7 @@ func (s planStore) restoreLost(ctx context.Context, d diagnosis) (did string, er
 	}
 	ref := keys.entry()
 	entry, err := s.put(ctx, ref, body, blob.IfNew, func(writeID string) (map[string]string, error) {
-		return s.format.planMetadata(plan, typeEntry, writeID, false)
+		return s.format.planMetadata(plan, typeEntry, writeID, planMarks{})
 	})
 	if err != nil {
 		return "", blobError("rewrite entry", ref, err)
@@ -200,11 +182,11 @@ type partsFinding struct {
 // none reports whether nothing is wrong.
 func (f partsFinding) none() bool { return len(f.lost)+len(f.extra) == 0 && !f.stale }
 
-// findParts compares the sub-objects that a plan's object names with those that were listed. It leaves recent blobs
-// alone.
-func findParts(d diagnosis, object *workflow.Plan) (f partsFinding) {
-	etags := make(map[string]string, len(d.parts))
-	for _, item := range d.parts {
+// findParts compares the sub-objects that a plan's object names with those that were listed. Only a thorough
+// Recovery looks for extra and stale ones, and it leaves recent blobs alone.
+func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough bool) (f partsFinding) {
+	etags := make(map[string]string, len(listed))
+	for _, item := range listed {
 		etags[item.Name] = item.ETag
 	}
 	named := map[string]bool{}
@@ -218,10 +200,12 @@ func findParts(d diagnosis, object *workflow.Plan) (f partsFinding) {
 			f.stale = true
 		}
 	}
-	f.stale = f.stale && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
-	f.extra = slices.DeleteFunc(slices.Clone(d.parts), func(item blob.Item) bool {
-		return named[item.Name] || recent(&item, d.seen, d.grace) || !hasMarks(item.Metadata)
-	})
+	f.stale = f.stale && thorough && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
+	if thorough {
+		f.extra = slices.DeleteFunc(slices.Clone(listed), func(item blob.Item) bool {
+			return named[item.Name] || recent(&item, d.seen, d.grace) || !hasMarks(item.Metadata)
+		})
+	}
 	return f
 }
 

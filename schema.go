@@ -421,6 +421,7 @@ const (
 	metaBy         = "by"                 // like metaWhy, of a stop request
 	metaWhy        = "why"
 	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
+	metaCopied     = "copied"   // of the entry and the object, from RestoreCopy until the first UpdatePlan
 )
 
 // readMemberMetadata reads into m what it can of the metadata of a member's record. The TTL and the phase are read in
@@ -571,12 +572,18 @@ func parseLabels(text string) (map[string]string, error) {
 // leftToAddTexts writes nothing: addTexts adds name and description when it knows how much room there is.
 func leftToAddTexts(string) (string, error) { return "", nil }
 
+// planMarks are metadata of a plan that say who wrote it.
+type planMarks struct{ restored, copied bool }
+
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject). An entry that
 // Restore writes says so, because it may have any status before there is an object.
-func (f format) planMetadata(p *workflow.Plan, docType, writeID string, restored bool) (map[string]string, error) {
+func (f format) planMetadata(p *workflow.Plan, docType, writeID string, marks planMarks) (map[string]string, error) {
 	m := map[string]string{metaPlanType: docType, metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
-	if restored {
+	if marks.restored {
 		m[metaRestored] = "1"
+	}
+	if marks.copied {
+		m[metaCopied] = "1"
 	}
 	r := driver.Listed(p)
 	for _, row := range listed {
@@ -621,9 +628,9 @@ func addTexts(m map[string]string, p *workflow.Plan) {
 }
 
 // ownMetadata is what a listing shows of the blob with an object's own fields.
-func (f format) ownMetadata(o workflow.Object, writeID string) (map[string]string, error) {
+func (f format) ownMetadata(o workflow.Object, writeID string, marks planMarks) (map[string]string, error) {
 	if plan, ok := o.(*workflow.Plan); ok {
-		return f.planMetadata(plan, typeEntry, writeID, false)
+		return f.planMetadata(plan, typeEntry, writeID, marks)
 	}
 	return f.partMetadata(o, writeID)
 }
@@ -782,15 +789,28 @@ func cutText(s string, limit int) string {
 	return ""
 }
 
-// planVersion returns the version of a plan, which has two blobs.
-func planVersion(entryETag, objectETag string, plan *workflow.Plan) string {
-	return driver.Version(entryETag+"/"+objectETag, plan)
+// planVersion returns the version of a plan, which has two blobs. copied says that both have the mark of a copy.
+func planVersion(entryETag, objectETag string, copied bool, plan *workflow.Plan) string {
+	name := entryETag + "/" + objectETag
+	if copied {
+		name = driver.CopyName(name)
+	}
+	return driver.Version(name, plan)
+}
+
+// blobName is the name of a blob's version, with the mark that the blob has.
+func blobName(p blob.Properties) string {
+	if p.Metadata[metaCopied] != "" {
+		return driver.CopyName(p.ETag)
+	}
+	return p.ETag
 }
 
 // splitPlanVersion returns the ETags of a plan's entry and object. A version from a listing lacks the
 // object's.
 func splitPlanVersion(version string) (entryETag, objectETag string) {
 	name, _, _ := driver.SplitVersion(version)
+	name, _ = driver.CutCopyName(name)
 	entryETag, objectETag, _ = strings.Cut(name, "/")
 	return entryETag, objectETag
 }

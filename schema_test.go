@@ -198,9 +198,9 @@ func TestGoldenMetadata(t *testing.T) {
 		all[name] = m
 		err = errors.Join(err, e)
 	}
-	m, e := format(nil).planMetadata(plan, typeEntry, "write-1", false)
+	m, e := format(nil).planMetadata(plan, typeEntry, "write-1", planMarks{})
 	note("entry", m, e)
-	m, e = format(nil).planMetadata(plan, typeObject, "write-2", false)
+	m, e = format(nil).planMetadata(plan, typeObject, "write-2", planMarks{})
 	note("object", m, e)
 	for kind, o := range goldenParts(plan) {
 		m, e := format(nil).partMetadata(o, "write-3")
@@ -208,7 +208,7 @@ func TestGoldenMetadata(t *testing.T) {
 	}
 	plan.Owner, plan.Epoch = uuid.Nil, 0
 	plan.GroupID, plan.Name, plan.Descr = uuid.Nil, strings.Repeat("name ", 2000), strings.Repeat("описание ", 2000)
-	m, e = format(nil).planMetadata(plan, typeEntry, "write-4", false)
+	m, e = format(nil).planMetadata(plan, typeEntry, "write-4", planMarks{})
 	note("cut entry", m, e)
 	text, marshalErr := json.MarshalIndent(all, "", "  ")
 	golden(t, "metadata", append(text, '\n'), errors.Join(err, marshalErr))
@@ -538,7 +538,7 @@ func textOf(alphabet string, size int) string {
 // checkPlanMetadata checks a plan's metadata against the service's limit and the plan.
 func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 	t.Helper()
-	m, err := format(nil).planMetadata(plan, typeObject, strings.Repeat("f", 36), false)
+	m, err := format(nil).planMetadata(plan, typeObject, strings.Repeat("f", 36), planMarks{})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -617,7 +617,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		{"labels of another set", metaLabels, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 		{"bad descr", metaDescr, "=?no-such-set?q?a?=", storage.ErrCorrupt},
 	} {
-		m, err := format(nil).planMetadata(plan, typeObject, "w", false)
+		m, err := format(nil).planMetadata(plan, typeObject, "w", planMarks{})
 		must(t, err)
 		m[test.name] = test.value
 		_, _, err = format(nil).parseMetadata(m, plan.ID, typeObject)
@@ -643,7 +643,7 @@ func TestForms(t *testing.T) {
 	_, _, err := format(nil).parseMetadata(theirs, plan.ID, typeEntry)
 	checkError(t, "metadata", err, storage.ErrForeign)
 
-	ours, err := format(nil).planMetadata(plan, typeObject, "w", false)
+	ours, err := format(nil).planMetadata(plan, typeObject, "w", planMarks{})
 	must(t, err)
 	for name := range ours {
 		for _, value := range []string{"", number} {
@@ -683,7 +683,7 @@ func TestForms(t *testing.T) {
 }
 
 func TestPlanVersions(t *testing.T) {
-	for _, test := range []struct{ version, entry, object string }{{"", "", ""}, {"0x1@Running", "0x1", ""}, {planVersion("0x1", "0x2", goldenPlan()), "0x1", "0x2"}} {
+	for _, test := range []struct{ version, entry, object string }{{"", "", ""}, {"0x1@Running", "0x1", ""}, {planVersion("0x1", "0x2", true, goldenPlan()), "0x1", "0x2"}} {
 		if entry, object := splitPlanVersion(test.version); entry != test.entry || object != test.object {
 			t.Errorf("%q is read as %q and %q", test.version, entry, object)
 		}
@@ -715,7 +715,7 @@ func FuzzDecodeText(f *testing.F) {
 func FuzzListed(f *testing.F) {
 	plan := goldenPlan()
 	for _, docType := range []string{typeEntry, typeObject} {
-		m, err := format(nil).planMetadata(plan, docType, "w", false)
+		m, err := format(nil).planMetadata(plan, docType, "w", planMarks{})
 		if err != nil {
 			f.Fatal(err)
 		}

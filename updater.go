@@ -15,7 +15,8 @@ import (
 
 // UpdatePlan stores the plan's own fields. While the plan is NotStarted or Running it takes two requests at once: it
 // writes the entry, and looks for the plan, which a Delete may have removed. If it is gone, the error is both
-// [storage.ErrNotFound] and [storage.ErrUnknown], because a reader may have seen the update before.
+// [storage.ErrNotFound] and [storage.ErrUnknown], because a reader may have seen the update before. The first such update
+// of a plan that a mirror has written takes two requests more, which rewrite the object; see [storage.Copier].
 //
 // An update to a final status takes three requests, one after the other: it writes the entry, then the object with the
 // whole plan as given, and removes the marker. After the first one every reader sees the plan as final. If the call
@@ -38,6 +39,17 @@ import (
 func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return update(ctx, v, "UpdatePlan", plan)
 }
+
+// UpdateCopy stores a copy's plan for package mirror as UpdatePlan does, and leaves the mark of a copy; see
+// [storage.Copier].
+func (v *Vault) UpdateCopy(ctx context.Context, plan *workflow.Plan) error {
+	return update(ctx, v, opUpdateCopy, plan)
+}
+
+const opUpdateCopy = "UpdateCopy"
+
+// IsCopy reports whether the version of a plan has the mark of a copy.
+func (v *Vault) IsCopy(plan *workflow.Plan) bool { return driver.IsCopy(plan.State.ETag) }
 
 // UpdateChecks stores the checks' own fields with one request. Errors are those of [Vault.UpdatePlan], for
 // this and all other updates of sub-objects; a sub-object may move to any status.
@@ -84,11 +96,15 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 		if o == nil {
 			return driver.Invalid(op, "is nil")
 		}
-		if err := driver.CheckUpdate(o, v.reg, v.unversioned); err != nil {
+		marks := planMarks{copied: op == opUpdateCopy}
+		if err := driver.CheckUpdate(o, v.reg, v.unversioned && !marks.copied); err != nil {
 			return err
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
-			return planUpdate{v.plan(v.prefix.plan(plan.ID)), plan}.run(ctx)
+			if marks.copied && !v.IsCopy(plan) {
+				return driver.CheckCopy(plan.State.ETag)
+			}
+			return planUpdate{v.plan(v.prefix.plan(plan.ID)), plan, marks}.run(ctx)
 		}
 		return v.updatePart(ctx, o)
 	})
@@ -106,7 +122,7 @@ func (s *store) updatePart(ctx context.Context, o workflow.Object) error {
 		etag, _, _ := driver.SplitVersion(h.State.ETag)
 		cond = blob.IfMatch(etag)
 	}
-	w, err := s.putOwn(ctx, o, body, cond)
+	w, err := s.putOwn(ctx, o, body, cond, planMarks{})
 	if err != nil {
 		return err
 	}
@@ -120,7 +136,8 @@ const updateRounds = 4
 // planUpdate is an UpdatePlan that is running.
 type planUpdate struct {
 	planStore
-	plan *workflow.Plan
+	plan  *workflow.Plan
+	marks planMarks
 }
 
 // run writes the entry of a plan. If the plan becomes final it does the rest, too.
@@ -154,6 +171,7 @@ type replaced struct {
 	cond       blob.Condition // of the entry
 	objectETag string
 	looked     bool // whether the object was looked for
+	copied     bool // whether it had the mark of a copy then
 	changes    bool // a final plan changes
 }
 
@@ -169,6 +187,7 @@ func (u planUpdate) replaced(ctx context.Context) (replaced, error) {
 		return r, nil
 	}
 	p, err := u.client.Head(ctx, u.keys.object())
+	r.copied = p.Metadata[metaCopied] != ""
 	if r.objectETag, r.looked = p.ETag, true; blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		return r, u.goneIfAbsent(ctx, err)
 	}
@@ -202,7 +221,7 @@ func (u planUpdate) replacedUnversioned(ctx context.Context) (r replaced, err er
 	if err != nil {
 		return r, err
 	}
-	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag, looked: true}
+	r = replaced{cond: blob.IfMatch(now.entry.ETag), objectETag: now.object.ETag, looked: true, copied: copied(now.object)}
 	for _, item := range []*blob.Item{now.entry, now.object} { // a final object shows that an entry was set back
 		stored, err := parseState(item.Metadata)
 		if err != nil {
@@ -226,7 +245,7 @@ func (u planUpdate) replacePlan(ctx context.Context, r replaced, entry, object [
 		return err
 	}
 	r.objectETag, err = u.finalize(ctx, w, c, object, r.objectETag)
-	u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.plan)
+	u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.marks.copied, u.plan)
 	return err
 }
 
@@ -243,24 +262,40 @@ func (u planUpdate) putOpenEntry(ctx context.Context, r replaced, body []byte) e
 		if r.looked {
 			return nil
 		}
-		if _, look = u.client.Head(ctx, u.keys.object()); blob.Is(look, blob.Absent, blob.AbsentContainer) {
+		p, headErr := u.client.Head(ctx, u.keys.object())
+		if look = headErr; blob.Is(look, blob.Absent, blob.AbsentContainer) {
 			look = u.goneIfAbsent(ctx, look)
 		}
+		r.copied = p.Metadata[metaCopied] != ""
 		return nil
 	})
+	if err == nil && look == nil && r.copied && !u.marks.copied {
+		r.objectETag, look = u.disown(ctx)
+	}
 	switch {
 	case errors.Is(look, storage.ErrNotFound) && errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrUnknown):
 		return look // nothing was written, and there is no plan
 	case err != nil:
 		return err
 	case look == nil:
-		u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.plan)
+		u.plan.State.ETag = planVersion(w.etag, r.objectETag, u.marks.copied, u.plan)
 		return nil
 	case errors.Is(look, storage.ErrNotFound): // a reader may have seen the entry before the plan was deleted
 		return fmt.Errorf("%w: %w", storage.ErrUnknown, look)
 	}
 	u.unknown.keep(w.write, w.id) // a repeated update recognises it
 	return vaultError("look for object", u.keys.object(), "%w: the entry is written, and whether the plan still exists is not known: call again: %w", storage.ErrUnknown, look)
+}
+
+// disown takes the mark of a copy off the object, whose version is another one then. A mirror that has read the plan
+// before, and is about to remove it, is refused.
+func (u planUpdate) disown(ctx context.Context) (etag string, err error) {
+	for range updateRounds {
+		if _, etag, err = u.rewriteObject(ctx, metaCopied); !errors.Is(err, storage.ErrConflict) {
+			break
+		}
+	}
+	return etag, err
 }
 
 // putEntry writes the entry of a plan, which is the commit point of its update. If the update changes a final
@@ -275,7 +310,7 @@ func (u planUpdate) putEntry(ctx context.Context, body []byte, cond blob.Conditi
 		commit, cancel = c.deadline(ctx)
 	}
 	defer cancel()
-	w, err = u.putOwn(commit, u.plan, body, cond)
+	w, err = u.putOwn(commit, u.plan, body, cond, u.marks)
 	if err != nil && !errors.Is(err, storage.ErrUnknown) {
 		_ = c.end(ctx) // what is left is Recovery's
 	}
@@ -331,7 +366,7 @@ const finalizeRounds = 4
 // followed is true: the later update does the rest.
 func (u planUpdate) finalizeObject(ctx context.Context, entry written, body []byte, etag string) (newETag string, followed bool, err error) {
 	for round := 1; ; round++ {
-		newETag, err := u.putObject(ctx, u.plan, body, blob.IfMatch(etag))
+		newETag, err := u.putObject(ctx, u.plan, body, blob.IfMatch(etag), u.marks)
 		if err == nil {
 			return newETag, false, nil
 		}

@@ -48,19 +48,40 @@ func settled(err error) bool {
 	return err == nil || blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer)
 }
 
-// putOwn writes the blob with an object's own fields: the entry of a plan, or a sub-object.
-func (s *store) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition) (written, error) {
+// putOwn writes the blob with an object's own fields: the entry of a plan, which may have marks, or a sub-object.
+func (s *store) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition, marks planMarks) (written, error) {
 	ref := s.prefix.plan(*o.Header().PlanID).of(o)
-	w, err := s.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return s.format.ownMetadata(o, writeID) })
+	w, err := s.put(ctx, ref, body, cond, func(writeID string) (map[string]string, error) { return s.format.ownMetadata(o, writeID, marks) })
 	return w, blobError("update "+o.Kind().String(), ref, err)
 }
 
 // putObject overwrites the object of a plan, and returns its ETag.
-func (s *store) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition) (string, error) {
+func (s *store) putObject(ctx context.Context, plan *workflow.Plan, body []byte, cond blob.Condition, marks planMarks) (string, error) {
 	w, err := s.put(ctx, s.prefix.plan(plan.ID).object(), body, cond, func(writeID string) (map[string]string, error) {
-		return s.format.planMetadata(plan, typeObject, writeID, false)
+		return s.format.planMetadata(plan, typeObject, writeID, marks)
 	})
 	return w.etag, err
+}
+
+// rewriteObject writes an object again as it is, but for marks that it loses. A writer that knows the old version can no
+// longer change or remove it.
+func (s planStore) rewriteObject(ctx context.Context, loses ...string) (plan *workflow.Plan, etag string, err error) {
+	ref := s.keys.object()
+	body, p, err := s.client.Get(ctx, ref)
+	if err != nil {
+		return nil, "", blobError("read object", ref, err)
+	}
+	if plan, err = s.format.decodeObject(body, nil, s.keys.plan); err != nil {
+		return nil, "", blobError("read object", ref, err) // newer code may have written it
+	}
+	w, err := s.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {
+		p.Metadata[blob.WriteID] = writeID
+		for _, mark := range loses {
+			delete(p.Metadata, mark)
+		}
+		return p.Metadata, nil
+	})
+	return plan, w.etag, blobError("rewrite object", ref, err)
 }
 
 // markerMetadata is the metadata of a marker: the writeid, and the grace period of the vault that writes it.

@@ -16,9 +16,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced. It calls recovers once it
-// is a member.
-func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
+// runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced.
+func (e *Engine) runInFleet(ctx context.Context) error {
 	var work sync.WaitGroup // of this node and of those before
 	defer work.Wait()
 	settings := *e.opts.Fleet
@@ -45,7 +44,9 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 		m := &member{Engine: e, node: node, work: &work}
 		e.forgetLeft()
 		e.opts.Observer.Joined(ctx, node.ID())
-		recovers()
+		if first {
+			e.recoverPlans(ctx)
+		}
 		m.serve(ctx)
 		if node.Context().Err() == nil {
 			node.Drain()

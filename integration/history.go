@@ -23,10 +23,10 @@ const (
 	onOldDay = 3 // plans of each old day
 )
 
-// history shows what is done with finished plans, in two vaults of its own.
+// history shows what is done with finished plans, in three vaults of its own.
 func history(ctx context.Context, s *stage) (err error) {
 	var h past
-	for _, v := range []**azblob.Vault{&h.vault, &h.copy} {
+	for _, v := range []**azblob.Vault{&h.vault, &h.imported, &h.copy} {
 		if *v, err = s.open(ctx, s.newPrefix()); err != nil {
 			return err
 		}
@@ -35,12 +35,15 @@ func history(ctx context.Context, s *stage) (err error) {
 	h.day = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -daysAgo)
 	// A container that is held can't be deleted when the run ends.
 	defer func() { _ = h.vault.Release(context.WithoutCancel(ctx), h.day) }()
+	const n = oldDays*onOldDay + 1 // plans, with the fork
 	return s.acts(
 		call{fmt.Sprintf("Restore %d finished plans on each of %d days, %d days ago", onOldDay, oldDays, daysAgo), func() error { return h.restore(ctx) }},
 		call{"Fork the first of them; Create", func() error { return h.fork(ctx) }},
 		call{"List and Count", func() error { return h.listed(ctx, h.vault) }},
 		call{"Export, and Import into another prefix", func() error { return h.exported(ctx) }},
-		call{"Mirror finds nothing to copy", func() error { return h.mirrored(ctx, 0) }},
+		call{"Mirror to a third one, twice", func() error {
+			return errors.Join(h.mirrored(ctx, mirror.Report{Copied: n}), h.mirrored(ctx, mirror.Report{Unchanged: n}))
+		}},
 		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
 		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
 		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Hold(ctx, h.day), h.vault.Hold(ctx, h.day)) }},
@@ -48,7 +51,7 @@ func history(ctx context.Context, s *stage) (err error) {
 		call{"Release it, twice", func() error { return errors.Join(h.vault.Release(ctx, h.day), h.vault.Release(ctx, h.day)) }},
 		call{"Purge a plan of the day", func() error { return h.purged(ctx) }},
 		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
-		call{"Mirror deletes it from the copy", func() error { return h.mirrored(ctx, 1) }},
+		call{"Mirror deletes it from the copy", func() error { return h.mirrored(ctx, mirror.Report{Unchanged: n - 1, Deleted: 1}) }},
 		call{"The copy lists the same", func() error { return h.listed(ctx, h.copy) }},
 		call{"Build the catalogue of that day again", func() error { return h.catalogued(ctx, 1) }},
 		call{"Check", func() error { return h.sound(ctx) }},
@@ -60,9 +63,9 @@ func history(ctx context.Context, s *stage) (err error) {
 
 // past is what the step works on.
 type past struct {
-	vault, copy *azblob.Vault
-	day         time.Time        // the older one
-	plans       []*workflow.Plan // as they must be listed
+	vault, imported, copy *azblob.Vault
+	day                   time.Time        // the older one
+	plans                 []*workflow.Plan // as they must be listed
 }
 
 // restore stores plans of old days. They are final.
@@ -71,11 +74,11 @@ func (h *past) restore(ctx context.Context) error {
 		p := plantest.Small()
 		p.ID = workflow.NewV7At(h.day.AddDate(0, 0, i/onOldDay).Add(time.Duration(i%onOldDay) * time.Hour))
 		p.Name = fmt.Sprintf("old %d", i)
-		// A Create in the copy gives the sub-objects their IDs.
-		if err := h.copy.Create(ctx, p); err != nil {
+		// A Create elsewhere gives the sub-objects their IDs.
+		if err := h.imported.Create(ctx, p); err != nil {
 			return err
 		}
-		if err := h.copy.Delete(ctx, p.ID); err != nil {
+		if err := h.imported.Delete(ctx, p.ID); err != nil {
 			return err
 		}
 		start(p)
@@ -128,14 +131,14 @@ func (h *past) exported(ctx context.Context) error {
 	if _, err := bundle.Export(ctx, h.vault, &text, bundle.ExportOptions{}); err != nil {
 		return err
 	}
-	report, err := bundle.Import(ctx, h.copy, &text, bundle.ImportOptions{})
-	return errors.Join(reported(err, report.Restored == int64(len(h.plans)), report), h.listed(ctx, h.copy))
+	report, err := bundle.Import(ctx, h.imported, &text, bundle.ImportOptions{})
+	return errors.Join(reported(err, report.Restored == int64(len(h.plans)), report), h.listed(ctx, h.imported))
 }
 
-// mirrored mirrors the vault into its copy, which has all of its plans and a number of others.
-func (h *past) mirrored(ctx context.Context, others int64) error {
+// mirrored mirrors the vault into its copy.
+func (h *past) mirrored(ctx context.Context, want mirror.Report) error {
 	r, err := mirror.Run(ctx, h.vault, h.copy, mirror.Options{Delete: true})
-	return reported(err, r.Unchanged == int64(len(h.plans)) && r.Copied == 0 && r.Deleted == others, r)
+	return reported(err, r.Unchanged == want.Unchanged && r.Copied == want.Copied && r.Deleted == want.Deleted, r)
 }
 
 // catalogued builds the catalogues of a number of days.

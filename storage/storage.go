@@ -65,6 +65,21 @@ type Restorer interface {
 	Restore(ctx context.Context, plan *workflow.Plan) error
 }
 
+// Copier keeps plans that package mirror copies from another store, and tells them from those that anybody else has
+// stored or changed. A plan has the mark of a copy from RestoreCopy to the first UpdatePlan, which takes it away. Updates
+// of sub-objects leave it. Copier is not part of [Vault]; the vaults of this module implement it.
+type Copier interface {
+	// RestoreCopy stores a plan as Restore does, with the mark of a copy.
+	RestoreCopy(ctx context.Context, plan *workflow.Plan) error
+	// IsCopy reports whether the plan had the mark in the version in State.ETag.
+	IsCopy(plan *workflow.Plan) bool
+	// UpdateCopy stores a plan as UpdatePlan does, and leaves the mark. A version without the mark is ErrConflict.
+	UpdateCopy(ctx context.Context, plan *workflow.Plan) error
+	// DeleteCopy removes a plan as Delete does, unless an UpdatePlan has changed it since the version in State.ETag.
+	// Then, and if the version lacks the mark, the error is ErrConflict, and the plan stays.
+	DeleteCopy(ctx context.Context, plan *workflow.Plan) error
+}
+
 // Reader finds plans. Reads never write.
 type Reader interface {
 	// Exists reports whether there is a plan with this ID. An ID that is not a UUIDv7 belongs to no plan.

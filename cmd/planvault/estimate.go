@@ -27,6 +27,7 @@ var (
 
 	restorePlan = price.Tally{azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 2}
 	restorePart = price.Tally{azblob.ClassWrite: 1}
+	lookAtRole  = price.Tally{azblob.ClassRead: 1} // before each plan that a mirror writes
 	updatePlan  = price.Tally{azblob.ClassWrite: 3, azblob.ClassRead: 2, azblob.ClassOther: 1, azblob.ClassDelete: 2}
 )
 

@@ -71,7 +71,7 @@ func TestEstimates(t *testing.T) {
 		{"catalogue", 1, []string{"catalogue"}, nil},
 		{"import", 0, []string{"import", "FILE", "--prefix", "copy"}, nil},
 		{"mirror", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy"}, nil},
-		{"mirror that removes", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "test-2", "--delete"}, []string{"import", "FILE", "--prefix", "test-2", "--yes"}},
+		{"mirror that removes", 1, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "test-2", "--delete"}, []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "test-2", "--yes"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := base.on(t)

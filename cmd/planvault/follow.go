@@ -56,7 +56,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	defer p.end()
 	told := time.Time{}
 	var failed error
-	err = mirror.Follow(ctx, from, into, mirror.FollowOptions{
+	options := mirror.FollowOptions{
 		Name: f.name, From: a.places[0], To: a.places[1], By: a.deedOf(ctx).By, Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
 		Round: func(r mirror.Round) {
 			p.step()
@@ -71,11 +71,15 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 				failed = err
 			}
 		},
-	})
-	if ctx.Err() != nil {
-		return failed
 	}
-	return err
+	deed := about("mirror")
+	deed.Detail = "from " + a.places[0]
+	return a.deed(ctx, into, deed, func() error {
+		if err := mirror.Follow(ctx, from, into, options); ctx.Err() == nil {
+			return err
+		}
+		return failed
+	})
 }
 
 // printRound prints what a round did.

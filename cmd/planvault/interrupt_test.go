@@ -24,6 +24,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -63,7 +64,7 @@ func bulkCases() []bulkCase {
 	first := func(command ...string) func(t *testing.T, s *stage, w *history) {
 		return func(t *testing.T, s *stage, w *history) { s.must(t, w.words(s, command)...) }
 	}
-	mirror := []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy", "--delete"}
+	copies := []string{"mirror", "--to-connection-string", "CONNECTION", "--to-prefix", "copy", "--delete"}
 	return []bulkCase{
 		{name: "purge", command: []string{"purge", "--name", "final"}, several: true},
 		{name: "expire", command: []string{"expire", "--older-than", "5d"}, several: true},
@@ -72,8 +73,8 @@ func bulkCases() []bulkCase {
 		{name: "catalogue", command: []string{"catalogue"}},
 		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, reads: true, several: true},
 		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, blocked: "conflict", reads: true, several: true},
-		{name: "mirror", prepare: addToCopy, command: mirror, blocked: "conflict", reads: true, several: true},
-		{name: "switch", prepare: addToCopy, command: append([]string{"switch"}, mirror[1:]...), blocked: "conflict", several: true},
+		{name: "mirror", prepare: addToCopy, command: copies, blocked: "conflict", reads: true, several: true},
+		{name: "switch", prepare: addToCopy, command: append([]string{"switch"}, copies[1:]...), blocked: "conflict", several: true},
 		{name: "recover", prepare: breakOff, command: []string{"recover"}},
 		{
 			name: "takeover", command: []string{"takeover", "RUNNING"},
@@ -83,10 +84,11 @@ func bulkCases() []bulkCase {
 	}
 }
 
-// addToCopy stores a plan in the copy alone.
+// addToCopy leaves a plan in the copy alone.
 func addToCopy(t *testing.T, s *stage, w *history) {
-	copied := &stage{vault: s.open(t, "copy")}
-	copied.store(t, workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")
+	v := s.open(t, "copy")
+	must(t, mirror.Adopt(t.Context(), v, "", ""))
+	must(t, v.RestoreCopy(t.Context(), planOf(workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")))
 }
 
 // breakOff leaves a plan half deleted.

@@ -44,7 +44,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	p.addFlags(c.Flags(), "created", "plans created")
 	b.addFlags(c.Flags())
 	f.addFlags(c.Flags())
-	return c
+	return a.signed(c)
 }
 
 // mirrored is what a mirror did, or would do.
@@ -80,19 +80,21 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	if err != nil {
 		return err
 	}
+	o.From, o.By = a.places[0], a.deedOf(ctx).By
 	look := o
 	look.DryRun, look.Budget = true, 0
 	found, err := a.runMirror(ctx, a.progress("compare", "plan", 0).then(untouched), from, into, look)
 	if err != nil && (ctx.Err() != nil || found.Failed == 0) {
 		return err
 	}
+	changes := found.Copied + found.Updated + found.Deleted
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
 	// What the Recovery at the beginning takes is not in it: a listing for each day of the copy.
 	requests := estimate(a.meter.traffic().requests, step{restorePlan, found.Copied}, step{restorePart, found.CopiedParts},
-		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted})
+		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{lookAtRole, changes})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
 		change: change{doing: "mirror", what: what, requests: requests},
-		n:      found.Copied + found.Updated + found.Deleted, found: found, err: err,
+		n:      changes, found: found, err: err, journal: into, deed: about("mirror"),
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {
@@ -113,7 +115,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 }
 
 // runMirror runs a mirror with progress.
-func (a *app) runMirror(ctx context.Context, p *progress, from, to mirror.Copy, o mirror.Options) (mirror.Report, error) {
+func (a *app) runMirror(ctx context.Context, p *progress, from storage.Reader, to mirror.Copy, o mirror.Options) (mirror.Report, error) {
 	defer p.end()
 	o.Progress = p.reach
 	return mirror.Run(ctx, from, to, o)

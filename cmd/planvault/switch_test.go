@@ -167,7 +167,8 @@ func TestCloseAndOpen(t *testing.T) {
 	})
 }
 
-// TestSwitchThereAndBack switches to a copy that still has an open plan which was deleted in the vault, and back.
+// TestSwitchThereAndBack switches to a copy that still has an open plan which was deleted in the vault, and back to a new
+// prefix. A mirror that is left running from the vault does nothing any more.
 func TestSwitchThereAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -183,12 +184,14 @@ func TestSwitchThereAndBack(t *testing.T) {
 			t.Errorf("a deleted plan would run: %+v; %v", r, err)
 		}
 		s.must(t, append([]string{"switch", "--delete"}, there...)...)
-		back := []string{"--prefix", "copy", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes"}
+		s.says(t, exitFailed, "it is a vault of its own now", append([]string{"mirror", "--delete"}, there...)...)
+		s.says(t, exitFailed, "is no copy, and has plans", "mirror", "--delete", "--prefix", "new", "--allow-empty", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes")
+		back := []string{"--prefix", "copy", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", "back", "--yes"}
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		s.run(ctx, append([]string{"mirror", "--follow"}, back...)...)
 		s.must(t, append([]string{"switch"}, back...)...)
-		n, err := fleet.Join(t.Context(), s.vault, fleet.Options{})
+		n, err := fleet.Join(t.Context(), s.open(t, "back"), fleet.Options{})
 		if err != nil {
 			t.Fatalf("engines are to be started there: %v", err)
 		}

@@ -46,7 +46,7 @@ type Call struct {
 func (c *Call) Do() error { return c.do() }
 
 // Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes], a
-// [storage.Journal] and a [storage.Restorer]; the methods of these panic if the wrapped vault lacks them.
+// [storage.Journal], a [storage.Restorer] and a [storage.Copier]; the methods of these panic if the wrapped vault lacks them.
 type Vault struct {
 	below storage.Vault
 	hook  func(c *Call) error
@@ -163,6 +163,23 @@ func (v *Vault) Restore(ctx context.Context, p *workflow.Plan) error {
 		return v.below.(storage.Restorer).Restore(c.Ctx, c.Object.(*workflow.Plan))
 	})
 }
+
+// RestoreCopy implements [storage.Copier], and so do the methods below. IsCopy passes through no hook.
+func (v *Vault) RestoreCopy(ctx context.Context, p *workflow.Plan) error {
+	return object(ctx, v, "RestoreCopy", p, func(c *Call) error { return v.copier().RestoreCopy(c.Ctx, c.Object.(*workflow.Plan)) })
+}
+
+func (v *Vault) IsCopy(p *workflow.Plan) bool { return v.copier().IsCopy(p) }
+
+func (v *Vault) UpdateCopy(ctx context.Context, p *workflow.Plan) error {
+	return object(ctx, v, "UpdateCopy", p, func(c *Call) error { return v.copier().UpdateCopy(c.Ctx, c.Object.(*workflow.Plan)) })
+}
+
+func (v *Vault) DeleteCopy(ctx context.Context, p *workflow.Plan) error {
+	return object(ctx, v, "DeleteCopy", p, func(c *Call) error { return v.copier().DeleteCopy(c.Ctx, c.Object.(*workflow.Plan)) })
+}
+
+func (v *Vault) copier() storage.Copier { return v.below.(storage.Copier) }
 
 // AddMember implements [storage.Members], and so do the methods below.
 func (v *Vault) AddMember(ctx context.Context, m storage.Member) (string, error) {

@@ -93,6 +93,12 @@
 // remove days. They die, and pause anywhere for any time. AtOnce is left out, and so are reports: the time between two
 // steps saves requests only.
 //
+// # A copy
+//
+// Mirrors bring one plan of a copy up to date. Anybody may open the copy in any state, and others then change and delete the
+// plan; in some situations they do so before. Each mirror is a Follow or a Run, of which there may be two, and may stop
+// anywhere for any time, or die. With two, nobody deletes the plan while one of them is about to write (C5).
+//
 // # What an engine stores
 //
 // What of a plan an engine stores before it acts is a model of its own, too: a sequence, its actions and a deferred action.

@@ -134,6 +134,8 @@ const (
 	oldStart
 	movesBack
 	neverOpens
+	overwritten
+	staysBehind
 	// Of a policy.
 	policyEarly
 	policyTwice
@@ -180,6 +182,8 @@ func (b breach) String() string {
 		oldStart:        "the copy begins from an older state than the source's",
 		movesBack:       "a follower moves the copy back, or writes to an opened one",
 		neverOpens:      "the switch does not lead to an open copy",
+		overwritten:     "a mirror changes or removes what somebody else has stored",
+		staysBehind:     "a mirror can't bring the copy up to date",
 		policyEarly:     "a day is removed less than a day after its policy was set",
 		policyTwice:     "two processes do a step at once",
 		policyFormer:    "two days are removed by a policy that was changed before",
@@ -223,7 +227,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, policyNeeds, runNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, copyNeeds, policyNeeds, runNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {

@@ -7,6 +7,7 @@
 package memvault
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,7 +88,7 @@ type Option func(*Vault)
 // overwrite whatever is stored. Default: such an update is ErrInvalid.
 func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
 
-// Vault is a [storage.Vault] with [storage.Members], [storage.Notes] and [storage.Restorer] in memory.
+// Vault is a [storage.Vault] with [storage.Members], [storage.Notes], [storage.Restorer] and [storage.Copier] in memory.
 type Vault struct {
 	store       *Store
 	reg         *registry.Register
@@ -98,6 +99,7 @@ type Vault struct {
 var (
 	_ storage.Vault    = (*Vault)(nil)
 	_ storage.Restorer = (*Vault)(nil)
+	_ storage.Copier   = (*Vault)(nil)
 )
 
 // New returns a vault with a store of its own. See [Store.Open].
@@ -115,26 +117,38 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		}
 		driver.Complete(plan)
 		id = plan.ID
-		return v.store.add(plan)
+		return v.store.add(plan, false)
 	})
 }
 
 // Restore stores a plan of any status as it is, with new versions.
 func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
+	return v.restore(ctx, "Restore", plan, false)
+}
+
+// RestoreCopy does the same, with the mark of a copy.
+func (v *Vault) RestoreCopy(ctx context.Context, plan *workflow.Plan) error {
+	return v.restore(ctx, "RestoreCopy", plan, true)
+}
+
+func (v *Vault) restore(ctx context.Context, op string, plan *workflow.Plan, copied bool) error {
 	var id uuid.UUID
 	if plan != nil {
 		id = plan.ID
 	}
-	return v.call(ctx, "Restore", &id, func() error {
+	return v.call(ctx, op, &id, func() error {
 		if err := driver.CheckRestored(plan, v.reg); err != nil {
 			return err
 		}
-		return v.store.add(plan)
+		return v.store.add(plan, copied)
 	})
 }
 
+// IsCopy reports whether the version of a plan has the mark of a copy.
+func (v *Vault) IsCopy(plan *workflow.Plan) bool { return driver.IsCopy(plan.State.ETag) }
+
 // add stores a plan that has all IDs, and sets its versions.
-func (s *Store) add(plan *workflow.Plan) error {
+func (s *Store) add(plan *workflow.Plan, copied bool) error {
 	if _, taken := s.plans[plan.ID]; taken {
 		return storage.ErrExists
 	}
@@ -144,7 +158,7 @@ func (s *Store) add(plan *workflow.Plan) error {
 	}
 	now := map[uuid.UUID]part{}
 	for o := range workflow.Walk(plan) {
-		p, err := s.encode(o)
+		p, err := s.encode(o, copied && o == workflow.Object(plan))
 		if err != nil {
 			return driver.Unencodable(plan, true, err)
 		}
@@ -205,6 +219,13 @@ func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 	return update(ctx, v, "UpdatePlan", plan)
 }
 
+// UpdateCopy does the same with a plan that has the mark of a copy, and leaves the mark.
+func (v *Vault) UpdateCopy(ctx context.Context, plan *workflow.Plan) error {
+	return update(ctx, v, opUpdateCopy, plan)
+}
+
+const opUpdateCopy = "UpdateCopy"
+
 // UpdateChecks stores the checks' own fields.
 func (v *Vault) UpdateChecks(ctx context.Context, checks *workflow.Checks) error {
 	return update(ctx, v, "UpdateChecks", checks)
@@ -244,9 +265,14 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 		if o == nil {
 			return driver.Invalid(op, "is nil")
 		}
-		h := o.Header()
-		if err := driver.CheckUpdate(o, v.reg, v.unversioned); err != nil {
+		h, copied := o.Header(), op == opUpdateCopy
+		if err := driver.CheckUpdate(o, v.reg, v.unversioned && !copied); err != nil {
 			return err
+		}
+		if copied {
+			if err := driver.CheckCopy(h.State.ETag); err != nil {
+				return err
+			}
 		}
 		r, err := v.find(id)
 		if err != nil {
@@ -263,7 +289,7 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 		if o.Kind() == workflow.KindPlan && !driver.Follows(h.State.Status, was) { // only an update without a version
 			return fmt.Errorf("%w: the plan is %s and can't become %s: a plan only moves forward", storage.ErrConflict, was, h.State.Status)
 		}
-		p, err := v.store.encode(o)
+		p, err := v.store.encode(o, copied)
 		if err != nil {
 			return driver.Unencodable(o, false, err)
 		}
@@ -296,6 +322,27 @@ func (r *record) finalize(plan *workflow.Plan) error {
 func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 	return v.call(ctx, "Delete", &id, func() error {
 		_, err := v.find(id)
+		if err == nil {
+			delete(v.store.plans, id)
+		}
+		return err
+	})
+}
+
+// DeleteCopy removes a plan that has the mark of a copy, and the version that is given.
+func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
+	var id uuid.UUID
+	if plan != nil {
+		id = plan.ID
+	}
+	return v.call(ctx, "DeleteCopy", &id, func() error {
+		if plan == nil {
+			return driver.Invalid("Plan", "is nil")
+		}
+		r, err := v.find(id)
+		if err == nil {
+			err = cmp.Or(driver.CheckCopy(plan.State.ETag), driver.CheckCopy(r.now[id].version))
+		}
 		if err == nil {
 			delete(v.store.plans, id)
 		}
@@ -346,9 +393,13 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 }
 
 // encode makes a new version of an object.
-func (s *Store) encode(o workflow.Object) (part, error) {
+func (s *Store) encode(o workflow.Object, copied bool) (part, error) {
 	text, err := workflow.MarshalOwn(o)
-	return part{o.Kind(), driver.Version(s.version(), o), text}, err
+	name := s.version()
+	if copied {
+		name = driver.CopyName(name)
+	}
+	return part{o.Kind(), driver.Version(name, o), text}, err
 }
 
 // treeOf encodes the tree of a plan.

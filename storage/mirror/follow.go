@@ -21,13 +21,6 @@ type Source interface {
 	Roster(ctx context.Context) (storage.Roster, error)
 }
 
-// Replica is a copy that [Follow] keeps.
-type Replica interface {
-	Copy
-	storage.Notes
-	Roster(ctx context.Context) (storage.Roster, error)
-}
-
 // Reviser tells cheaply which Running plans have changed. Follow uses it if the source implements it, as a vault of
 // package azblob does. Otherwise Follow reads each Running plan in each round.
 type Reviser interface {
@@ -35,10 +28,12 @@ type Reviser interface {
 	Revisions(ctx context.Context, plans []uuid.UUID) (map[uuid.UUID]string, error)
 }
 
-// The errors of [Follow], for errors.Is.
+// The errors of [Run] and [Follow], for errors.Is.
 var (
 	// ErrOpened means that the copy is a vault of its own now, on which engines may work. It is no copy any more.
 	ErrOpened = errors.New("the copy has been opened: it is a vault of its own now")
+	// ErrNoCopy means that the vault to write to is no copy, and not empty.
+	ErrNoCopy = errors.New("the vault is no copy")
 	// ErrSourceClosed means that the source is closed: nothing changes there, and somebody may be switching to the copy.
 	ErrSourceClosed = errors.New("the source is closed")
 )
@@ -117,15 +112,15 @@ type Standing struct {
 // compares the plans of one more day, until all are compared, once each Compare. A round ends with a note in the source,
 // which says how far the copy has come; see [Standing].
 //
-// Follow closes the copy to fleets with the note [storage.NoteClosed], and keeps a note of its own in it. It refuses a
-// copy on which a member of a fleet works, an opened copy, and a closed source.
+// Follow makes an empty vault a copy. It refuses a vault with plans that is no copy, one on which a member of a fleet
+// works, an opened copy, and a closed source.
 //
 // The copy and the note are all that Follow needs: it may die at any time and be started again, anywhere. Two of them do
 // twice the work, and no harm. It takes memory for the IDs of the open plans.
 //
 // A round that fails is reported to Round, and the next one tries again. Follow returns the cause of ctx, [ErrOpened],
-// [ErrSourceClosed], or the error of wrong options or of a copy that is in use.
-func Follow(ctx context.Context, from Source, to Replica, o FollowOptions) error {
+// [ErrNoCopy], [ErrSourceClosed], or the error of wrong options or of a copy that is in use.
+func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
 	o, err := o.complete()
 	if err != nil {
 		return err
@@ -141,7 +136,7 @@ func Follow(ctx context.Context, from Source, to Replica, o FollowOptions) error
 		if o.Round != nil {
 			o.Round(round)
 		}
-		if errors.Is(err, ErrOpened) || errors.Is(err, ErrSourceClosed) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
+		if errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy) || errors.Is(err, ErrSourceClosed) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
 			return err
 		}
 		sleep.For(ctx, o.Interval-time.Since(began))
@@ -201,7 +196,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 
 // run returns the work of a round.
 func (f *follower) run() *run {
-	return &run{from: f.source, to: f.to, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+	return &run{from: f.source, replica: &f.replica, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
 }
 
 // add adds what a comparison did.

@@ -116,7 +116,7 @@ func (w *world) mortal(to storage.Vault, n int, after bool) (from, replica *hook
 }
 
 // follow runs rounds until one of them fails or there were enough, beside the engine.
-func (w *world) follow(from mirror.Source, to mirror.Replica, rounds int, o mirror.FollowOptions) error {
+func (w *world) follow(from mirror.Source, to mirror.Copy, rounds int, o mirror.FollowOptions) error {
 	ctx, stop := context.WithCancel(w.t.Context())
 	defer stop()
 	o.Name, o.Concurrency, o.Delete = "b", 1, true
@@ -363,7 +363,7 @@ func TestFollowClaimsNothing(t *testing.T) {
 func TestFollowRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
-		follow := func(to mirror.Replica) error {
+		follow := func(to mirror.Copy) error {
 			return w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{})
 		}
 		used := memvault.New(nil)

@@ -2,10 +2,16 @@
 // the copy up to date once; call it again and again.
 //
 // At each moment the copy is a valid vault that any tool can read: each plan in it is whole, and only moves forward,
-// as in the source. Run may be stopped at any point and run again. It may run beside engines that work on the
-// source. No engine may run on the copy, and no vault may write to it: what a Running plan does would
-// be done twice. Before an engine runs on the copy, make sure that none runs on the source, and run no mirror
-// any more.
+// as in the source. A mirror may be stopped at any point and run again, and beside engines that work on the source.
+//
+// A copy begins as an empty vault. A mirror closes it to fleets with the note [storage.NoteClosed], and marks it as a copy
+// with a note of its own, until [Open] makes it a vault of its own. A mirror writes to no other vault. It reads that note
+// again before it writes a plan, after it has read both sides, and it changes and removes only plans that a mirror has
+// written and nobody else has changed since; see [storage.Copier].
+//
+// So a mirror that is left running, or frozen, undoes nothing of what is done on an opened copy, with one exception. If two
+// mirrors bring a plan at once, such as Follow and a switch, and the plan is deleted in the opened copy less than ten
+// minutes after the slower one has read the note, that one may bring the plan back.
 //
 // Use vaults with a nil registry, as for package bundle.
 package mirror
@@ -30,10 +36,11 @@ import (
 // Copy is the vault that plans are copied to.
 type Copy interface {
 	storage.Reader
-	storage.Restorer
+	storage.Copier
 	storage.Updater
-	storage.Deleter
 	storage.Recoverer
+	storage.Notes
+	Roster(ctx context.Context) (storage.Roster, error)
 }
 
 // Options are the options of [Run].
@@ -43,8 +50,10 @@ type Options struct {
 	After, Before time.Time
 	// Delete removes plans from the copy that the source does not have. Run asks the source for each of them
 	// by its ID, and removes nothing after the source's listing has failed anywhere. A plan whose day is held in
-	// the copy stays, and is one of the failed. Default: they stay.
+	// the copy stays, as does one that somebody else has stored or changed, and is one of the failed. Default: they stay.
 	Delete bool
+	// From and By say for people where the source is, and who runs the mirror. Default: empty.
+	From, By string
 	// Deep reads each plan at both sides and compares all of it. Default: a plan that is NotStarted or final and
 	// has the same listing at both sides is taken to be the same.
 	Deep bool
@@ -90,12 +99,13 @@ type Report struct {
 // have changed. It lists both vaults side by side, and takes constant memory. A plan that is NotStarted or
 // final and has the same listing at both sides takes no request of its own; a Running one is read at both.
 //
-// Run begins with a Recovery of the copy, which finishes or removes what a Run that died has left.
+// Run begins by making an empty vault a copy, and with a Recovery of the copy, which finishes or removes what a Run that
+// died has left. It returns [ErrOpened] for an opened copy, and [ErrNoCopy] for a vault that has plans and is no copy.
 //
 // A plan that was NotStarted or Running in the copy is brought forward as an engine would: to Running, then the
 // sub-objects that differ, then the plan. A final plan that differs is stored again as a whole. A plan of the copy that
-// can't be brought forward is ErrExists: its status is further than the source's, or its sub-objects are others.
-// Somebody else has written it, and it stays as it is until it is deleted.
+// can't be brought forward is ErrExists: somebody else has stored or changed it, its status or epoch is further than the
+// source's, or its sub-objects are others. It stays as it is.
 //
 // A plan that fails does not stop the others; the error names each, up to 100. After a Run that died, a plan may
 // be ErrConflict until the copy's grace period is over. Run stops if a vault can't be used, or ctx ends.
@@ -106,7 +116,14 @@ func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, 
 	if o.Budget < 0 {
 		return Report{}, fmt.Errorf("mirror: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
 	}
-	r := &run{from: from, to: to, opts: o, began: time.Now()}
+	r := &run{from: from, replica: &replica{to: to, from: o.From, by: o.By}, opts: o, began: time.Now()}
+	admit := r.adopt
+	if o.DryRun {
+		admit = r.adoptable
+	}
+	if err := admit(ctx); err != nil {
+		return Report{}, err
+	}
 	if !o.DryRun {
 		if err := to.Recovery(ctx); err != nil {
 			r.failed(err)
@@ -128,8 +145,8 @@ func (r *run) finish(err error) (Report, error) {
 
 // run is a Run that is running.
 type run struct {
-	from  storage.Reader
-	to    Copy
+	from storage.Reader
+	*replica
 	opts  Options
 	began time.Time
 
@@ -266,7 +283,7 @@ func single(err error) bool {
 // well. An error ends the run.
 func (r *run) plan(ctx context.Context, s, c *storage.ListResult) (ok bool, err error) {
 	done, err := r.bring(ctx, s, c)
-	if err != nil && (ctx.Err() != nil || !single(err)) {
+	if err != nil && (ctx.Err() != nil || !single(err) || errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy)) {
 		return false, err
 	}
 	if err != nil {
@@ -301,7 +318,7 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 	}
 	r.behind(plan)
 	if !r.opts.DryRun {
-		err = r.to.Restore(ctx, plan)
+		err = r.write(ctx, func(ctx context.Context) error { return r.to.RestoreCopy(ctx, plan) })
 		if errors.Is(err, storage.ErrExists) { // the listing has missed it, or an answer was lost
 			return r.update(ctx, plan.ID)
 		}
@@ -320,9 +337,41 @@ func sameListing(a, b storage.ListResult) bool {
 	return driver.SameListed(a, b)
 }
 
+// longest is how long a mirror writes after it has read that the copy is one. Restore takes no longer at the grace period
+// that is the default.
+const longest = 10 * time.Minute
+
+// write writes a plan, unless the copy has been opened since both sides were read.
+func (r *run) write(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	if err := r.stillCopy(ctx); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
+// foreign is the error of a plan of the copy that somebody else has written.
+func foreign(id uuid.UUID, what string) error {
+	return fmt.Errorf("mirror: plan %s: %w in the copy, and %s: it stays as it is; compare both before you remove either", id, storage.ErrExists, what)
+}
+
+// othersWrote is why a plan that lacks the mark of a copy stays.
+const othersWrote = "somebody else has stored or changed it there"
+
 // extra handles a plan that the source's listing does not have. A listing can miss a plan, so the source is
-// asked again.
+// asked again, after the copy was read.
 func (r *run) extra(ctx context.Context, c storage.ListResult) (func(*Report), error) {
+	var old *workflow.Plan
+	if r.opts.Delete {
+		var err error
+		if old, err = r.to.Read(ctx, c.ID); errors.Is(err, storage.ErrNotFound) {
+			return func(*Report) {}, nil // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	there, err := r.from.Exists(ctx, c.ID)
 	if err != nil {
 		return nil, err
@@ -337,8 +386,12 @@ func (r *run) extra(ctx context.Context, c storage.ListResult) (func(*Report), e
 			}
 		}, nil
 	}
+	if !r.to.IsCopy(old) {
+		return nil, foreign(c.ID, othersWrote)
+	}
 	if !r.opts.DryRun {
-		if err = r.to.Delete(ctx, c.ID); errors.Is(err, storage.ErrNotFound) {
+		err = r.write(ctx, func(ctx context.Context) error { return r.to.DeleteCopy(ctx, old) })
+		if errors.Is(err, storage.ErrNotFound) {
 			err = nil
 		}
 	}
@@ -360,6 +413,7 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 	if err != nil {
 		return nil, err
 	}
+	copied := r.to.IsCopy(old)
 	changed, err := differences(plan, old)
 	if err != nil {
 		return nil, err
@@ -367,9 +421,12 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 	if len(changed) == 0 {
 		return unchanged, nil
 	}
+	if !copied {
+		return nil, foreign(id, othersWrote)
+	}
 	r.behind(plan)
 	if !r.opts.DryRun {
-		err = r.advance(ctx, plan, old, changed)
+		err = r.write(ctx, func(ctx context.Context) error { return r.advance(ctx, plan, old, changed) })
 	}
 	return func(report *Report) { report.Updated++ }, err
 }
@@ -377,18 +434,15 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 // differences returns the objects of the source's plan that differ from those of the copy, the plan first, and
 // gives all of them the copy's versions.
 func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error) {
-	differ := func(what string) error {
-		return fmt.Errorf("mirror: plan %s: %w in the copy, and its %s: somebody else has written it: delete it there", plan.ID, storage.ErrExists, what)
-	}
 	if !driver.SameTree(plan, old) {
-		return nil, differ("sub-objects are not those of the source")
+		return nil, foreign(plan.ID, "its sub-objects are not those of the source")
 	}
 	if old.Epoch > plan.Epoch {
-		return nil, differ(fmt.Sprintf("epoch is %d, after %d in the source", old.Epoch, plan.Epoch))
+		return nil, foreign(plan.ID, fmt.Sprintf("its epoch is %d, after %d in the source", old.Epoch, plan.Epoch))
 	}
 	now, was := plan.State.Status, old.State.Status
 	if !driver.Follows(now, was) {
-		return nil, differ(fmt.Sprintf("status %s can't become %s", was, now))
+		return nil, foreign(plan.ID, fmt.Sprintf("its status %s can't become %s", was, now))
 	}
 	for o, old := range driver.Pairs(plan, old) {
 		same, err := driver.SameOwn(o, old)
@@ -411,15 +465,15 @@ func (r *run) advance(ctx context.Context, plan, old *workflow.Plan, changed []w
 	planChanged := changed[0].Kind() == workflow.KindPlan
 	switch {
 	case was.Final():
-		return r.to.UpdatePlan(ctx, plan)
+		return r.to.UpdateCopy(ctx, plan)
 	case was == workflow.NotStarted && now == workflow.Running:
-		if err := r.to.UpdatePlan(ctx, plan); err != nil {
+		if err := r.to.UpdateCopy(ctx, plan); err != nil {
 			return err
 		}
 		planChanged = false
 	case was == workflow.NotStarted && now.Final():
 		old.State.Status, old.State.Start = workflow.Running, plan.State.Start
-		if err := r.to.UpdatePlan(ctx, old); err != nil {
+		if err := r.to.UpdateCopy(ctx, old); err != nil {
 			return err
 		}
 		plan.State.ETag = old.State.ETag
@@ -434,7 +488,7 @@ func (r *run) advance(ctx context.Context, plan, old *workflow.Plan, changed []w
 	if err := g.Wait(); err != nil || !planChanged {
 		return err
 	}
-	return r.to.UpdatePlan(ctx, plan)
+	return r.to.UpdateCopy(ctx, plan)
 }
 
 // behind notes the time of a change that the copy lacks.

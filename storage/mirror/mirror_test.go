@@ -86,7 +86,7 @@ func (c *counted) call(call *hooked.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[call.Op]++
-	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery"}, call.Op) {
+	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery", "Roster", "FindNote"}, call.Op) {
 		c.writes++
 	}
 	return call.Do()
@@ -149,13 +149,13 @@ func TestRun(t *testing.T) {
 
 		// A plan is deleted.
 		must(t, from.Delete(t.Context(), plans[3].ID))
-		if r := run(t, source, to, mirror.Options{}); r.Extra != 1 || r.Deleted != 0 || to.calls["Delete"] != 0 {
+		if r := run(t, source, to, mirror.Options{}); r.Extra != 1 || r.Deleted != 0 || to.calls["DeleteCopy"] != 0 {
 			t.Errorf("%+v", r)
 		}
-		if r := run(t, source, to, mirror.Options{Delete: true, DryRun: true}); r.Deleted != 1 || to.calls["Delete"] != 0 {
+		if r := run(t, source, to, mirror.Options{Delete: true, DryRun: true}); r.Deleted != 1 || to.calls["DeleteCopy"] != 0 {
 			t.Errorf("%+v", r)
 		}
-		if r := run(t, source, to, mirror.Options{Delete: true}); r.Deleted != 1 || to.calls["Delete"] != 1 {
+		if r := run(t, source, to, mirror.Options{Delete: true}); r.Deleted != 1 || to.calls["DeleteCopy"] != 1 {
 			t.Errorf("%+v", r)
 		}
 		equal(t, from, to)
@@ -166,8 +166,8 @@ func TestRun(t *testing.T) {
 func TestHeldDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := memvault.New(nil)
-		to := hooked.Wrap(memvault.New(nil), hooked.On("Delete", func(c *hooked.Call) error {
-			return &storage.Error{Op: "Delete", Plan: c.ID, Err: storage.ErrHeld}
+		to := hooked.Wrap(memvault.New(nil), hooked.On("DeleteCopy", func(c *hooked.Call) error {
+			return &storage.Error{Op: "DeleteCopy", Plan: c.ID, Err: storage.ErrHeld}
 		}))
 		var gone []*workflow.Plan
 		for range 20 {
@@ -207,21 +207,25 @@ func TestFieldsThatNoListingShows(t *testing.T) {
 func TestPlansThatSomebodyElseWrote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := memvault.New(nil), memvault.New(nil)
-		further, another := created(t, from, workflow.Running), created(t, from, workflow.Running)
+		further, another, touched := created(t, from, workflow.Running), created(t, from, workflow.Running), created(t, from, workflow.Running)
 		created(t, from, workflow.Completed)
 		run(t, from, to, mirror.Options{})
 		moveOn(t, to, read(t, to, further.ID), workflow.Stopped)
 		tree := plantest.Small()
 		tree.ID = another.ID
 		must(t, errors.Join(to.Delete(t.Context(), tree.ID), to.Create(t.Context(), tree)))
-		before := []*workflow.Plan{read(t, to, further.ID), read(t, to, another.ID)}
-		report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true})
-		if !errors.Is(err, storage.ErrExists) || strings.Count(err.Error(), storage.ErrExists.Error()) != 2 || report.Failed != 2 || report.Unchanged != 1 {
-			t.Errorf("%+v, %v", report, err)
-		}
-		for _, was := range before {
-			if d := plantest.Diff(was, read(t, to, was.ID)); d != "" || !strings.Contains(err.Error(), was.ID.String()) {
-				t.Errorf("plan %s has changed, or %v does not name it: %s", was.ID, err, d)
+		update(t, to, read(t, to, touched.ID)) // which changes nothing but the mark
+		moveOn(t, from, touched, workflow.Completed)
+		before := []*workflow.Plan{read(t, to, further.ID), read(t, to, another.ID), read(t, to, touched.ID), created(t, to, workflow.NotStarted)}
+		for _, dry := range []bool{true, false} {
+			report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true, Delete: true, DryRun: dry})
+			if !errors.Is(err, storage.ErrExists) || strings.Count(err.Error(), storage.ErrExists.Error()) != 4 || report.Failed != 4 || report.Unchanged != 1 || strings.Contains(err.Error(), "delete it") {
+				t.Errorf("%+v, %v", report, err)
+			}
+			for _, was := range before {
+				if d := plantest.Diff(was, read(t, to, was.ID)); d != "" || !strings.Contains(err.Error(), was.ID.String()) {
+					t.Errorf("plan %s has changed, or %v does not name it: %s", was.ID, err, d)
+				}
 			}
 		}
 	})
@@ -331,7 +335,7 @@ func TestBudget(t *testing.T) {
 		}
 		// The listing takes longer than the budget, and each Restore a second.
 		late := hooked.Wrap(from, hooked.On("List", func(c *hooked.Call) error { time.Sleep(2 * time.Second); return c.Do() }))
-		slow := hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
+		slow := hooked.Wrap(to, hooked.On("RestoreCopy", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
 		copied := int64(0)
 		for more := true; more; {
 			r := run(t, late, slow, mirror.Options{Concurrency: 4, Budget: time.Second})

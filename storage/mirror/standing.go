@@ -36,7 +36,7 @@ var (
 
 // replica is a copy, and what is known of it.
 type replica struct {
-	to       Replica
+	to       Copy
 	from, by string // where it comes from, and who asks
 
 	origin  origin
@@ -56,23 +56,28 @@ type State struct {
 
 // StateOf returns what a vault is a copy of.
 func StateOf(ctx context.Context, v storage.Notes) (State, error) {
-	n, err := v.FindNote(ctx, noteOrigin)
-	if errors.Is(err, storage.ErrNotFound) { // a wrong answer must not make a vault of its own of a copy
-		n, err = v.FindNote(ctx, noteOrigin)
-	}
-	if errors.Is(err, storage.ErrNotFound) {
-		return State{}, nil
-	}
-	if err != nil {
+	n, found, err := findOrigin(ctx, v)
+	if err != nil || !found {
 		return State{}, err
 	}
 	o, err := storage.ReadNote[origin](n)
 	return State{err == nil, o.CaughtUp, o.Opened, o.By}, err
 }
 
-// Adopt closes a vault and makes it a copy, as [Follow] does when it begins. from says for people what it is a copy of,
-// and by who says so. It returns [ErrOpened] for a copy that was opened, and refuses a vault on which a member works.
-func Adopt(ctx context.Context, to Replica, from, by string) error {
+// findOrigin returns the note that makes a vault a copy. A single wrong answer must not make a vault of its own of a copy.
+func findOrigin(ctx context.Context, v storage.Notes) (n storage.Note, found bool, err error) {
+	for range 2 {
+		if n, err = v.FindNote(ctx, noteOrigin); !errors.Is(err, storage.ErrNotFound) {
+			return n, err == nil, err
+		}
+	}
+	return n, false, nil
+}
+
+// Adopt closes an empty vault and makes it a copy, as [Run] and [Follow] do when they begin. from says for people what it
+// is a copy of, and by who says so. It returns nil for a copy, [ErrOpened] for a copy that was opened and [ErrNoCopy] for
+// any other vault with plans, and refuses a vault on which a member works.
+func Adopt(ctx context.Context, to Copy, from, by string) error {
 	return (&replica{to: to, from: from, by: by}).adopt(ctx)
 }
 
@@ -97,7 +102,7 @@ func (f *replica) adopt(ctx context.Context) error {
 			f.version = n.Version
 		}
 		if known && !f.origin.Opened.IsZero() {
-			return fmt.Errorf("mirror: %w since %s, by %s: mirror it to another prefix or account", ErrOpened, f.origin.Opened.Format(time.RFC3339), f.origin.By)
+			return opened(f.origin)
 		}
 		if _, closed := r.FindNote(storage.NoteClosed); known && closed {
 			return nil
@@ -105,11 +110,63 @@ func (f *replica) adopt(ctx context.Context) error {
 		if err := unused(r); err != nil { // once it is closed, only those that are refused have records
 			return err
 		}
+		if !known {
+			if err := f.empty(ctx); err != nil {
+				return err
+			}
+		}
 		if err := f.mark(ctx, r); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("mirror: %w: somebody removes the notes that make it a copy", errInUse)
+}
+
+func opened(o origin) error {
+	return fmt.Errorf("mirror: %w since %s, by %s: mirror to another prefix or account", ErrOpened, o.Opened.Format(time.RFC3339), o.By)
+}
+
+// adoptable returns the error that adopt would return, as far as that depends on the vault being a copy.
+func (f *replica) adoptable(ctx context.Context) error {
+	err := f.stillCopy(ctx)
+	if errors.Is(err, ErrNoCopy) {
+		return f.empty(ctx)
+	}
+	return err
+}
+
+// stillCopy returns nil if the vault is a copy that is not opened.
+func (f *replica) stillCopy(ctx context.Context) error {
+	n, found, err := findOrigin(ctx, f.to)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("mirror: %w: nothing was written to it", ErrNoCopy)
+	}
+	o, err := storage.ReadNote[origin](n)
+	if err == nil && !o.Opened.IsZero() {
+		err = opened(o)
+	}
+	return err
+}
+
+// empty returns ErrNoCopy if a vault has plans. Those of another program don't count.
+func (f *replica) empty(ctx context.Context) error {
+	found, err := f.to.List(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for r := range found {
+		switch {
+		case errors.Is(r.Err, storage.ErrForeign):
+		case r.Err != nil:
+			return r.Err
+		default:
+			return fmt.Errorf("mirror: %w, and has plans, such as %s: a copy begins empty: choose another prefix or account", ErrNoCopy, r.Result.ID)
+		}
+	}
+	return nil
 }
 
 // unused returns an error if a member works on a copy.

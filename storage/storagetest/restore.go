@@ -17,6 +17,77 @@ func restorePromises() []promise {
 	}, restoring.promises(), contextPromises("restore"))
 }
 
+// copyPromises are about vaults that are a [storage.Copier].
+func copyPromises() []promise {
+	return []promise{
+		{"a plan of any status has the mark of a copy until the first update by others", copyMarked},
+		{"a plan that others have changed is neither updated nor removed as a copy", copyOfOthers},
+	}
+}
+
+// copier returns the vault as a Copier. If it is none, the case is skipped.
+func (s *stage) copier(v storage.Vault) storage.Copier {
+	s.Helper()
+	c, ok := v.(storage.Copier)
+	s.needs(ok, "vault with storage.Copier")
+	return c
+}
+
+// marked checks whether a plan has the mark, in the version that was set and in the one that a Read returns.
+func (s *stage) marked(plan *workflow.Plan, want bool) {
+	s.Helper()
+	v := s.open()
+	for _, p := range []*workflow.Plan{plan, s.read(v, plan.ID)} {
+		if got := s.copier(v).IsCopy(p); got != want {
+			s.Errorf("a %s plan is a copy: %t, want %t", p.State.Status, got, want)
+		}
+	}
+}
+
+func copyMarked(s *stage) {
+	c := s.copier(s.vault)
+	for _, status := range statuses {
+		plan := copied(allKinds(), status)
+		given := plantest.Clone(plan)
+		s.must(c.RestoreCopy(s.ctx, plan))
+		s.shows(s.vault, given)
+		s.marked(plan, true)
+		if status == workflow.NotStarted {
+			plan.State.Status, plan.State.Start = workflow.Running, moment
+		}
+		plan.Descr = "changed in the source"
+		s.must(c.UpdateCopy(s.ctx, plan))
+		s.shows(s.vault, plan)
+		s.marked(plan, true)
+		s.must(s.open().Recovery(s.ctx))
+		s.sound()
+		s.update(plan)
+		s.marked(plan, false)
+		s.want(storage.ErrConflict, "UpdateCopy", plan.ID, c.UpdateCopy(s.ctx, plan))
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+		s.must(c.RestoreCopy(s.ctx, given))
+		s.must(c.DeleteCopy(s.ctx, given))
+		s.lacks(s.vault, plan.ID)
+	}
+}
+
+func copyOfOthers(s *stage) {
+	c := s.copier(s.vault)
+	for _, status := range statuses {
+		plan := copied(allKinds(), status)
+		s.must(c.RestoreCopy(s.ctx, plan))
+		seen := s.read(s.vault, plan.ID)
+		plan.Owner, plan.Epoch = node, 9
+		s.update(plan)
+		s.want(storage.ErrConflict, "UpdateCopy", plan.ID, c.UpdateCopy(s.ctx, plantest.Clone(seen)))
+		s.want(storage.ErrConflict, "DeleteCopy", plan.ID, c.DeleteCopy(s.ctx, seen))
+		s.want(storage.ErrConflict, "DeleteCopy", plan.ID, c.DeleteCopy(s.ctx, plan))
+		s.shows(s.open(), plan)
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+		s.want(storage.ErrNotFound, "DeleteCopy", plan.ID, c.DeleteCopy(s.ctx, seen))
+	}
+}
+
 // restorer returns the vault as a Restorer. If it is none, the case is skipped.
 func (s *stage) restorer(v storage.Vault) storage.Restorer {
 	s.Helper()

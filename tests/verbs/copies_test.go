@@ -138,6 +138,49 @@ func TestCostOfMirror(t *testing.T) {
 	})
 }
 
+// TestCopyTakenMeanwhile lets somebody update a plan of a copy at each request of its removal by a mirror, and the mirror
+// remove it at each request of the update. Either the update fails, or the plan is there as updated.
+func TestCopyTakenMeanwhile(t *testing.T) {
+	calls := map[string]func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error{
+		"removal": func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.DeleteCopy(ctx, p) },
+		"update": func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			p.Owner, p.Epoch = workflow.NewV7(), p.Epoch+1
+			return v.UpdatePlan(ctx, p)
+		},
+	}
+	for outer, inner := range map[string]string{"removal": "update", "update": "removal"} {
+		for k, reached := 1, true; reached; k++ {
+			vaulttest.InBubble(t, "", func(t *testing.T, server *emulator.Server) {
+				v := vaulttest.OnEmulator(t, server)
+				p := plantest.Clone(vaulttest.Created(t, v, plantest.Small()))
+				vaulttest.Must(t, v.Delete(t.Context(), p.ID))
+				p.State.Status = workflow.Running
+				vaulttest.Must(t, v.RestoreCopy(t.Context(), p))
+				plans := map[string]*workflow.Plan{outer: p, inner: plantest.Clone(p)}
+				errs := map[string]error{}
+				reached = false
+				transport := server.Transport()
+				transport.Inject(emulator.On().Nth(k).Do(emulator.Before(func() {
+					reached = true
+					errs[inner] = calls[inner](t.Context(), vaulttest.OnEmulator(t, server), plans[inner])
+				})))
+				first, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(transport))
+				vaulttest.Must(t, err)
+				errs[outer] = calls[outer](t.Context(), first, plans[outer])
+				if !reached {
+					return
+				}
+				switch there, err := v.Exists(t.Context(), p.ID); {
+				case err != nil || errs["update"] == nil && !there || errs["removal"] == nil && there || (errs["update"] == nil) == (errs["removal"] == nil):
+					t.Errorf("%s at request %d of the %s: the plan is there: %t, %v; %v", inner, k, outer, there, err, errs)
+				case there:
+					vaulttest.Same(t, v, plans["update"])
+				}
+			})
+		}
+	}
+}
+
 // TestCrashInMirror kills a run of a mirror at each of its requests to the copy. After each, the copy is sound but for
 // what is in progress; the next run after the grace period makes it equal.
 func TestCrashInMirror(t *testing.T) {
