@@ -22,7 +22,7 @@ func (a *app) catalogueCommand() *cobra.Command {
 		})
 	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
 	b.addFlags(c.Flags())
-	return c
+	return a.signed(c)
 }
 
 // cataloguedRow is a closed day without a catalogue, and what became of it.
@@ -46,7 +46,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 	n := int64(len(found.Built))
 	return carryOut(ctx, a, o.DryRun, due[azblob.CatalogueReport]{
 		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})},
-		n:      n, found: found,
+		n:      n, found: found, journal: v, deed: about("catalogue"),
 		wouldDo: func(p planned) error {
 			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Closed, "closed day"))
 			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -120,4 +125,47 @@ func FuzzNameInToken(f *testing.F) {
 			t.Errorf("%q: %v", claims, err)
 		}
 	})
+}
+
+// TestEveryChangeIsInTheLog imports, mirrors and builds catalogues. The vault that each of them changes has it in its log,
+// and the help of log names every kind of change.
+func TestEveryChangeIsInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.fill(t, 1, 2)
+		file := t.TempDir() + "/all.bundle"
+		s.must(t, "export", "-o", file)
+		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes", "--reason", "a rehearsal"}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		s.run(ctx, append([]string{"mirror", "--follow"}, to...)...)
+		s.store(t, workflow.NewV7(), workflow.Completed, "more")
+		s.must(t, append([]string{"mirror"}, to...)...)
+		s.must(t, "catalogue", "--yes")
+		s.must(t, "import", file, "--prefix", "imported", "--yes")
+		for prefix, want := range map[string][]string{"copy": {"mirror", "done", "mirror", "done"}, "imported": {"import", "done"}, prefix: {"catalogue", "done"}} {
+			deeds, err := s.open(t, prefix).Deeds(t.Context(), storage.DeedFilters{})
+			must(t, err)
+			var got []string
+			for _, d := range deeds {
+				got = append(got, d.What, d.Result)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the log of %s has %q, want %q", prefix, got, want)
+			}
+		}
+	})
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	help, err := os.ReadFile("help/log.txt")
+	must(t, err)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		must(t, err)
+		for _, kind := range regexp.MustCompile(`(?:about\(|What: )"([a-z]+)`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(string(help), kind[1]) {
+				t.Errorf("planvault help log lacks %s, of %s", kind[1], name)
+			}
+		}
+	}
 }

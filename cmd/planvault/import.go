@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
@@ -36,7 +37,7 @@ func (a *app) importCommand() *cobra.Command {
 	o.addFlags(c.Flags())
 	c.Flags().BoolVar(&o.verifyOnly, "verify-only", false, "only verify the file; this needs no vault")
 	c.Flags().BoolVar(&o.list, "list", false, "print what became of each plan")
-	return c
+	return a.signed(c)
 }
 
 // verified is what is in a bundle.
@@ -128,17 +129,28 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 }
 
 // restoreBundle restores the plans of a bundle that was verified.
-func (a *app) restoreBundle(ctx context.Context, v bundle.Target, file *os.File, found bundle.VerifyReport, o importFlags) error {
+func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File, found bundle.VerifyReport, o importFlags) error {
 	p := a.progress("import", "plan", found.Plans).then(goOn)
 	t := newTable(a, func(r importedRow) []string { return []string{r.ID.String(), string(r.Result)} }, "PLAN", "RESULT")
-	var printErr error
+	var printErr, err error
+	deed := about("import")
+	deed.Detail = fmt.Sprintf("%s of %s", plural(found.Plans, "plan"), found.Manifest.Source)
 	verifiedFile := struct{ io.Reader }{file} // without Seek, so it is not verified again
 	each := func(id uuid.UUID, result bundle.ImportResult) {
 		if o.list && printErr == nil {
 			printErr = t.add(importedRow{id, result})
 		}
 	}
-	report, err := bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Each: each, Progress: p.reach})
+	var report bundle.ImportReport
+	do := func() (err error) {
+		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Each: each, Progress: p.reach})
+		return err
+	}
+	if !o.dryRun && found.Plans > 0 {
+		err = a.deed(ctx, v, deed, do)
+	} else {
+		err = do()
+	}
 	p.end()
 	done := imported{Restored: report.Restored, Present: report.Present, Failed: report.Failed, More: report.More}
 	if o.dryRun {
