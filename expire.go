@@ -11,6 +11,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -205,12 +206,14 @@ type expiry struct {
 	empty bool
 	// verify says that the catalogue of the day is no evidence of whose plans are stored in it.
 	verify bool
-	// only are the statuses of the plans that may go with the day. If it is nil, all final plans may.
-	only   []workflow.Status
+	// policy says which final plans must stay, and keep the day, and reach which of them can't be due. Without a reach, all
+	// final plans may go with the day.
+	policy retention.Policy
+	reach  retention.Reach
 	result ExpiredDay
 }
 
-// dayMixed is the result of a day that has a plan of a status that must stay.
+// dayMixed is the result of a day that has a final plan that must stay.
 const dayMixed ExpireResult = "mixed"
 
 // lease says what would become of a day by what the list of the days says.
@@ -250,9 +253,6 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 		if result, err := x.contentBy(ctx, dir, size); err != nil || result != DayDropped {
 			return result, err
 		}
-		if x.only == nil {
-			continue
-		}
 		// A plan that was stored before the mark, and has no marker any more, is listed now.
 		if mixed, err := x.mixed(ctx, size); err != nil || mixed {
 			return dayMixed, err
@@ -261,8 +261,46 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 	return DayDropped, nil
 }
 
-// mixed reports whether a listing with pages of a size shows a plan that must stay, or anything that is not a whole plan.
+// mixed reports whether a final plan must stay by the policy, as one look at the day shows. If some statuses must stay at
+// any age, so must anything that is not a whole plan.
 func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
+	switch x.reach {
+	case retention.ReachFinished:
+		return x.listMixed(ctx, size)
+	case retention.ReachFinal:
+		recent, err := x.recent(ctx, x.policy, x.reach, x.day, size)
+		return recent > 0, err
+	}
+	return false, nil
+}
+
+// recent returns how many plans of a day are of a status within reach and ended too late for it. The catalogue of the day
+// mostly tells that with one request; without one, the plans are listed.
+func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.Reach, d day, size int) (n int64, err error) {
+	f := storage.Filters{ByStatus: reach.Statuses(), EndedAfter: d.seen}
+	for _, status := range f.ByStatus {
+		if end := p.EndedBefore(status, d.seen); end.Before(f.EndedAfter) {
+			f.EndedAfter = end.Add(-1)
+		}
+	}
+	for c, err := range newest(ctx, stretches([]day{d}, f), s.plans(f).of, history{s, f, true}.opener, s.pages(size)) {
+		if err != nil {
+			return 0, err
+		}
+		if c.err == nil && isRecent(p, c.result.State, d) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// isRecent reports whether a policy keeps a final plan of a day because of when it ended.
+func isRecent(p retention.Policy, s workflow.State, d day) bool {
+	return !s.End.IsZero() && !s.End.Before(p.EndedBefore(s.Status, d.seen))
+}
+
+// listMixed is mixed by a listing with pages of a size.
+func (x *expiry) listMixed(ctx context.Context, size int) (bool, error) {
 	var last uuid.UUID // of an entry
 	ref := blob.Ref{Container: x.day.container, Name: plansDir}
 	for item, err := range x.listPages(ctx, "look for plans to keep", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
@@ -276,7 +314,7 @@ func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
 		case name.role == roleEntry:
 			last = name.plan
 			r, _, err := x.format.parseMetadata(item.Metadata, name.plan, typeEntry)
-			if err != nil || !slices.Contains(x.only, r.State.Status) {
+			if err != nil || !slices.Contains(x.reach.Statuses(), r.State.Status) || isRecent(x.policy, r.State, x.day) {
 				return true, nil
 			}
 		}

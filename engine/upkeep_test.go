@@ -54,7 +54,7 @@ func TestNewTellsWhatADecoratorHides(t *testing.T) {
 	whole := &retained{Vault: memvault.New(nil)}
 	for want, v := range map[string]storage.Vault{
 		"": whole,
-		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that": whole.Vault,
+		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that":                                                                                                                  whole.Vault,
 		"engine: a struct { storage.Vault } does not tell whether it is closed (storage.Members), enforces no policy of retention (retention.Vault; see Options.NoRetention), keeps no log of who changed it (storage.Journal): a decorator must have the methods of its vault for that": struct{ storage.Vault }{whole},
 	} {
 		told := ""

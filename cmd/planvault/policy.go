@@ -78,7 +78,7 @@ func workOf(days []retention.Day) (w policyWork) {
 			w.Drop++
 		case retention.Purge:
 			w.Purge++
-			w.Plans += d.Plans[workflow.Completed] + d.Plans[workflow.Stopped]
+			w.Plans += d.Due()
 		}
 		if d.Held {
 			w.Held++
@@ -100,7 +100,7 @@ func (w policyWork) String() string {
 }
 
 func (w policyWork) takes() price.Tally {
-	return estimate(nil, step{dropDay, int64(w.Drop)}, step{keepDay, int64(w.Purge)}, step{purgePlan, w.Plans})
+	return estimate(nil, step{retireDay, int64(w.Drop)}, step{keepDay, int64(w.Purge)}, step{purgePlan, w.Plans})
 }
 
 // policySet is what became of a policy that was set.

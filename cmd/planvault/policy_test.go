@@ -28,7 +28,7 @@ func TestPolicy(t *testing.T) {
 			expect(exitUsage, "planvault: "+why, append([]string{"set", "--yes"}, strings.Fields(wrong)...)...)
 		}
 		set := []string{"set", "--keep", "5d", "--keep-failed", "1w", "--catalogue"}
-		expect(exitDone, "keep plans 5 days, Failed plans 7 days, build catalogues; after a day, engines drop 1 day: about 4 requests", append(set, "--dry-run")...)
+		expect(exitDone, "keep plans 5 days, Failed plans 7 days, build catalogues; after a day, engines drop 1 day: about 9 requests", append(set, "--dry-run")...)
 		expect(exitUsage, "nothing was changed; give --yes", set...)
 		expect(exitFound, "there is no policy", "show")
 		expect(exitDone, "engines begin after a day", append(set, "--yes")...)

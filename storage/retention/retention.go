@@ -4,15 +4,16 @@
 //
 // # What is removed
 //
-// Age counts in whole days from the end of the UTC day in which a plan was created, which its ID tells, by the store's
-// clock. It does not matter when the plan ended. [Policy.Reach] is the rule.
+// Age counts in whole days from the end of the UTC day in which a plan ended, or was created if that is later, by the
+// store's clock. [Policy.Reach] and [Policy.EndedBefore] are the rule. A plan without a time of its end counts from its
+// creation, and goes with its day only.
 //
 //   - Younger than Keep: nothing.
-//   - From Keep to KeepFailed: Completed and Stopped plans. A day that has no others is dropped as a whole; otherwise
-//     they are removed one by one.
-//   - From KeepFailed on: all final plans. A day without open plans is dropped as a whole.
+//   - From Keep on: Completed and Stopped plans.
+//   - From KeepFailed on: Failed plans, too.
 //
-// Open plans stay, and so does all that is in a held day.
+// A day is dropped as a whole when nothing in it must stay. Until then, its plans are removed one by one. Open plans stay,
+// and so does all that is in a held day.
 //
 // # Who removes it
 //
@@ -72,7 +73,7 @@ func (p Policy) WithDefaults() (Policy, error) {
 	return p, nil
 }
 
-// Reach says which plans of a day a policy no longer keeps.
+// Reach says which plans of a day a policy no longer keeps, if they have ended in time.
 type Reach int
 
 // The reaches.
@@ -82,7 +83,7 @@ const (
 	ReachFinal          // Failed plans, too
 )
 
-// Reach returns which plans of the day (0:00 UTC) p no longer keeps at a time.
+// Reach returns which plans of the day (0:00 UTC) p no longer keeps at a time, if they ended before EndedBefore.
 func (p Policy) Reach(day, now time.Time) Reach {
 	past := func(days int) bool { return days > 0 && !now.Before(day.AddDate(0, 0, 1+days)) }
 	switch {
@@ -92,6 +93,16 @@ func (p Policy) Reach(day, now time.Time) Reach {
 		return ReachFinished
 	}
 	return ReachNone
+}
+
+// EndedBefore returns the time before which a plan of a final status has ended that p no longer keeps at a time. The day in
+// which the plan was created must be within reach, too.
+func (p Policy) EndedBefore(s workflow.Status, now time.Time) time.Time {
+	keep := p.Keep
+	if s == workflow.Failed {
+		keep = max(p.Keep, p.KeepFailed)
+	}
+	return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -keep)
 }
 
 // Statuses returns the statuses of the plans within reach.
@@ -104,8 +115,10 @@ type Day struct {
 	Day   time.Time // 0:00 UTC
 	Reach Reach
 	Held  bool
-	// Plans are the numbers of plans by status. They are counted for ReachFinished, and nil otherwise.
+	// Plans are the numbers of plans by status. They are nil for ReachFinal, unless Recent is positive.
 	Plans map[workflow.Status]int64
+	// Recent is the number of plans of a status within reach that the policy keeps, because they ended later.
+	Recent int64
 	// Unreadable is the number of plans whose status is unknown. They are kept until the day is dropped.
 	Unreadable int64
 }
@@ -120,19 +133,24 @@ const (
 	Purge Deed = "purge" // some of its plans, one by one
 )
 
+// Due returns how many of Plans the policy no longer keeps.
+func (d Day) Due() (n int64) {
+	for _, s := range d.Reach.Statuses() {
+		n += d.Plans[s]
+	}
+	return max(0, n-d.Recent)
+}
+
 // Deed returns what is to be done with the day.
 func (d Day) Deed() Deed {
-	due, all := int64(0), d.Unreadable
+	due, all := d.Due(), d.Unreadable
 	for _, n := range d.Plans {
 		all += n
-	}
-	for _, s := range d.Reach.Statuses() {
-		due += d.Plans[s]
 	}
 	switch {
 	case d.Held || d.Reach == ReachNone:
 		return Keep
-	case d.Reach == ReachFinal || due == all:
+	case d.Reach == ReachFinal && d.Recent == 0, due == all:
 		return Drop
 	case due > 0:
 		return Purge

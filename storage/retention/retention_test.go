@@ -43,6 +43,22 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestEndedBefore compares the rule for the end of a plan with that for the day in which it was created.
+func TestEndedBefore(t *testing.T) {
+	end := time.Date(2026, 3, 1, 23, 59, 59, 999, time.UTC)
+	for _, p := range []retention.Policy{{Keep: 2}, {Keep: 2, KeepFailed: 4}} {
+		for after := time.Duration(0); after < 7*aDay; after += time.Hour {
+			now := end.Truncate(aDay).Add(after)
+			reached := p.Reach(end.Truncate(aDay), now).Statuses()
+			for _, s := range []workflow.Status{workflow.Completed, workflow.Stopped, workflow.Failed} {
+				if got, want := end.Before(p.EndedBefore(s, now)), slices.Contains(reached, s); got != want {
+					t.Errorf("%+v, %v after the day began: a %s plan is due: %t, by its day: %t", p, after, s, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestDeed(t *testing.T) {
 	type plans = map[workflow.Status]int64
 	for _, test := range []struct {
@@ -60,6 +76,10 @@ func TestDeed(t *testing.T) {
 		{retention.Day{Reach: retention.ReachFinished, Plans: plans{workflow.Stopped: 2}, Unreadable: 1}, retention.Purge},
 		{retention.Day{Reach: retention.ReachFinished, Plans: plans{workflow.Failed: 2}}, retention.Keep},
 		{retention.Day{Reach: retention.ReachFinished, Unreadable: 1}, retention.Keep},
+		{retention.Day{Reach: retention.ReachFinished, Plans: plans{workflow.Completed: 2}, Recent: 1}, retention.Purge},
+		{retention.Day{Reach: retention.ReachFinished, Plans: plans{workflow.Completed: 2}, Recent: 2}, retention.Keep},
+		{retention.Day{Reach: retention.ReachFinal, Plans: plans{workflow.Failed: 2, workflow.Running: 1}, Recent: 1}, retention.Purge},
+		{retention.Day{Reach: retention.ReachFinal, Plans: plans{workflow.Failed: 2}, Recent: 2}, retention.Keep},
 	} {
 		if got := test.d.Deed(); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.d, got, test.want)

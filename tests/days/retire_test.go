@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -25,10 +26,19 @@ import (
 
 const aDay = 24 * time.Hour
 
-// ended stores a plan of a day that has ended.
+// ended stores a plan of a day that has ended on that day.
 func ended(t *testing.T, v *azblob.Vault, day time.Time, status workflow.Status) uuid.UUID {
 	t.Helper()
+	return endedAt(t, v, day, status, day.Add(2*time.Hour))
+}
+
+// endedAt stores a plan of a day that has ended at a time.
+func endedAt(t *testing.T, v *azblob.Vault, day time.Time, status workflow.Status, at time.Time) uuid.UUID {
+	t.Helper()
 	plan := vaulttest.Copied(vaulttest.PlanOf(day), status)
+	if status.Final() {
+		plan.State.End = at
+	}
 	vaulttest.Must(t, v.Restore(t.Context(), plan))
 	return plan.ID
 }
@@ -50,69 +60,12 @@ func dayText(t *testing.T, v *azblob.Vault, server *emulator.Server, n int) stri
 	return "gone"
 }
 
-// TestRetire retires days of all kinds by a policy that keeps a week, and Failed plans two weeks.
+// TestRetire retires days of all kinds by a policy that keeps a week, and Failed plans two weeks, with and without
+// catalogues.
 func TestRetire(t *testing.T) {
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		time.Sleep(time.Hour)
-		v := vaulttest.OnEmulator(t, server)
-		p := retention.Policy{Keep: 7, KeepFailed: 14}
-		for _, test := range []struct {
-			ago        int
-			plans      string // as in dayText; R is Running
-			held       bool
-			deed       retention.Deed // what DueDays advises; "" if the policy does not reach the day
-			after, why string
-			removed    int64
-		}{
-			{ago: 20, plans: "CFS", deed: retention.Drop, after: "gone"},
-			{ago: 19, plans: "CFR", deed: retention.Drop, after: "R", why: "open", removed: 2},
-			{ago: 18, plans: "CF", held: true, deed: retention.Keep, after: "CF", why: "held"},
-			{ago: 15, plans: "F", deed: retention.Drop, after: "gone"},
-			{ago: 14, plans: "CFS", deed: retention.Purge, after: "F", removed: 2},
-			{ago: 13, plans: "CS", deed: retention.Drop, after: "gone"},
-			{ago: 12, plans: "CR", deed: retention.Purge, after: "R", removed: 1},
-			{ago: 11, plans: "F", deed: retention.Keep, after: "F"},
-			{ago: 10, plans: "C", held: true, deed: retention.Keep, after: "C", why: "held"},
-			{ago: 9, plans: "R", deed: retention.Keep, after: "R"},
-			{ago: 8, plans: "", deed: retention.Drop, after: "gone"},
-			{ago: 7, plans: "CS", after: "CS"},
-			{ago: 1, plans: "C", after: "C"},
-		} {
-			day := vaulttest.DaysAgo(test.ago)
-			server.PutContainer(vaulttest.ContainerOf(day), map[string]string{"planvaultlayout": "1"})
-			for _, letter := range test.plans {
-				ended(t, v, day, map[rune]workflow.Status{'C': workflow.Completed, 'F': workflow.Failed, 'S': workflow.Stopped, 'R': workflow.Running}[letter])
-			}
-			if test.held {
-				vaulttest.Must(t, v.Hold(t.Context(), day))
-			}
-			var deed retention.Deed
-			due, err := v.DueDays(t.Context(), p)
-			vaulttest.Must(t, err)
-			for _, d := range due {
-				if d.Day.Equal(day) {
-					deed = d.Deed()
-				}
-			}
-			r, err := v.Retire(t.Context(), p, day.Add(5*time.Hour), 0)
-			vaulttest.Must(t, err)
-			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
-			if after := dayText(t, v, server, test.ago); deed != test.deed || after != test.after || r != want {
-				t.Errorf("%+v: advised is %q, left is %q, and the result is %+v", test, deed, after, r)
-			}
-			noMark(t, server, day)
-		}
-		if due, err := v.DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
-			t.Errorf("%v, %v", due, err)
-		}
-		if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
-			t.Errorf("a day that does not exist: %+v, %v", r, err)
-		}
-		for _, p := range []retention.Policy{{}, {Keep: -1}} {
-			vaulttest.Fails(t, vaulttest.ErrOf(v.DueDays(t.Context(), p)), storage.ErrInvalid)
-			vaulttest.Fails(t, vaulttest.ErrOf(v.Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
-		}
-	})
+	for _, built := range []bool{false, true} {
+		retires(t, built)
+	}
 	vaulttest.InBubble(t, "plans of another program stay", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		day := vaulttest.DaysAgo(20)
@@ -155,6 +108,85 @@ func TestRetire(t *testing.T) {
 	})
 }
 
+func retires(t *testing.T, built bool) {
+	vaulttest.InBubble(t, fmt.Sprint("with catalogues: ", built), func(t *testing.T, server *emulator.Server) {
+		time.Sleep(time.Hour)
+		v := vaulttest.OnEmulator(t, server)
+		p := retention.Policy{Keep: 7, KeepFailed: 14}
+		for _, test := range []struct {
+			ago        int
+			plans      string // as in dayText; R is Running, small letters have ended yesterday
+			held       bool
+			deed       retention.Deed // what DueDays advises; "" if the policy does not reach the day
+			after, why string
+			removed    int64
+		}{
+			{ago: 20, plans: "CFS", deed: retention.Drop, after: "gone"},
+			{ago: 19, plans: "CFR", deed: retention.Drop, after: "R", why: "open", removed: 2},
+			{ago: 18, plans: "CF", held: true, deed: retention.Keep, after: "CF", why: "held"},
+			{ago: 15, plans: "F", deed: retention.Drop, after: "gone"},
+			{ago: 14, plans: "CFS", deed: retention.Purge, after: "F", removed: 2},
+			{ago: 13, plans: "CS", deed: retention.Drop, after: "gone"},
+			{ago: 12, plans: "CR", deed: retention.Purge, after: "R", removed: 1},
+			{ago: 11, plans: "F", deed: retention.Keep, after: "F"},
+			{ago: 10, plans: "C", held: true, deed: retention.Keep, after: "C", why: "held"},
+			{ago: 9, plans: "R", deed: retention.Keep, after: "R"},
+			{ago: 8, plans: "", deed: retention.Drop, after: "gone"},
+			{ago: 20, plans: "CFf", deed: retention.Purge, after: "F", removed: 2},
+			{ago: 20, plans: "c", deed: retention.Keep, after: "C"},
+			{ago: 14, plans: "CFs", deed: retention.Purge, after: "FS", removed: 1},
+			{ago: 13, plans: "Cs", deed: retention.Purge, after: "S", removed: 1},
+			{ago: 12, plans: "cs", deed: retention.Keep, after: "CS"},
+			{ago: 7, plans: "CS", after: "CS"},
+			{ago: 1, plans: "C", after: "C"},
+		} {
+			day := vaulttest.DaysAgo(test.ago)
+			server.PutContainer(vaulttest.ContainerOf(day), map[string]string{"planvaultlayout": "1"})
+			for _, letter := range test.plans {
+				at := day.Add(2 * time.Hour)
+				if unicode.IsLower(letter) {
+					at = vaulttest.DaysAgo(1)
+				}
+				endedAt(t, v, day, map[rune]workflow.Status{'C': workflow.Completed, 'F': workflow.Failed, 'S': workflow.Stopped, 'R': workflow.Running}[unicode.ToUpper(letter)], at)
+			}
+			if built {
+				vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
+			}
+			if test.held {
+				vaulttest.Must(t, v.Hold(t.Context(), day))
+			}
+			var deed retention.Deed
+			due, err := v.DueDays(t.Context(), p)
+			vaulttest.Must(t, err)
+			for _, d := range due {
+				if d.Day.Equal(day) {
+					deed = d.Deed()
+				}
+			}
+			r, err := v.Retire(t.Context(), p, day.Add(5*time.Hour), 0)
+			vaulttest.Must(t, err)
+			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
+			if after := dayText(t, v, server, test.ago); deed != test.deed || after != test.after || r != want {
+				t.Errorf("%+v: advised is %q, left is %q, and the result is %+v", test, deed, after, r)
+			}
+			noMark(t, server, day)
+			if !test.held {
+				server.RemoveContainer(vaulttest.ContainerOf(day))
+			}
+		}
+		if due, err := v.DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
+			t.Errorf("%v, %v", due, err)
+		}
+		if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
+			t.Errorf("a day that does not exist: %+v, %v", r, err)
+		}
+		for _, p := range []retention.Policy{{}, {Keep: -1}} {
+			vaulttest.Fails(t, vaulttest.ErrOf(v.DueDays(t.Context(), p)), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
+		}
+	})
+}
+
 // TestRetentionByTheServicesClock has a service whose clock is days behind this machine's, or ahead.
 func TestRetentionByTheServicesClock(t *testing.T) {
 	for off, want := range map[time.Duration]string{-3 * aDay: "C", 0: "C", aDay: "gone"} {
@@ -181,16 +213,20 @@ func TestRetentionByTheServicesClock(t *testing.T) {
 	}
 }
 
-// TestRetireBesideARestore restores a Failed plan, which the policy keeps, beside each request of a Retire: the Restore
-// begins there, or ends there. It fails, or its plan stays.
+// TestRetireBesideARestore restores a plan that the policy keeps, a Failed one or one that ended yesterday, beside each
+// request of a Retire: the Restore begins there, or ends there. It fails, or its plan stays.
 func TestRetireBesideARestore(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	policy := retention.Policy{Keep: 3, KeepFailed: 30}
-	for _, begun := range []bool{false, true} {
-		vaulttest.BeforeEach(t, fmt.Sprintf("begun: %t", begun), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+	for i := range 4 {
+		begun, policy, status := i%2 == 0, retention.Policy{Keep: 3, KeepFailed: 30}, workflow.Failed
+		if i > 1 {
+			policy, status = retention.Policy{Keep: 3}, workflow.Completed
+		}
+		vaulttest.BeforeEach(t, fmt.Sprintf("%s, begun: %t", status, begun), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(10)
 			ended(t, v, day, workflow.Completed)
-			failed := vaulttest.Copied(vaulttest.PlanOf(day), workflow.Failed)
+			failed := vaulttest.Copied(vaulttest.PlanOf(day), status)
+			failed.State.End = vaulttest.DaysAgo(1)
 			goOn, done := make(chan struct{}), make(chan error, 1)
 			restorer := vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() { <-goOn })
 			restore := func() { done <- restorer.Restore(t.Context(), failed) }
@@ -227,21 +263,21 @@ type history struct {
 	server *emulator.Server
 	v      *azblob.Vault
 	random *rand.Rand
-	plans  map[uuid.UUID]workflow.Status
+	plans  map[uuid.UUID]workflow.State
 	held   map[string]bool // by container
 	policy retention.Policy
 	// changed is when the policy was set, and since when it was, or a day was released.
 	changed, since time.Time
 }
 
-// TestRetentionOverYears lets two processes enforce policies for three years. Plans end each day, some of them Failed;
-// days are held and released, the policy changes, and processes die in their steps. Nothing is removed that the policy
+// TestRetentionOverYears lets two processes enforce policies for three years. Plans end each day, some of them Failed, and
+// some after weeks; days are held and released, the policy changes, and processes die in their steps. Nothing is removed that the policy
 // keeps, and three days later nothing is there that it does not.
 func TestRetentionOverYears(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		h := &history{
 			t: t, server: server, v: vaulttest.OnEmulator(t, server), random: rand.New(rand.NewPCG(1, 2)),
-			plans: map[uuid.UUID]workflow.Status{}, held: map[string]bool{},
+			plans: map[uuid.UUID]workflow.State{}, held: map[string]bool{},
 		}
 		time.Sleep(30 * time.Minute)
 		enforcers := []*retention.Enforcer{retention.NewEnforcer(h.v, "a"), retention.NewEnforcer(h.v, "b")}
@@ -275,7 +311,12 @@ func TestRetentionOverYears(t *testing.T) {
 func (h *history) live(day int) {
 	for i, status := range []workflow.Status{workflow.Completed, workflow.Stopped, workflow.Failed} {
 		if i == 0 || h.random.IntN(4) == 0 {
-			h.plans[ended(h.t, h.v, vaulttest.DaysAgo(0), status)] = status
+			day := vaulttest.DaysAgo(0)
+			if h.random.IntN(5) == 0 {
+				day = vaulttest.DaysAgo(h.random.IntN(70)) // it took that long
+			}
+			end := time.Now()
+			h.plans[endedAt(h.t, h.v, day, status, end)] = workflow.State{Status: status, End: end}
 		}
 	}
 	if n := 10 + h.random.IntN(60); day%7 == 0 && h.server.Len(vaulttest.ContainerOf(vaulttest.DaysAgo(n))) > 0 {
@@ -317,20 +358,19 @@ func (h *history) check() {
 		}
 	}
 	const enough = 3 * aDay
-	for id, status := range h.plans {
-		day := workflow.Time(id).Truncate(aDay)
-		keep := h.policy.Keep
+	for id, state := range h.plans {
+		day, status, keep := workflow.Time(id).Truncate(aDay), state.Status, h.policy.Keep
 		if status == workflow.Failed {
 			keep = h.policy.KeepFailed
 		}
-		reaches := func(at time.Time) bool { return keep > 0 && !at.Before(day.AddDate(0, 0, 1+keep)) }
+		reaches := func(at time.Time) bool { return keep > 0 && !at.Before(state.End.Truncate(aDay).AddDate(0, 0, 1+keep)) }
 		switch held := h.held[vaulttest.ContainerOf(day)]; {
 		case !stored[id] && (!reaches(time.Now()) || held || time.Since(h.changed) < aDay):
-			h.t.Fatalf("%v: a %s plan of %v is gone, held: %t, policy %+v since %v", time.Now(), status, day, held, h.policy, h.since)
+			h.t.Fatalf("%v: a %s plan of %v, ended %v, is gone, held: %t, policy %+v since %v", time.Now(), status, day, state.End, held, h.policy, h.since)
 		case !stored[id]:
 			delete(h.plans, id)
 		case reaches(time.Now().Add(-enough)) && !held && time.Since(h.since) > enough:
-			h.t.Fatalf("%v: a %s plan of %v is still there, policy %+v since %v", time.Now(), status, day, h.policy, h.since)
+			h.t.Fatalf("%v: a %s plan of %v, ended %v, is still there, policy %+v since %v", time.Now(), status, day, state.End, h.policy, h.since)
 		}
 	}
 }
