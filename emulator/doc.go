@@ -10,8 +10,9 @@
 // # Supported operations
 //
 // The emulator verifies Shared Key signatures. It verifies shared access signatures of accounts, containers
-// and blobs: the signature, the times, and what they allow, but not addresses. It accepts every bearer token,
-// without looking into it, for everything, unless it was opened [WithTokens].
+// and blobs, by the account's key or a user delegation key: the signature, the times, and what they allow, but
+// not addresses. It accepts every bearer token, without looking into it, for everything, unless it was opened
+// [WithTokens].
 //
 // Containers: create, delete, properties, metadata, list. Block blobs: put, get (with ranges), head, delete,
 // metadata, list (flat and by delimiter, with prefix, marker and startFrom). Conditions work on every blob

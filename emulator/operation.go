@@ -11,6 +11,7 @@ const (
 	GetAccountInfo         Op = "GetAccountInfo"
 	GetServiceProperties   Op = "GetServiceProperties"
 	GetServiceStats        Op = "GetServiceStats" // at the secondary
+	GetUserDelegationKey   Op = "GetUserDelegationKey"
 	CreateContainer        Op = "CreateContainer"
 	DeleteContainer        Op = "DeleteContainer"
 	GetContainerProperties Op = "GetContainerProperties" // GET and HEAD
@@ -71,6 +72,7 @@ func operations() []operation {
 		{op: GetAccountInfo, level: account, methods: read, restype: "account", comp: "properties", do: (*Server).accountInfo},
 		{op: GetServiceProperties, level: account, methods: get, restype: "service", comp: "properties", do: (*Server).serviceProperties},
 		{op: GetServiceStats, level: account, methods: get, restype: "service", comp: "stats", do: (*Server).noStats},
+		{op: GetUserDelegationKey, level: account, methods: post, restype: "service", comp: "userdelegationkey", do: (*Server).userDelegationKey},
 		{op: BatchDelete, level: account, methods: post, comp: "batch", do: (*Server).batch},
 
 		{op: CreateContainer, level: container, methods: put, restype: "container", metadata: true, do: (*Server).createContainer},

@@ -72,7 +72,7 @@ func (c *call) prolog() string {
 	return xmlProlog
 }
 
-// newestVersion is the newest service version that a real account knows.
+// newestVersion is the newest service version that the server knows.
 const newestVersion = "2026-12-06"
 
 // futuristic reports whether the client uses a service version that is newer than the service.

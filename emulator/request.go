@@ -178,7 +178,7 @@ func (s *Server) understand(c *call) *answer {
 	if bad := c.checkHeaders(at); bad != nil {
 		return bad
 	}
-	if s.real != nil && c.futuristic() {
+	if c.futuristic() {
 		return failWith("InvalidHeaderValue", "Header: x-ms-version.")
 	}
 	switch c.operation.op {

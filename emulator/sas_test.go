@@ -3,6 +3,7 @@ package emulator_test
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 
 	"github.com/planvault/azblob/emulator"
 )
@@ -172,4 +174,42 @@ func FuzzToken(f *testing.F) {
 			t.Errorf("%q is accepted", text)
 		}
 	})
+}
+
+// TestUserDelegation signs with keys that the SDK asks for by a token. A signature allows no more than its holder's role.
+func TestUserDelegation(t *testing.T) {
+	s := emulator.New(emulator.WithTokens("tenant"))
+	s.Put("plans", "a", []byte("body"), nil)
+	for role, status := range map[emulator.Role]int{emulator.Contributor: 0, emulator.Reader: http.StatusForbidden} {
+		client, err := azblob.NewClient(hostStyle, claimed(emulator.NewClaims("tenant", role, time.Now().Add(time.Hour))), noRetries(s.Transport()))
+		must(t, err)
+		ends := time.Now().Add(time.Hour)
+		key, err := client.ServiceClient().GetUserDelegationCredential(t.Context(), service.KeyInfo{
+			Start: new(time.Now().UTC().Format(sas.TimeFormat)), Expiry: new(ends.UTC().Format(sas.TimeFormat)),
+		}, nil)
+		must(t, err)
+		signed, err := sas.BlobSignatureValues{ExpiryTime: ends.UTC(), Permissions: "rw", ContainerName: "plans"}.SignWithUserDelegation(key)
+		must(t, err)
+		query := signed.Encode()
+		c := signedClient(t, s, query)
+		_, _, err = download(t.Context(), c, "a", nil)
+		must(t, err)
+		if _, err := upload(t.Context(), c, "b", "", nil); status > 0 {
+			wantFor(t, string(role), err, status, "AuthorizationPermissionMismatch")
+		} else {
+			must(t, err)
+		}
+		for _, name := range []string{"skoid", "ske", "sktid", "sp"} {
+			q, err := url.ParseQuery(query)
+			must(t, err)
+			q.Set(name, q.Get(name)+"0")
+			_, _, err = download(t.Context(), signedClient(t, s, q.Encode()), "a", nil)
+			wantFor(t, name, err, http.StatusForbidden, "AuthenticationFailed")
+		}
+	}
+	byKey, err := azblob.NewClientFromConnectionString(s.ConnectionString(), noRetries(s.Transport()))
+	must(t, err)
+	info := service.KeyInfo{Start: new(""), Expiry: new(time.Now().Add(time.Hour).UTC().Format(sas.TimeFormat))}
+	_, err = byKey.ServiceClient().GetUserDelegationCredential(t.Context(), info, nil)
+	wantFor(t, "by the key", err, http.StatusForbidden, "AuthenticationFailed")
 }
