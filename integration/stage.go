@@ -195,7 +195,7 @@ func (s *stage) sumUp() error {
 func firstHour(ctx context.Context, s *stage) error {
 	return firsthour.Run(ctx, firsthour.Config{
 		ConnectionString: s.ConnectionString, Endpoint: s.Endpoint, Credential: s.credential,
-		Transport: s.transport, Prefix: s.cfg.prefix + "-h", Wait: s.wait,
+		Transport: s.transport, Wait: s.wait,
 	}, func(f firsthour.Finding) error {
 		name := fmt.Sprintf("%d %s: %s", f.Number, f.Verdict, f.Tried)
 		if f.Verdict != firsthour.AsExpected {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -206,7 +207,7 @@ func (x *doctor) rights(ctx context.Context) (goOn bool) {
 	return ctx.Err() == nil
 }
 
-// vault checks whether the prefix has containers.
+// vault checks whether the prefix has containers, and looks for those of a first hour.
 func (x *doctor) vault(ctx context.Context) (goOn bool) {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
@@ -216,6 +217,15 @@ func (x *doctor) vault(ctx context.Context) (goOn bool) {
 		}
 		if err := s.missing(limited); err != nil {
 			x.say("vault", resultProblem, storage.Detail(err), "")
+		}
+	}
+	if !x.lists {
+		return ctx.Err() == nil
+	}
+	prefixes, _ := x.v.Prefixes(limited) // the login may list
+	for _, p := range prefixes {
+		if firsthour.Made(p.Prefix) {
+			x.say("first hour", resultWarning, p.Prefix+": "+leftover, sweeping)
 		}
 	}
 	return ctx.Err() == nil

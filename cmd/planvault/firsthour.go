@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/firsthour"
@@ -17,12 +16,12 @@ import (
 
 // tryFirstHour tries on the account what only a real account can settle, and prints what each probe finds.
 func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
-	c, err := a.resolve(a.connection)
+	where := a.connection
+	where.Prefix = "first-hour" // and what each run adds to it
+	c, err := a.resolve(where)
 	if err != nil {
 		return err
 	}
-	id := uuid.New()
-	c.Prefix = fmt.Sprintf("first-hour-%x", id[:4])
 	probe, err := c.prober()
 	if err != nil {
 		return err
@@ -35,12 +34,19 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 			return err
 		}
 	}
-	a.remark("The containers of the first hour begin with %s- and are removed at the end.", c.Prefix)
+	a.remark("The containers of the first hour begin with %s- and are removed at the end.", where.Prefix)
 	a.grace.Store(int64(firsthour.ClearLimit + interruptGrace))
 	p := a.progress("first hour", "probe", int64(firsthour.Count())).then("what it made is removed, unless it is named here")
 	count := a.meter.observer().Request
 	probe.Transport, probe.Ramp = a.transport, ramp
 	probe.Sent = func(class string) { count(ctx, azblob.RequestEvent{Class: azblob.Class(class)}) }
+	probe.Swept = func(prefix string, left error) {
+		if left == nil {
+			fmt.Fprintf(a.stderr, "planvault: the containers of %s are removed: a first hour that was killed had left them\n", prefix)
+		} else {
+			fmt.Fprintf(a.stderr, "planvault: containers of %s stay: another first hour is at work, or they can't be removed: %s\n", prefix, left)
+		}
+	}
 	verdicts := map[string]int{}
 	err = firsthour.Run(ctx, probe, func(f firsthour.Finding) error {
 		verdicts[f.Verdict]++
@@ -65,7 +71,7 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 
 // prober returns the account to probe.
 func (c connection) prober() (probe firsthour.Config, err error) {
-	probe = firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Prefix: c.Prefix, Version: c.ServiceVersion}
+	probe = firsthour.Config{ConnectionString: c.ConnectionString, Endpoint: c.Endpoint, Version: c.ServiceVersion}
 	if c.ConnectionString == "" && !c.hasSignature() {
 		if probe.Credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 			err = fmt.Errorf("log in: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -47,6 +48,10 @@ func (a *app) listVaults(ctx context.Context) error {
 	}
 	var rows []vaultRow
 	for _, p := range found {
+		if firsthour.Made(p.Prefix) {
+			fmt.Fprintf(a.stderr, "planvault: %s is no vault: %s; %s\n", p.Prefix, leftover, sweeping)
+			continue
+		}
 		r := vaultRow{Prefix: p.Prefix, Days: p.Days}
 		if p.Days > 0 {
 			r.First, r.Last = date(p.First), date(p.Last)
@@ -59,6 +64,12 @@ func (a *app) listVaults(ctx context.Context) error {
 	}
 	return printTable(a, rows, vaultRow.cells, "PREFIX", ">DAYS", "FIRST", "LAST")
 }
+
+// What is said of containers of a first hour.
+const (
+	leftover = "a first hour is at work there, or was killed"
+	sweeping = "planvault doctor --first-hour removes what a killed one has left"
+)
 
 // site is a vault that should have containers.
 type site struct {
@@ -95,7 +106,9 @@ func (s *site) missing(ctx context.Context) error {
 			s.seen.Store(true)
 			return nil
 		}
-		others = append(others, p.Prefix)
+		if !firsthour.Made(p.Prefix) {
+			others = append(others, p.Prefix)
+		}
 	}
 	s.seen.Store(true)
 	return &exitError{exitFound, fmt.Errorf("no container of this prefix exists: %s; %s. --allow-empty is for a new vault", s.place, suggest(s.prefix, others))}

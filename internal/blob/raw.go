@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	signing "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
 
 // Login sends single requests to an account, each once, for tools that look at answers as they are. Its methods may be
@@ -90,32 +92,57 @@ func (l *Login) DeleteBatch(ctx context.Context, version, containerName string, 
 	return answer.outcomes, nil
 }
 
-// Signed returns a login with a shared access signature in the place of the account's key. It is for one container, or
-// for the account if there is none, and begins an hour before it ends.
-func (l *Login) Signed(container, permissions string, end time.Time) (*Login, error) {
-	if l.key == nil {
-		return nil, errors.New("it takes " + KeyLogin + ", and the login is " + l.Kind())
-	}
+// Signed returns a login with a shared access signature in the place of the account's key, or of a token, which takes a
+// request for a user delegation key of a version. It is for one container, or for the account if there is none, which
+// takes the key. It begins an hour before it ends.
+func (l *Login) Signed(ctx context.Context, version, container, permissions string, end time.Time) (*Login, error) {
 	start, u := end.Add(-time.Hour), *l.url
-	ofAccount := signing.AccountSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ResourceTypes: "sco"}
-	signed, err := ofAccount.SignWithSharedKey(l.key)
-	if container != "" {
-		ofContainer := signing.BlobSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ContainerName: container}
+	ofContainer := signing.BlobSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ContainerName: container}
+	var signed signing.QueryParameters
+	var err error
+	switch {
+	case l.logout != nil && container != "":
+		var key *service.UserDelegationCredential
+		if key, err = l.delegation(ctx, version); err == nil {
+			signed, err = ofContainer.SignWithUserDelegation(key)
+		}
+	case l.key == nil:
+		err = errors.New("it takes " + KeyLogin + ", and the login is " + l.Kind())
+	case container != "":
 		signed, err = ofContainer.SignWithSharedKey(l.key)
+	default:
+		ofAccount := signing.AccountSignatureValues{StartTime: start, ExpiryTime: end, Permissions: permissions, ResourceTypes: "sco"}
+		signed, err = ofAccount.SignWithSharedKey(l.key)
 	}
 	u.RawQuery = signed.Encode()
 	return &Login{Account{url: &u}, l.transport}, err
 }
 
-// ReadPage decodes a page of a listing. It returns blobs, and groups of blobs or containers by their names alone, and
-// the marker of the next page.
+// delegation asks for a user delegation key, which is valid for an hour.
+func (l *Login) delegation(ctx context.Context, version string) (*service.UserDelegationCredential, error) {
+	var o service.ClientOptions
+	o.Transport, o.Retry.MaxRetries, o.PerCallPolicies = l.transport, -1, []policy.Policy{serviceVersion(version)}
+	c, _, err := l.clients(o)
+	if err != nil {
+		return nil, err
+	}
+	at := func(d time.Duration) *string { return new(time.Now().UTC().Add(d).Format(signing.TimeFormat)) }
+	key, err := c.GetUserDelegationCredential(ctx, service.KeyInfo{Start: at(-2 * time.Hour), Expiry: at(time.Hour)}, nil)
+	if err != nil {
+		err = fmt.Errorf("ask for a user delegation key: %w", explain(err))
+	}
+	return key, err
+}
+
+// ReadPage decodes a page of a listing. It returns blobs, groups of blobs by their names, containers by their names and
+// metadata, and the marker of the next page.
 func ReadPage(body []byte) (items []Item, next string, err error) {
 	page, err := readPage(bytes.NewReader(body), nil)
 	for _, name := range page.groups {
 		page.blobs = append(page.blobs, Item{Name: name})
 	}
 	for _, c := range page.containers {
-		page.blobs = append(page.blobs, Item{Name: c.Name})
+		page.blobs = append(page.blobs, Item{Name: c.Name, Properties: Properties{Metadata: c.Metadata}})
 	}
 	return page.blobs, page.next, err
 }

@@ -8,14 +8,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/sleep"
@@ -29,8 +33,6 @@ type Config struct {
 	Credential                 azcore.TokenCredential
 	// Transport sends the requests, without following redirects. By default it is an HTTP client.
 	Transport policy.Transporter
-	// Prefix is what the names of the containers begin with. None may exist.
-	Prefix string
 	// Version is the x-ms-version to send. The default is that of the vault.
 	Version string
 	// Ramp lets probe 12 write up to [RampWrites] blobs, for up to [RampTime].
@@ -39,7 +41,17 @@ type Config struct {
 	Wait func(ctx context.Context, d time.Duration) error
 	// Sent is called before each request, with its billing class, at once from several goroutines. It may be nil.
 	Sent func(class string)
+	// Swept is called for each run whose containers were found, by their prefix. left is why some stay, or nil. It may be
+	// nil.
+	Swept func(prefix string, left error)
 }
+
+// ofRun matches the name of a container of a run. The first group is the prefix of the run.
+var ofRun = regexp.MustCompile(`^(first-hour-[0-9a-f]{8})-[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+
+// Made reports whether a vault's prefix is that of a run, whose containers have the names of days. The run is at work, or
+// was killed: the next one removes what it left.
+func Made(prefix string) bool { return ofRun.MatchString(prefix + "-2006-01-02") }
 
 // account returns the account and what authorizes requests to it.
 func (c Config) account() (blob.Account, error) {
@@ -103,10 +115,11 @@ func (f Finding) Summary(alone bool) string {
 // Count is the number of probes.
 func Count() int { return len(probes) }
 
-// Run makes all probes and reports what each finds. In the end, and when ctx ends, it removes the containers that it
-// made. The error names those that it could not remove.
+// Run removes what killed runs have left, makes all probes and reports what each finds. Its containers have a prefix of
+// their own. In the end, and when ctx ends, it removes them. The error names those that it could not remove.
 func Run(ctx context.Context, c Config, report func(Finding) error) (err error) {
-	r := &run{Config: c}
+	id := uuid.New()
+	r := &run{Config: c, prefix: fmt.Sprintf("first-hour-%x", id[:4]), lease: []string{"X-Ms-Lease-Id", id.String()}}
 	defer func() {
 		if err = errors.Join(err, r.clear(ctx)); err != nil {
 			err = fmt.Errorf("first hour: %w", err)
@@ -115,15 +128,14 @@ func Run(ctx context.Context, c Config, report func(Finding) error) (err error) 
 	if r.wire, err = r.open(ctx); err != nil {
 		return err
 	}
-	if names, err := r.listed(); err != nil {
-		return fmt.Errorf("list the containers of prefix %s by version %s: %w; planvault doctor says what to change", c.Prefix, r.version, err)
-	} else if len(names) > 0 {
-		return fmt.Errorf("container %s exists already: choose another prefix", names[0])
+	if err := r.sweep(); err != nil {
+		return err
 	}
 	if err := r.create(); err != nil {
 		return err
 	}
 	r.container = r.newest()
+	defer r.hold()()
 	for i, probe := range probes {
 		before := r.requests.Load()
 		x := &trial{run: r, verdict: NotTried}
@@ -143,7 +155,9 @@ func Run(ctx context.Context, c Config, report func(Finding) error) (err error) 
 type run struct {
 	Config
 	wire
-	container string // of the probes that need none of their own
+	prefix    string
+	container string   // of the probes that need none of their own
+	lease     []string // the header that names the run's leases
 	requests  atomic.Int64
 	made      []string // containers
 }
@@ -166,20 +180,72 @@ func (r *run) open(ctx context.Context) (wire, error) {
 	}}, err
 }
 
-// listed returns the containers of the prefix.
-func (r *run) listed() (names []string, err error) {
-	names, _, err = r.list("?comp=list&prefix=" + r.Prefix + "-")
-	return names, err
+// sweep removes the containers of killed runs. A run that is at work has a lease of its first container, which ends soon
+// after a kill.
+func (r *run) sweep() error {
+	_, found, err := r.list("?comp=list&include=metadata&prefix=first-hour-")
+	if err != nil {
+		return fmt.Errorf("list containers by version %s: %w; planvault doctor says what to change", r.version, err)
+	}
+	left, waited := map[string]error{}, false
+	for _, c := range found { // of each run, the first container comes first
+		name := ofRun.FindStringSubmatch(c.Name)
+		if name == nil || c.Metadata[mark] == "" || left[name[1]] != nil {
+			continue
+		}
+		a := r.send("DELETE", c.Name+ofContainer, nil)
+		if a.is("412") && !waited {
+			waited = true
+			if err := r.Wait(r.ctx, leaseTime+time.Second); err != nil {
+				return err
+			}
+			a = r.send("DELETE", c.Name+ofContainer, nil)
+		}
+		if left[name[1]] = nil; !a.is(gone) {
+			left[name[1]] = errors.New(a.String())
+		}
+	}
+	for _, prefix := range slices.Sorted(maps.Keys(left)) {
+		if r.Swept != nil {
+			r.Swept(prefix, left[prefix])
+		}
+	}
+	return nil
+}
+
+// leaseTime is how long the lease lasts that shows that a run is at work.
+const leaseTime = time.Minute
+
+// hold takes the lease and renews it until the returned function is called.
+func (r *run) hold() (end func()) {
+	const renewals = 3 // in the time of the lease
+	w, target := r.wire, r.container+ofContainer+"&comp=lease"
+	var cancel context.CancelFunc
+	w.ctx, cancel = context.WithCancel(w.ctx)
+	w.send("PUT", target, nil, "X-Ms-Lease-Action", "acquire", "X-Ms-Lease-Duration", fmt.Sprint(leaseTime.Seconds()), "X-Ms-Proposed-Lease-Id", r.lease[1])
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for sleep.For(w.ctx, leaseTime/renewals) {
+			w.send("PUT", target, nil, append([]string{"X-Ms-Lease-Action", "renew"}, r.lease...)...)
+		}
+	})
+	return func() {
+		cancel()
+		renewing.Wait()
+	}
 }
 
 // ofContainer makes a request one about a container.
 const ofContainer = "?restype=container"
 
+// mark is the metadata of the containers of runs, which no other container has, whatever its name.
+const mark = "firsthour"
+
 // create makes a container with the name of a day, each time that of the next one.
 func (r *run) create() error {
-	r.made = append(r.made, r.Prefix+"-"+time.Now().UTC().AddDate(0, 0, len(r.made)).Format(time.DateOnly))
+	r.made = append(r.made, r.prefix+"-"+time.Now().UTC().AddDate(0, 0, len(r.made)).Format(time.DateOnly))
 	name := r.newest()
-	a := r.send("PUT", name+ofContainer, nil)
+	a := r.send("PUT", name+ofContainer, nil, "X-Ms-Meta-"+mark, "1")
 	if a.is("201") {
 		return nil
 	}
@@ -198,6 +264,9 @@ const (
 	ClearLimit = time.Minute
 )
 
+// gone are the answers to the removal of a container that is gone, or soon will be.
+const gone = "202 or 404 or 409 ContainerBeingDeleted"
+
 // LeftError names the containers that a run could not remove.
 type LeftError struct{ error }
 
@@ -207,10 +276,12 @@ func (r *run) clear(ctx context.Context) error {
 	defer cancel()
 	r.ctx = ctx
 	var errs []error
+	if r.container != "" {
+		r.send("PUT", r.container+ofContainer+"&comp=lease", nil, append([]string{"X-Ms-Lease-Action", "release"}, r.lease...)...)
+	}
 	for _, name := range r.made {
-		const gone = "202 or 404 or 409 ContainerBeingDeleted"
 		var a answer
-		for try, headers := range [...][]string{nil, lease, nil, nil} {
+		for try, headers := range [...][]string{nil, r.lease, nil, nil} {
 			if try > 0 {
 				_ = r.Wait(ctx, clearPause)
 			}

@@ -3,6 +3,8 @@ package firsthour
 import (
 	"cmp"
 	"context"
+	"crypto/md5" // the service's checksum of blobs is MD5
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,7 +51,8 @@ var probes = []probe{
 	newProbe("a container's lease of 15 s, and its deletion",
 		"the same ID acquires it again; no delete without the lease or after it; the name is free within 5 minutes",
 		"Expire drops no days, or days that it does not hold", leases),
-	newProbe("16 writes right after Create Container", "201 for all", "the first plans of a day wait", newborn),
+	newProbe("16 writes right after Create Container", "201 for all, or at least within 10 seconds",
+		"the first plans of a day wait for up to 10 seconds, and fail if it takes longer", newborn),
 	newProbe("8 KiB of metadata: mixed case, %, =, RFC 2047", "HEAD and listings return what was written",
 		"listings show wrong names if they are not ASCII", metadata),
 	newProbe("ranges of an empty and of a short blob; If-None-Match",
@@ -60,6 +63,13 @@ var probes = []probe{
 	newProbe("hierarchical and geo-redundant accounts",
 		"200 or 400 for delimiter -; the secondary answers 200, or 404 while it lags",
 		"listings fail there, or reads in an outage", kinds),
+	newProbe("what the account keeps: versions, snapshots, deleted blobs",
+		"a version for each write; 409 SnapshotsPresent for a blob with snapshots; a deleted blob comes back",
+		"docs/account.md is wrong about kept copies", kept),
+	newProbe("a listing of 5,001 blobs", "a page of at most 5,000 with a marker; every name once, in byte order",
+		"listings lose plans", fullPages),
+	newProbe("a body of 8 MiB", "201 in one request, 400 Md5Mismatch for another MD5; it is read as it was written",
+		"large plans can't be stored, or are damaged", largeBody),
 }
 
 // What requests have in common, and the refusal of a write whose condition does not hold.
@@ -68,7 +78,6 @@ var (
 	writes    = []string{"PUT", "DELETE"}
 	ifMissing = []string{"If-None-Match", "*"}
 	ifNever   = []string{"If-Match", `"0x0"`}
-	lease     = []string{"X-Ms-Lease-Id", "5c1f9c9e-7d0c-4d9a-8a65-3a1b0c2d4e5f"}
 )
 
 const (
@@ -128,9 +137,11 @@ func refusals(x *trial) {
 	ask("wrong login", denied, func(w *wire) { w.spoil = spoilLogin })
 	ask("date 20 minutes off", denied, func(w *wire) {
 		w.late = 20 * time.Minute
-		w.cannot = x.signed("", "r", time.Hour).cannot // other logins do not sign the date
+		if kind := x.login.Kind(); kind != blob.KeyLogin {
+			w.cannot = "the login is " + kind + ", which does not sign the date"
+		}
 	})
-	ask("expired signature", denied, func(w *wire) { *w = x.signed("", "rwdlc", -time.Hour) })
+	ask("expired signature", denied, func(w *wire) { *w = x.signed(x.container, "rwd", -time.Hour) })
 	ask("unknown version", "400", func(w *wire) { w.version = "2099-01-01" })
 	ask("http", "400 or 401 or 403", func(w *wire) {
 		w.spoil = func(req *http.Request) { // a login would be in clear text
@@ -155,11 +166,14 @@ func spoilLogin(req *http.Request) {
 	}
 }
 
-// signed sends requests with a shared access signature that ends in a while, which takes the account's key.
+// signed sends requests with a shared access signature that ends in a while.
 func (x *trial) signed(container, permissions string, ends time.Duration) wire {
 	w := x.wire
+	if x.login.Kind() == blob.TokenLogin && container != "" {
+		x.sent(blob.ClassOther) // for the key
+	}
 	var err error
-	if w.login, err = x.login.Signed(container, permissions, time.Now().Add(ends)); err != nil {
+	if w.login, err = x.login.Signed(x.ctx, x.version, container, permissions, time.Now().Add(ends)); err != nil {
 		w.cannot = err.Error()
 	}
 	return w
@@ -170,7 +184,7 @@ func conditions(x *trial) {
 	x.put(present, "kept")
 	x.askBy(writes, "a present blob", x.wire, present, "412", ifNever...)
 	x.askBy(writes, "a missing blob", x.wire, missing, "412 or 404", ifNever...)
-	x.askBy(writes, "no container", x.wire, x.Prefix+"-nowhere/blob", "404 ContainerNotFound", ifNever...)
+	x.askBy(writes, "no container", x.wire, x.prefix+"-nowhere/blob", "404 ContainerNotFound", ifNever...)
 	reader := x.signed(x.container, "r", time.Hour/2)
 	x.askBy(writes, "a present blob by a reader", reader, present, "403", ifNever...)
 	x.askBy(writes, "a missing blob by a reader", reader, missing, "403", ifNever...)
@@ -309,17 +323,17 @@ func leases(x *trial) {
 	at := x.newest() + ofContainer
 	acquire := func(what string) {
 		x.ask(what, "201", "PUT", at+"&comp=lease",
-			"X-Ms-Lease-Action", "acquire", "X-Ms-Lease-Duration", "15", "X-Ms-Proposed-Lease-Id", lease[1])
+			"X-Ms-Lease-Action", "acquire", "X-Ms-Lease-Duration", "15", "X-Ms-Proposed-Lease-Id", x.lease[1])
 	}
 	acquire("acquire")
 	acquire("acquire again")
 	if x.Wait(x.ctx, leaseOver) != nil {
 		return
 	}
-	x.ask("delete when the lease is over", "412", "DELETE", at, lease...)
+	x.ask("delete when the lease is over", "412", "DELETE", at, x.lease...)
 	acquire("acquire after that")
 	x.ask("delete without the lease", "412", "DELETE", at)
-	x.ask("delete with it", "202", "DELETE", at, lease...)
+	x.ask("delete with it", "202", "DELETE", at, x.lease...)
 	x.freed(x.newest())
 }
 
@@ -327,7 +341,7 @@ func leases(x *trial) {
 func (x *trial) freed(name string) {
 	const being = "409 ContainerBeingDeleted"
 	for after := time.Duration(0); ; after += freePause {
-		a := x.send("PUT", name+ofContainer, nil)
+		a := x.send("PUT", name+ofContainer, nil, "X-Ms-Meta-"+mark, "1")
 		switch {
 		case a.is("201"):
 			x.note("the name is free", "within "+after.String(), "within "+freeLimit.String(), true)
@@ -339,7 +353,7 @@ func (x *trial) freed(name string) {
 			x.see("create again", a, being)
 			x.ask("GET of the container", "404", "GET", name+ofContainer)
 			x.ask("GET of a blob", "404", "GET", name+"/blob")
-			names, err := x.listed()
+			names, _, err := x.list("?comp=list&prefix=" + x.prefix)
 			x.note("listed still", fmt.Sprint(slices.Contains(names, name)), "false", err == nil && !slices.Contains(names, name))
 		case !a.is(being):
 			x.see("create again", a, being)
@@ -354,13 +368,30 @@ func (x *trial) freed(name string) {
 // atOnce is how many requests are under way at a time.
 const atOnce = 16
 
+// newFor is how long vaults wait for a container that is not there yet, and newbornLimit how long the probe does.
+const (
+	newFor       = 10 * time.Second
+	newbornLimit = time.Minute
+)
+
 func newborn(x *trial) {
-	if x.fresh() {
-		_, texts := each(atOnce, atOnce, func(i int) answer {
-			return x.send("PUT", fmt.Sprintf("%s/newborn/%d", x.newest(), i), nil)
-		})
-		x.note("16 writes", tally(texts), "201 for all", tally(texts) == "201")
+	if !x.fresh() {
+		return
 	}
+	_, texts := each(atOnce, atOnce, func(i int) answer {
+		return x.send("PUT", fmt.Sprintf("%s/newborn/%d", x.newest(), i), nil)
+	})
+	x.note("16 writes", tally(texts), "201 for all", tally(texts) == "201")
+	for after := time.Duration(0); after <= newbornLimit; after += time.Second {
+		if a := x.send("PUT", x.newest()+"/newborn/later", nil); !a.is("404 ContainerNotFound") {
+			x.note("the container is there", "within "+after.String(), "within "+newFor.String(), after <= newFor)
+			return
+		}
+		if x.Wait(x.ctx, time.Second) != nil {
+			return
+		}
+	}
+	x.note("the container is there", "not within "+newbornLimit.String(), "within "+newFor.String(), false)
 }
 
 func metadata(x *trial) {
@@ -488,4 +519,66 @@ func (x *trial) secondary(sku string) {
 		x.see("GET at the secondary", a, "200 or 404")
 		x.see("statistics", w.send("GET", "?restype=service&comp=stats", nil), "200 or 403")
 	}
+}
+
+func kept(x *trial) {
+	target, deleted := x.container+"/kept/a", x.container+"/kept/b"
+	first, second := x.send("PUT", target, []byte("1")), x.send("PUT", target, []byte("2"))
+	const version = "X-Ms-Version-Id"
+	if a, b := first.header.Get(version), second.header.Get(version); a+b == "" {
+		x.skip("versions", lacks(second, "201"))
+	} else {
+		x.note("versions", fmt.Sprintf("%q and %q", a, b), "two", a != "" && b != "" && a != b)
+	}
+	if a := x.send("PUT", target+"?comp=snapshot", nil); a.is("201") {
+		x.ask("delete a blob with a snapshot", "409 SnapshotsPresent", "DELETE", target)
+		x.ask("delete it with its snapshot", "202", "DELETE", target, "X-Ms-Delete-Snapshots", "include")
+	} else {
+		x.skip("snapshots", lacks(a, "201"))
+	}
+	x.put(deleted, "kept")
+	x.send("DELETE", deleted, nil)
+	a := x.send("GET", x.container+asList+"kept/b&include=deleted", nil)
+	if !a.is("200") || !strings.Contains(string(a.body), "<Deleted>true</Deleted>") {
+		x.skip("deleted blobs", lacks(a, "200"))
+		return
+	}
+	x.ask("undelete", "200", "PUT", deleted+"?comp=undelete")
+	x.unchanged("the deleted blob", deleted, "kept")
+}
+
+// lacks says that the account has none of something, and the answer that shows it if that is no success.
+func lacks(a answer, success string) string {
+	if a.is(success) {
+		return "the account keeps none"
+	}
+	return "the account keeps none: " + a.String()
+}
+
+func fullPages(x *trial) {
+	const atOnce = 64
+	names := make([]string, blob.MaxPage+1)
+	for i := range names {
+		names[i] = fmt.Sprintf("plans/pages-%04d", i)
+	}
+	_, texts := each(atOnce, len(names), func(i int) answer { return x.send("PUT", x.container+"/"+names[i], nil) })
+	if written := tally(texts); written != "201" {
+		x.note("writes", written, "201 for all", false)
+	}
+	page := x.send("GET", x.container+asList+"plans/pages-", nil)
+	items, next, err := blob.ReadPage(page.body)
+	ok := page.is("200") && err == nil && next != "" && len(items) <= blob.MaxPage
+	x.note("the first page", fmt.Sprintf("%s with %d blobs, marker %t", page, len(items), next != ""), "200 with at most 5,000 blobs, marker true", ok)
+	x.pages("all pages", "pages-", names)
+}
+
+func largeBody(x *trial) {
+	body := []byte(strings.Repeat("8 MiB of", 1<<20))
+	sum, target := md5.Sum(body), x.container+"/large"
+	ask := func(what, outcomes string, sum [md5.Size]byte) {
+		x.see(what, x.send("PUT", target, body, "Content-MD5", base64.StdEncoding.EncodeToString(sum[:])), outcomes)
+	}
+	ask("PUT", "201", sum)
+	ask("PUT with another MD5", "400 Md5Mismatch", [md5.Size]byte{})
+	x.unchanged("the blob", target, string(body))
 }

@@ -51,7 +51,7 @@ func (w wire) send(method, target string, body []byte, headers ...string) answer
 	if len(body) > 0 {
 		req.Header.Set("Content-Length", strconv.Itoa(len(body))) // which the signature covers
 	}
-	if path, _, _ := strings.Cut(target, "?"); method == http.MethodPut && strings.Contains(path, "/") {
+	if path, query, _ := strings.Cut(target, "?"); method == http.MethodPut && strings.Contains(path, "/") && !strings.Contains(query, "comp=") {
 		req.Header["X-Ms-Blob-Type"] = []string{"BlockBlob"}
 	}
 	for pair := range slices.Chunk(headers, 2) {
