@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -174,8 +175,7 @@ func (c *clearing) read(ctx context.Context) (err error) {
 
 // farewell returns when all members have left, or were evicted and must have noticed.
 func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
-	c.doing("wait for the nodes to leave")
-	empty := 0 // how many rosters, one after the other: one may have missed members
+	empty, said := 0, "" // how many rosters, one after the other: one may have missed members
 	for until := time.Now().Add(patience); ; {
 		r, err := c.store.Roster(ctx)
 		if err != nil {
@@ -185,6 +185,10 @@ func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
 			return err
 		}
 		members, alive := remaining(r)
+		if waits := waitsFor(members, r.Now.Add(time.Until(until))); alive > 0 && waits != said {
+			c.doing(waits)
+			said = waits
+		}
 		if empty++; len(members) > 0 || !c.past(r) {
 			empty = 0
 		}
@@ -195,12 +199,30 @@ func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
 			if err := c.evict(ctx, members); err != nil {
 				return err
 			}
-			c.doing("wait until evicted nodes must have noticed")
+			c.doing("wait until " + clockTime(r.Now.Add(c.TTL+resolution)) + ", when evicted nodes must have noticed")
 		}
 		if !sleep.For(ctx, clearPause) {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// waitsFor says for which nodes a Clear waits, and until when.
+func waitsFor(members []storage.Member, until time.Time) string {
+	var names []string
+	for _, m := range members {
+		names = append(names, MemberState{Member: m}.called())
+	}
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("wait until %s, when they are evicted, for nodes to leave: %s", clockTime(until), strings.Join(names, ", "))
+}
+
+// clockTime returns the minute at or after a time, in UTC.
+func clockTime(t time.Time) string {
+	return t.Add(time.Minute - time.Nanosecond).UTC().Format("15:04Z")
 }
 
 // clearPause is the time between two looks at the members.

@@ -68,7 +68,7 @@ func (a *app) clearUnlogged(ctx context.Context, v *azblob.Vault, c storage.Clos
 	if was.Copy {
 		return closed{}, usageError("the vault is a copy, and closed as long as it is: %s", was.Why)
 	}
-	unclaimed, err := fleet.Clear(ctx, v, fleet.ClearOptions{Doing: func(what string) { fmt.Fprintf(a.stderr, "%s.\n", sentence(what)) }})
+	unclaimed, err := fleet.Clear(ctx, v, fleet.ClearOptions{Doing: func(what string) { fmt.Fprintf(a.stderr, "%s.\n", printable(sentence(what), 0)) }})
 	if err != nil {
 		return closed{}, err
 	}

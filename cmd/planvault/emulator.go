@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/sample"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -57,9 +59,17 @@ func (a *app) emulate(ctx context.Context, f emulatorFlags) (err error) {
 	}
 	if f.sample {
 		served.Prefix = samplePrefix
-		if served.Plans, err = a.storeSample(ctx, server); err != nil {
+		v, n, err := a.storeSample(ctx, server)
+		if err != nil {
 			return err
 		}
+		served.Plans = n
+		var beating sync.WaitGroup
+		beating.Go(func() {
+			for sample.Beat(ctx, v) && sleep.For(ctx, 3*time.Second) {
+			}
+		})
+		defer beating.Wait()
 	}
 	if err := a.print(served, served.print); err != nil {
 		return err
@@ -71,17 +81,18 @@ func (a *app) emulate(ctx context.Context, f emulatorFlags) (err error) {
 // samplePrefix is the prefix of the vault of sample plans.
 const samplePrefix = "sample"
 
-// storeSample stores the sample plans in a vault that has no plans, and returns their number.
-func (a *app) storeSample(ctx context.Context, server *emulator.Server) (int, error) {
+// storeSample stores the sample plans in a vault that has no plans, and returns the vault and their number.
+func (a *app) storeSample(ctx context.Context, server *emulator.Server) (*azblob.Vault, int, error) {
 	v, err := azblob.NewFromConnectionString(ctx, samplePrefix, server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	a.vaults = append(a.vaults, v)
 	if there, err := storage.Collect(v.List(ctx, 1)); err != nil || len(there) > 0 {
-		return 0, err
+		return v, 0, err
 	}
-	return sample.Store(ctx, v, time.Now())
+	n, err := sample.Store(ctx, v, time.Now())
+	return v, n, err
 }
 
 // emulation is what the emulator says of itself.

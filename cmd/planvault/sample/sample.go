@@ -5,6 +5,7 @@ package sample
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,11 +20,34 @@ type Vault interface {
 	storage.Members
 }
 
-// Store stores the plans of [At], and the records of the nodes that own those that are open. Node a is alive for a day,
-// node b falls silent at once, and node c is gone. It returns the number of plans.
+// alive is the name of the node that is alive, and interval the time between its heartbeats.
+const (
+	alive    = "node-a"
+	interval = 30 * time.Second
+)
+
+// Beat renews the record of node a when a heartbeat is due. Where the vault is closed, the node leaves. Beat reports whether
+// there is a node a; call it every few seconds.
+func Beat(ctx context.Context, v storage.Members) bool {
+	r, err := v.Roster(ctx)
+	i := slices.IndexFunc(r.Members, func(m storage.Member) bool { return m.Name == alive })
+	switch {
+	case err != nil:
+	case i < 0:
+		return false
+	case slices.ContainsFunc(r.Notes, func(n storage.Note) bool { return n.Name == storage.NoteClosed }):
+		_ = v.RemoveMember(ctx, r.Members[i].ID, r.Members[i].Version)
+	case r.Now.Sub(r.Members[i].Renewed) >= interval:
+		_, _ = v.RenewMember(ctx, r.Members[i])
+	}
+	return true
+}
+
+// Store stores the plans of [At], and the records of the nodes that own those that are open. Node a is alive as
+// long as [Beat] is called, node b falls silent at once, and node c is gone. It returns the number of plans.
 func Store(ctx context.Context, v Vault, now time.Time) (int, error) {
 	for _, m := range []storage.Member{
-		{ID: node(now, 'a'), Name: "node-a", Started: began(now, 'a'), TTL: 24 * time.Hour},
+		{ID: node(now, 'a'), Name: alive, Started: began(now, 'a'), TTL: 10 * interval},
 		{ID: node(now, 'b'), Name: "node-b", Started: began(now, 'b'), TTL: time.Second},
 	} {
 		if _, err := v.AddMember(ctx, m); err != nil {
