@@ -15,9 +15,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Delete removes a plan with all its sub-objects. It takes five requests and one more for each 256
-// sub-objects. The third request removes the plan for every reader. If the call fails later, the same call
-// again or Recovery does the rest.
+// Delete removes a plan with all its sub-objects. It takes seven requests and one more for each 256
+// sub-objects, and two more for each of a started plan that is open or has changed since. The removal of the
+// object removes the plan for every reader. If the call fails later, the same call again or Recovery does the
+// rest. Every removal names a version, so a late copy of a request can't harm what takes the plan's place.
 //
 // If the service says that a blob is absent which should exist, Delete asks again in another way, so that no
 // single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name. It
@@ -103,13 +104,13 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		if err != nil {
 			return plan, err
 		}
-		if d.only != "" && plan.etag != d.only {
+		if d.only != "" && plan.object != d.only {
 			return plan, vaultError("look at object", d.keys.object(), "%w: somebody has changed or deleted the plan since it was read", storage.ErrConflict)
 		}
 		// A hold is looked for twice: before the marker, so that a Delete in a held day writes nothing, and after
 		// it, because a Hold waits for the Deletes that did not see it.
 		look := func() error { return d.lookForHold(ctx, d.keys.container) }
-		if plan.etag == "" {
+		if plan.object == "" {
 			look = nil
 		} else if passed(d.keys.date(), plan.seen) {
 			if err = look(); err != nil {
@@ -119,21 +120,21 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		started := time.Now()
 		// The marker leads Recovery to whatever is left. Alone it does no harm: Recovery removes it after the
 		// grace period.
-		marker, seen, markerErr := d.putDeleteMarker(ctx)
-		if markerErr != nil {
-			return plan, markerErr
+		var seen time.Time
+		if plan.deleteMarker, seen, err = d.putDeleteMarker(ctx); err != nil {
+			return plan, err
 		}
 		if err = d.prepareDay(ctx, seen, look); err != nil {
-			return plan, d.takeBackDelete(ctx, marker, err)
+			return plan, d.takeBackDelete(ctx, plan.deleteMarker, err)
 		}
-		if plan.etag == "" {
+		if plan.object == "" {
 			return plan, nil // the object is gone already
 		}
 		if time.Since(started) > d.grace {
 			err = errSlowDelete
 			continue
 		}
-		err = d.commitDelete(ctx, plan.etag, started)
+		err = d.commitDelete(ctx, plan.object, started)
 		slow := errors.Is(err, errSlowDelete) && !errors.Is(err, storage.ErrUnknown)
 		if !slow && !errors.Is(err, storage.ErrConflict) {
 			return plan, err
@@ -165,27 +166,33 @@ func (d deletion) commitDelete(ctx context.Context, etag string, started time.Ti
 	return d.remove(ctx, "remove object", d.keys.object(), blob.IfMatch(etag))
 }
 
-// deletionTargets are the blobs of a plan that is to be deleted.
+// deletionTargets are the blobs of a plan that is to be deleted, in the versions to remove.
 type deletionTargets struct {
 	// parts are the sub-objects. If listed is set they come from a listing, which may have missed some;
 	// otherwise the object names them all.
 	parts  []blob.Target
 	listed bool
-	// etag is the object's version; empty if the object is gone already.
-	etag string
-	// seen is the service's clock when it told the version.
+	// object is empty if the object is gone already.
+	// marker is empty if a final plan has none.
+	object, entry, marker, deleteMarker string
+	// seen is the service's clock when it told the object's version.
 	seen time.Time
 }
 
+// noVersion is the ETag of no blob. A removal of this version finds out whether there is another.
+const noVersion = "0x0"
+
 // deletionTargets finds the blobs of a plan that is to be deleted.
 func (d deletion) deletionTargets(ctx context.Context) (found deletionTargets, err error) {
-	object, p, err := d.readObject(ctx)
+	object, p, there, err, lookErr := d.lookForDeletion(ctx)
 	switch {
-	case err == nil:
+	case err == nil && lookErr == nil:
 		for _, o := range workflow.Parts(object) {
-			found.parts = append(found.parts, blob.Target{Name: d.keys.part(o).Name})
+			etag, _, _ := driver.SplitVersion(o.Header().State.ETag)
+			found.parts = append(found.parts, blob.Target{Name: d.keys.part(o).Name, ETag: cmp.Or(etag, noVersion)})
 		}
-		found.etag, found.seen = p.ETag, p.Seen
+		found.object, found.seen = p.ETag, p.Seen
+		found.look(there)
 		return found, nil
 	case errors.Is(err, storage.ErrCorrupt):
 		// A damaged object can't name the sub-objects, but a listing can. Damage must not prevent a Delete.
@@ -193,39 +200,66 @@ func (d deletion) deletionTargets(ctx context.Context) (found deletionTargets, e
 		if err != nil {
 			return found, blobError("look at object", d.keys.object(), err)
 		}
-		found.etag, found.seen = p.ETag, p.Seen
+		found.object, found.seen = p.ETag, p.Seen
 	case errors.Is(err, storage.ErrNotFound):
 		if err := d.confirmDeleted(ctx, err); err != nil {
 			return found, err
 		}
 	default:
-		return found, err
+		return found, cmp.Or(err, lookErr)
 	}
-	if err := d.refuseForeign(ctx); err != nil {
-		return found, err
+	if lookErr != nil {
+		return found, lookErr
 	}
+	if there.entry != nil && isForeign(there.entry.Metadata) { // the object does not tell: it is damaged or gone
+		return found, vaultError("look at plan", d.keys.entry(), "%w", storage.ErrForeign)
+	}
+	found.look(there)
 	found.listed = true
 	items, err := d.listParts(ctx, kinds[:])
-	for _, item := range items {
-		found.parts = append(found.parts, blob.Target{Name: item.Name})
-	}
-	if found.etag == "" {
+	found.parts = targetsOf(items)
+	if found.object == "" {
 		err = unfinished(err)
 	}
 	return found, err
 }
 
-// refuseForeign returns ErrForeign if another program wrote the entry. The object does not tell: it is damaged or gone.
-func (d deletion) refuseForeign(ctx context.Context) error {
-	ref := d.keys.entry()
-	p, err := d.client.Head(ctx, ref)
-	switch {
-	case err == nil && isForeign(p.Metadata):
-		return vaultError("look for entry", ref, "%w", storage.ErrForeign)
-	case blob.Is(err, blob.Absent, blob.AbsentContainer):
-		return nil
+// look sets the versions of entry and marker.
+func (t *deletionTargets) look(there planBlobs) {
+	t.entry, t.marker = noVersion, noVersion
+	if there.entry != nil {
+		t.entry = there.entry.ETag
 	}
-	return blobError("look for entry", ref, err)
+	if there.marker != nil {
+		t.marker = there.marker.ETag
+	} else if blobStatusOf(there.entry) == final {
+		t.marker = ""
+	}
+}
+
+// lookForDeletion reads the object, and looks at the entry and the marker at the same time. It looks again if one of
+// them is missing that should be there.
+func (d deletion) lookForDeletion(ctx context.Context) (object *workflow.Plan, p blob.Properties, there planBlobs, err, lookErr error) {
+	refs := []blob.Ref{d.keys.entry(), d.keys.marker()}
+	look := func() {
+		var found []*blob.Item
+		if found, lookErr = d.headBlobs(ctx, "look at plan", refs); lookErr == nil {
+			there.entry, there.marker = cmp.Or(found[0], there.entry), cmp.Or(found[1], there.marker)
+		}
+	}
+	_ = d.parallel(2, func(i int) error {
+		if i == 0 {
+			object, p, err = d.readObject(ctx)
+		} else {
+			look()
+		}
+		return nil
+	})
+	gone := errors.Is(err, storage.ErrNotFound)
+	if lookErr == nil && !gone && (there.entry == nil || there.marker == nil && blobStatusOf(there.entry) != final) {
+		look()
+	}
+	return object, p, there, err, lookErr
 }
 
 // confirmDeleted returns nil if an earlier Delete has removed the object, or if the object was lost. It
@@ -278,7 +312,7 @@ func (d deletion) confirmObjectLost(ctx context.Context, notFound error) error {
 
 // deleteRest removes what is left after the object: sub-objects, entry, markers.
 func (d deletion) deleteRest(ctx context.Context, plan deletionTargets) error {
-	if err := d.removeParts(ctx, plan.parts); err != nil {
+	if err := d.deleteParts(ctx, plan.parts); err != nil {
 		return err
 	}
 	if plan.listed {
@@ -286,12 +320,44 @@ func (d deletion) deleteRest(ctx context.Context, plan deletionTargets) error {
 			return err
 		}
 	}
-	if err := d.remove(ctx, "remove entry", d.keys.entry(), blob.Always); err != nil {
+	if err := d.deleteEntry(ctx, plan.entry); err != nil {
 		return err
 	}
-	err := d.client.DeleteBatch(ctx, d.keys.container, []blob.Target{{Name: d.keys.marker().Name}, {Name: d.keys.deleteMarker().Name}})
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
-		return nil // a final plan has no marker
+	markers := []blob.Target{{Name: d.keys.deleteMarker().Name, ETag: plan.deleteMarker}}
+	if plan.marker != "" {
+		markers = append(markers, blob.Target{Name: d.keys.marker().Name, ETag: plan.marker})
+	}
+	err := d.client.DeleteBatch(ctx, d.keys.container, markers)
+	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
+		return nil // a marker that has changed belongs to another call
 	}
 	return blobError("remove markers", d.keys.marker(), err)
+}
+
+// deleteParts removes the sub-objects. The object names old versions of those that were updated, so they are looked at.
+func (d deletion) deleteParts(ctx context.Context, parts []blob.Target) error {
+	for range deleteRounds {
+		changed, err := d.removeVersions(ctx, parts)
+		if err != nil || len(changed) == 0 {
+			return err
+		}
+		parts = changed
+	}
+	return vaultError("remove sub-objects", d.keys.at(parts[0].Name), "%w: it keeps changing: call again", storage.ErrConflict)
+}
+
+// deleteEntry removes the entry. An update may have changed it since it was looked at.
+func (d deletion) deleteEntry(ctx context.Context, etag string) (err error) {
+	ref := d.keys.entry()
+	for range deleteRounds {
+		if err = d.remove(ctx, "remove entry", ref, blob.IfMatch(etag)); !errors.Is(err, storage.ErrConflict) {
+			break
+		}
+		p, lookErr := d.client.Head(ctx, ref)
+		if lookErr != nil && !blob.Is(lookErr, blob.Absent, blob.AbsentContainer) {
+			return blobError("look at entry", ref, lookErr)
+		}
+		etag = p.ETag
+	}
+	return err
 }

@@ -261,8 +261,8 @@ func ExampleObserver() {
 	fmt.Println(errors.Is(err, storage.ErrNotFound))
 	// Output:
 	// Create ok 4 requests
-	// Delete ok 5 requests
-	// Delete not_found 5 requests
+	// Delete ok 7 requests
+	// Delete not_found 7 requests
 	// true
 }
 

@@ -271,20 +271,30 @@ func (s planStore) remove(ctx context.Context, doing string, ref blob.Ref, cond 
 	return vaultError(doing, ref, "%w: the service says that the blob is gone, and a second look failed: call again: %w", storage.ErrUnknown, err)
 }
 
-// removeParts removes sub-objects in batches, all at once. If the service says that one of them is absent, a
-// listing has to agree.
+// removeParts removes sub-objects in their versions. It is an error if one has another version.
 func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
+	changed, err := s.removeVersions(ctx, parts)
+	if err == nil && len(changed) > 0 {
+		err = vaultError("remove sub-objects", s.keys.at(changed[0].Name), "%w: it has changed", storage.ErrConflict)
+	}
+	return err
+}
+
+// removeVersions removes sub-objects in batches, all at once, and returns those that exist in another version. If the
+// service says that one of them is absent, a listing has to agree.
+func (s planStore) removeVersions(ctx context.Context, parts []blob.Target) (changed []blob.Target, err error) {
 	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
-	doubts := make([]bool, len(batches))
-	err := s.parallel(len(batches), func(i int) error {
+	doubts, others := make([]bool, len(batches)), make([][]blob.Target, len(batches))
+	err = s.parallel(len(batches), func(i int) error {
 		err := s.client.DeleteBatch(ctx, s.keys.container, batches[i])
-		if doubts[i] = blob.Is(err, blob.Absent, blob.AbsentContainer); doubts[i] {
+		if others[i], doubts[i] = blob.Changed(err); doubts[i] || len(others[i]) > 0 {
 			return nil
 		}
 		return blobError("remove sub-objects", s.keys.at(batches[i][0].Name), err)
 	})
+	changed = slices.Concat(others...)
 	if err != nil || !slices.Contains(doubts, true) {
-		return err
+		return changed, err
 	}
 	err = s.confirmParts(ctx, func(item blob.Item) (bool, error) {
 		return slices.ContainsFunc(parts, func(t blob.Target) bool { return t.Name == item.Name && (t.ETag == "" || t.ETag == item.ETag) }), nil
@@ -294,9 +304,9 @@ func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
 		for i, t := range parts {
 			refs[i] = s.keys.at(t.Name)
 		}
-		return s.confirmGone(ctx, refs...)
+		return changed, s.confirmGone(ctx, refs...)
 	}
-	return err
+	return changed, err
 }
 
 // confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before

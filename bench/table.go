@@ -112,7 +112,7 @@ func onPlans() []operation {
 		}), fixed(2, 1)},
 		{"Delete", onStored(workflow.Running, none, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			return v.Delete(ctx, p.ID)
-		}), func(s subject) budget { return budget{5 + ceil(s.n(), 256), 6} }},
+		}), func(s subject) budget { return budget{7 + ceil(s.n(), 256), 6} }},
 	}
 }
 

@@ -116,29 +116,72 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 }
 
 // DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is
-// Mismatch if one of them exists in another version, otherwise Absent or AbsentContainer if the service says
-// that one does not exist. In both cases the other blobs are removed. Where batches are refused or not
+// Mismatch if some of them exist in another version, which [Changed] returns, otherwise Absent or AbsentContainer if the
+// service says that one does not exist. In both cases the other blobs are removed. Where batches are refused or not
 // answered, DeleteBatch removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
-	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
-		_, err := c.deleteEach(ctx, containerName, targets)
-		return err
-	}
 	ref := Ref{Container: containerName}
 	d := deletion{blobs: &c.blobs, in: containerName, client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
+	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
+		_, err := c.deleteEach(ctx, &d)
+		return c.outcome(ctx, &d, err)
+	}
 	err := c.do(ctx, call{op: "delete batch", ref: ref, write: true}, d.try)
 	if errors.Is(err, errNoBatches) || Is(err, Refused) && !d.served && !unread(err) { // single deletes have the same version
 		var worked bool
-		worked, err = c.deleteEach(ctx, containerName, d.left)
+		worked, err = c.deleteEach(ctx, &d)
 		if worked || d.single {
 			now := time.Now()
 			c.noBatches.Store(&now)
 		}
 	}
-	if answered(err) {
-		err = worse(err, c.changed(ctx, containerName, d.unmatched))
+	return c.outcome(ctx, &d, err)
+}
+
+// changedError is the Err of a Mismatch of a DeleteBatch.
+type changedError struct {
+	now    []Target
+	absent bool // whether the service says that another blob does not exist
+}
+
+func (e *changedError) Error() string { return e.now[0].Name + " has another version" }
+
+// Changed returns the blobs that a [Client.DeleteBatch] left because they exist in another version, each in the version
+// it has now. absent reports whether the service says that one of the others does not exist.
+func Changed(err error) (now []Target, absent bool) {
+	if e, ok := errors.AsType[*changedError](err); ok {
+		return e.now, e.absent
 	}
-	return worse(err, d.absent)
+	return nil, Is(err, Absent, AbsentContainer)
+}
+
+// outcome returns the error of a DeleteBatch. It looks at the blobs that did not match their versions: a missing blob
+// does not match either. Azurite then answers 412, and the answer of the service is not documented.
+func (c *Client) outcome(ctx context.Context, d *deletion, err error) error {
+	if !answered(err) {
+		return err
+	}
+	found := make([]string, len(d.unmatched))
+	errs := each(len(found), func(i int) error {
+		p, err := c.Head(ctx, Ref{Container: d.in, Name: d.unmatched[i].Name})
+		if Is(err, Absent, AbsentContainer) {
+			return absence(d.unmatched[i])
+		}
+		found[i] = p.ETag
+		return err
+	})
+	var changed changedError
+	for i, etag := range found {
+		if etag != "" {
+			changed.now = append(changed.now, Target{d.unmatched[i].Name, etag})
+		}
+	}
+	err = worst(append(errs, err, d.absent))
+	if len(changed.now) > 0 {
+		changed.absent = Is(err, Absent, AbsentContainer)
+		err = worse(err, &Error{Reason: Mismatch, Err: &changed})
+	}
+	return err
 }
 
 // deletion is the state of a DeleteBatch across its attempts.
@@ -222,36 +265,27 @@ func (d *deletion) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errNoBatches, err)
 }
 
-// deleteEach removes blobs one by one, as many at a time as there are slots. worked reports whether at least one
-// of them was not refused. The error is the worst one, as defined by worse.
-func (c *Client) deleteEach(ctx context.Context, containerName string, targets []Target) (worked bool, err error) {
-	errs := each(targets, func(t Target) error {
-		return c.Delete(ctx, Ref{Container: containerName, Name: t.Name}, t.condition())
+// deleteEach removes what is left of a deletion one by one, as many at a time as there are slots. worked reports
+// whether at least one of them was not refused. The error is the worst one, as defined by worse.
+func (c *Client) deleteEach(ctx context.Context, d *deletion) (worked bool, err error) {
+	errs := each(len(d.left), func(i int) error {
+		return c.Delete(ctx, Ref{Container: d.in, Name: d.left[i].Name}, d.left[i].condition())
 	})
-	return slices.ContainsFunc(errs, answered), worst(errs)
-}
-
-// changed finds out which of the blobs that did not match their versions exist in another version. A missing blob
-// does not match either: Azurite then answers 412, and the answer of the service is not documented.
-func (c *Client) changed(ctx context.Context, containerName string, unmatched []Target) error {
-	return worst(each(unmatched, func(t Target) error {
-		_, err := c.Head(ctx, Ref{Container: containerName, Name: t.Name})
-		switch {
-		case err == nil:
-			return &Error{Reason: Mismatch, Err: fmt.Errorf("%s has another version", t.Name)}
-		case Is(err, Absent, AbsentContainer):
-			return absence(t)
+	for i, e := range errs {
+		worked = worked || answered(e)
+		if !Is(e, Mismatch) || !d.settle(d.left[i], e) {
+			err = worse(err, e)
 		}
-		return err
-	}))
+	}
+	return worked, err
 }
 
-// each calls do for all targets concurrently and returns the errors in the order of the targets.
-func each(targets []Target, do func(Target) error) []error {
+// each calls do for 0 to n-1 concurrently and returns the errors in this order.
+func each(n int, do func(int) error) []error {
 	var wg sync.WaitGroup
-	errs := make([]error, len(targets))
-	for i, t := range targets {
-		wg.Go(func() { errs[i] = do(t) })
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
 	}
 	wg.Wait()
 	return errs

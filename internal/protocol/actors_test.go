@@ -694,6 +694,7 @@ func (c *call) delete() result {
 func (c *call) deleteOnce() result {
 	parts := c.parts()
 	resumed := false // the sub-objects come from a listing, which may be incomplete
+	var seen store   // the versions to remove
 	var o version
 	removeObject := func() answer {
 		r := removal("remove object", object, c.unless(ruleDeleteMatch, ifMatch), o)
@@ -720,7 +721,8 @@ func (c *call) deleteOnce() result {
 	commit := func() result {
 		for round := range rounds {
 			c.nth++
-			o = c.read1("read object", object)
+			seen = c.lookBeforeDelete()
+			o = seen[object]
 			if !o.there() {
 				if c.without(ruleResume) || !c.read1("look for delete marker", deleteMarker).there() {
 					return notFound
@@ -728,13 +730,19 @@ func (c *call) deleteOnce() result {
 				if !c.without(ruleResumeConfirms) && !c.gone(object) {
 					return contradicted
 				}
-				resumed, parts = true, c.listParts().found()
+				list := c.listParts()
+				resumed, parts = true, list.found()
+				for _, b := range parts {
+					seen[b] = list.seen[b]
+				}
 			}
 			if !c.without(ruleDeleteMarker) && (round == 0 || !c.without(ruleDeleteMarkerAgain)) {
 				v := version{by: c.self, of: c.self, nth: c.nth}
-				if a := c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: v, starts: true}); a.code != ok {
+				a := c.one(request{step: "write delete marker", verb: put, blob: deleteMarker, value: v, starts: true})
+				if a.code != ok {
 					return unknown
 				}
+				seen[deleteMarker] = a.seen[deleteMarker]
 			}
 			if !o.there() || c.without(ruleObjectFirst) {
 				c.begun = true
@@ -752,20 +760,17 @@ func (c *call) deleteOnce() result {
 		return conflict
 	}
 	removeParts := func() bool {
-		var rs []request
-		for _, b := range parts {
-			rs = append(rs, removal("remove sub-objects", b, always, version{}))
-		}
-		if !c.removed(ruleDeleteListsAgain, rs...) {
+		if !c.removeSeen("remove sub-objects", ruleDeletePartMatch, seen, parts...) {
 			return false
 		}
 		return !resumed || c.without(ruleResumeListsAgain) || len(c.listParts().found()) == 0
 	}
 	removeEntry := func() bool {
-		return c.removed(ruleDeleteListsAgain, removal("remove entry", entry, always, version{}))
+		return c.removeSeen("remove entry", ruleDeleteEntryMatch, seen, entry)
 	}
 	removeMarkers := func() bool {
-		got := c.all(removal("remove markers", marker, always, version{}), removal("remove markers", deleteMarker, always, version{}))
+		cond := c.unless(ruleDeleteMarkersMatch, ifMatch)
+		got := c.all(removal("remove markers", marker, cond, seen[marker]), removal("remove markers", deleteMarker, cond, seen[deleteMarker]))
 		return !slices.ContainsFunc(got, func(a answer) bool { return a.code == ended })
 	}
 
@@ -791,6 +796,57 @@ func (c *call) deleteOnce() result {
 		return unknown
 	}
 	return done
+}
+
+// lookBeforeDelete returns the versions that a Delete removes: the object names those of the sub-objects. An open plan
+// has an entry and a marker, so their absence is asked for twice.
+func (c *call) lookBeforeDelete() store {
+	named := request{step: "read object", verb: list, listed: append([]blob{object}, c.parts()...)}
+	look := []request{{step: "look at plan", verb: get, blob: entry}, {step: "look at plan", verb: get, blob: marker}}
+	got := c.all(append(look, named)...)
+	seen := got[2].seen
+	seen[entry], seen[marker] = got[0].seen[entry], got[1].seen[marker]
+	if seen[object].there() && (!seen[entry].there() || !seen[marker].there() && seen[entry].status != final) {
+		for i, a := range c.all(look...) {
+			if b := look[i].blob; a.seen[b].there() {
+				seen[b] = a.seen[b]
+			}
+		}
+	}
+	return seen
+}
+
+// removeSeen removes blobs in the versions that a Delete has seen. It looks again at those that have changed.
+func (c *call) removeSeen(step string, match rule, seen store, bs ...blob) bool {
+	for range rounds {
+		var rs []request
+		for _, b := range bs {
+			rs = append(rs, removal(step, b, c.unless(match, ifMatch), seen[b]))
+		}
+		var absentees, changed []blob
+		for i, a := range c.all(rs...) {
+			switch a.code {
+			case ok:
+			case absent:
+				absentees = append(absentees, bs[i])
+			case mismatch:
+				changed = append(changed, bs[i])
+			default:
+				return false
+			}
+		}
+		if len(absentees) > 0 && !c.without(ruleDeleteListsAgain) && !c.gone(absentees...) {
+			return false
+		}
+		if len(changed) == 0 {
+			return true
+		}
+		for _, b := range changed {
+			seen[b] = c.read1("look at plan", b)
+		}
+		bs = changed
+	}
+	return false
 }
 
 // inOrder takes steps until one fails, the last one first if a rule is lacking.

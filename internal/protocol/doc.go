@@ -24,7 +24,7 @@
 // situations requests may be under way for any time, too.
 //
 // docs/protocol.md does not cover a Create that overlaps with a Delete of the same ID, nor a Create after a
-// Delete that overlaps with an update of the deleted plan. The situations exclude both, and TestLimits shows
+// Delete that overlaps with an update of the deleted plan. Requests that a Delete has left under way are covered. The situations exclude both, and TestLimits shows
 // that the model finds the trouble. The model does not check what a Read returns that overlaps with both a
 // Delete and another Create of its ID.
 //

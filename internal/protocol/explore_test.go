@@ -310,21 +310,26 @@ func (x *explorer) steps(st state, report func(step, state)) {
 	}
 }
 
-// underWay reports whether a call of this role has begun and not ended, or has left requests under way.
-func (x *explorer) underWay(st *state, r role) bool {
+// atWork reports whether a call of this role has begun and not ended.
+func (x *explorer) atWork(st *state, r role) bool {
 	for i, p := range st.procs[:len(x.roles)] {
 		if n := &x.nodes[p.node]; is(x.roles[i], r) && p.node != x.roots[i] && !n.over && !n.returned {
 			return true
 		}
 	}
-	return slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && is(x.nodes[f.node].role, r) })
+	return false
+}
+
+// underWay reports whether a call of this role is at work, or has left requests under way.
+func (x *explorer) underWay(st *state, r role) bool {
+	return x.atWork(st, r) || slices.ContainsFunc(st.late[:], func(f flight) bool { return f.node != 0 && is(x.nodes[f.node].role, r) })
 }
 
 // mayBegin reports whether an actor may begin.
 func (x *explorer) mayBegin(st *state, i int) bool {
 	switch x.roles[i] {
 	case creating, restoring, restoringFinal:
-		return x.tight || !x.underWay(st, deleting) && !(x.deleted(st) && x.underWay(st, updating))
+		return x.tight || !x.atWork(st, deleting) && !(x.deleted(st) && x.underWay(st, updating))
 	case deleting:
 		return x.tight || !x.underWay(st, creating)
 	case updating:

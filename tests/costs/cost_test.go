@@ -49,9 +49,8 @@ var operations = []operation{
 	{"Read, final", created(workflow.Completed), read, is(2), is(1)},
 	{"Read, running", created(workflow.Running), read, reads(0), readTrips(0)},
 	{"Read, running, 5 changed", changed, read, reads(5), readTrips(5)},
-	{"Delete", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-		return v.Delete(ctx, p.ID)
-	}, func(n, _ int) int { return 5 + vaulttest.Ceil(n, 256) }, is(6)},
+	{"Delete", created(workflow.Running), remove, func(n, _ int) int { return 7 + vaulttest.Ceil(n, 256) }, is(6)},
+	{"Delete, 5 changed", changed, remove, func(n, _ int) int { return 8 + vaulttest.Ceil(n, 256) + min(5, n-2) }, is(8)},
 	{"Search by ID", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 		return vaulttest.ErrOf(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{p.ID}})))
 	}, is(2), is(1)},
@@ -109,6 +108,8 @@ func read(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 }
 
 func restore(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Restore(ctx, p) }
+
+func remove(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }
 
 func nothing(*testing.T, *azblob.Vault, *workflow.Plan) {}
 

@@ -258,6 +258,55 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 	}
 }
 
+// TestLateDeletes delivers a second copy of each request of a Delete at each point of a Create or Restore of the same ID,
+// and after it. The new plan is whole.
+func TestLateDeletes(t *testing.T) {
+	runs := 0
+	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork, "final": vaulttest.Final} {
+		for nth, next := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
+			for n, more := 1, true; more; n++ {
+				for k, late := 0, false; !late; k++ {
+					if n > 1 && efforttest.Pick(!vaulttest.Sampled(16, n+nth, k), !vaulttest.Sampled(4, n+nth, k), false) && k < 20 {
+						continue
+					}
+					runs++
+					vaulttest.InBubble(t, fmt.Sprintf("of %s, %d after %d, then %s", name, n, k, next), func(t *testing.T, server *emulator.Server) {
+						w := vaulttest.WorldOf(server)
+						plan, _ := in(t, w, vaulttest.EachKind())
+						rule := emulator.On().Nth(n).Do(emulator.Duplicate(k))
+						v := w.Vault(t, vaulttest.Meets(server, rule))
+						vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+						more = rule.Fired() > 0
+						again := sameIDs(plan)
+						if next == workflow.NotStarted {
+							vaulttest.Should(t, v.Create(t.Context(), again))
+						} else {
+							vaulttest.Copied(again, next)
+							vaulttest.Should(t, v.Restore(t.Context(), again))
+						}
+						late = server.DeliverLate() > 0 || !more
+						(&call{plan: again, after: again}).judge(t, w, nil)
+					})
+					if t.Failed() {
+						break
+					}
+				}
+			}
+		}
+	}
+	t.Logf("space: %d runs", runs)
+}
+
+// sameIDs returns a new plan with the IDs of another one.
+func sameIDs(plan *workflow.Plan) *workflow.Plan {
+	again := vaulttest.CopyOf(plan)
+	parts := workflow.Parts(plan)
+	for i, o := range workflow.Parts(again) {
+		*o.Header().ID = *parts[i].Header().ID
+	}
+	return again
+}
+
 // unread checks that Read and List show nothing of a plan in a store that has no other.
 func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 	t.Helper()

@@ -347,7 +347,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 // requests. Recovery reports no loss and leaves nothing behind.
 func TestRecoveryBesideADelete(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for upTo := 3; upTo <= 7; upTo++ { // at the first two there is nothing to see; 7 is to the end
+	for upTo := 5; upTo <= 10; upTo++ { // at the first four there is nothing to see; 10 is to the end
 		vaulttest.BeforeEach(t, fmt.Sprint("up to ", upTo), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 			plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
@@ -359,7 +359,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 				t.Errorf("%+v, %v", report, err)
 			}
 			vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-			if n := vaulttest.Stored(server); at.Came() && n != 0 && upTo > 3 {
+			if n := vaulttest.Stored(server); at.Came() && n != 0 && upTo > 5 {
 				t.Errorf("%d blobs are left", n)
 			}
 		})

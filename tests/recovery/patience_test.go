@@ -35,10 +35,10 @@ func TestDeleteEndsAtALastingRefusal(t *testing.T) {
 		want   error
 		most   int
 	}{
-		{409, "SnapshotsPresent", storage.ErrDenied, 3},
-		{412, "ConditionNotMet", storage.ErrConflict, 4 * 4},
-		{412, "LeaseIdMissing", storage.ErrDenied, 3},
-		{403, "AuthorizationPermissionMismatch", storage.ErrDenied, 3},
+		{409, "SnapshotsPresent", storage.ErrDenied, 5},
+		{412, "ConditionNotMet", storage.ErrConflict, 4 * 6},
+		{412, "LeaseIdMissing", storage.ErrDenied, 5},
+		{403, "AuthorizationPermissionMismatch", storage.ErrDenied, 5},
 	} {
 		vaulttest.InBubble(t, c.code, func(t *testing.T, server *emulator.Server) {
 			healthy := vaulttest.OnEmulator(t, server)
