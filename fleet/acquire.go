@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -21,52 +22,71 @@ type acquisition struct {
 	err  error
 }
 
-// acquire begins to claim or take the plans that are due. It reports whether there is a free place left.
+// acquire begins to claim or take the plans that are due, those that have begun first, then the oldest. It reports whether
+// there is a free place left.
 func (f *finder) acquire(at time.Time) bool {
-	for f.acquiring < f.most {
+	for !f.hold && f.acquiring < f.most {
 		id := f.oldest(at)
-		if id == uuid.Nil {
-			break
-		}
+		begun := id != uuid.Nil && f.open[id].begun
 		if !f.n.reserve() {
+			f.backlog = id != uuid.Nil || f.n.hasOffers()
 			return false
 		}
-		f.open[id].busy = true
-		f.acquiring++
-		go func() {
-			plan, err := f.n.acquire(f.ctx, id)
+		offer := f.n.nextOffer(func(offer uuid.UUID) bool {
+			return !begun && (id == uuid.Nil || driver.NewestFirst(offer, id) >= 0)
+		})
+		switch {
+		case offer != nil:
+			f.claimOffer(offer)
+		case id != uuid.Nil:
+			f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id) })
+		default:
 			f.n.unreserve()
-			f.acquired <- acquisition{id, plan, err}
-		}()
+			f.backlog = false
+			return true
+		}
 	}
 	return f.n.free()
+}
+
+// begin claims or takes a plan for which there is a place.
+func (f *finder) begin(id uuid.UUID, acquire func() (*workflow.Plan, error)) {
+	f.open[id].busy = true
+	f.acquiring++
+	go func() {
+		plan, err := acquire()
+		f.n.unreserve()
+		f.acquired <- acquisition{id, plan, err}
+	}()
 }
 
 // claimOffers begins to claim the plans that were offered, as far as there are free places. The others wait for places,
 // or until another node has found them.
 func (f *finder) claimOffers() {
 	for f.acquiring < f.most && f.n.reserve() {
-		plan := f.n.nextOffer()
+		plan := f.n.nextOffer(func(uuid.UUID) bool { return true })
 		if plan == nil {
 			f.n.unreserve()
 			return
 		}
-		if c := f.open[plan.ID]; c != nil && c.busy {
-			f.n.unreserve()
-			continue
-		}
-		f.open[plan.ID] = &candidate{busy: true, offered: true}
-		f.acquiring++
-		go func() {
-			err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
-			f.n.unreserve()
-			if err != nil {
-				f.acquired <- acquisition{plan.ID, nil, err}
-				return
-			}
-			f.acquired <- acquisition{plan.ID, plan, nil}
-		}()
+		f.claimOffer(plan)
 	}
+}
+
+// claimOffer begins to claim a plan that was offered, for which there is a place.
+func (f *finder) claimOffer(plan *workflow.Plan) {
+	if c := f.open[plan.ID]; c != nil && c.busy {
+		f.n.unreserve()
+		return
+	}
+	f.open[plan.ID] = &candidate{offered: true}
+	f.begin(plan.ID, func() (*workflow.Plan, error) {
+		err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
+		if err != nil {
+			return nil, err
+		}
+		return plan, nil
+	})
 }
 
 // acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
@@ -139,8 +159,8 @@ func lacks(err error) bool {
 }
 
 // Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
-// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, the plan waits for
-// one, or until another node has found it. If the node drains, has no such loop, or a thousand plans wait, Offer forgets
+// it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, the plan waits its
+// turn for one, or until another node has found it. If the node drains, has no such loop, or a thousand plans wait, Offer forgets
 // the plan, and searches find it.
 func (n *Node) Offer(plan *workflow.Plan) {
 	n.mu.Lock()
@@ -154,13 +174,20 @@ func (n *Node) Offer(plan *workflow.Plan) {
 // maxOffers bounds the plans that wait to be claimed at once.
 const maxOffers = 1000
 
-func (n *Node) nextOffer() (plan *workflow.Plan) {
+// nextOffer returns the plan that was offered first, if it is wanted.
+func (n *Node) nextOffer(wanted func(uuid.UUID) bool) (plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.offered) > 0 {
+	if len(n.offered) > 0 && wanted(n.offered[0].ID) {
 		plan, n.offered = n.offered[0], n.offered[1:]
 	}
 	return plan
+}
+
+func (n *Node) hasOffers() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.offered) > 0
 }
 
 // loops notes that a loop over Plans begins or ends.

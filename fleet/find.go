@@ -87,7 +87,9 @@ type finder struct {
 
 	acquired  chan acquisition
 	acquiring int
-	most      int // how many plans are acquired at a time
+	most      int  // how many plans are acquired at a time
+	backlog   bool // a plan is due that there was no place for
+	hold      bool // what is due waits for the end of a search, which may find plans that have begun
 }
 
 // candidate is a plan that this node may claim or take.
@@ -95,6 +97,7 @@ type candidate struct {
 	due     time.Time
 	etag    string // of the listing's result
 	paused  bool   // this node has let the plan go
+	begun   bool   // the plan was Running when it was found
 	second  bool   // another node came first, and may have taken the plan by now
 	busy    bool   // being claimed or taken
 	retried bool   // a claim or take failed without an outcome; the plan may already be this node's
@@ -116,19 +119,17 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 		f.departures, f.nextFull, f.again = v.departures, time.Now(), true
 	}
 	at := time.Now()
-	f.claimOffers()
 	f.noteReleases(at, v)
 	more = f.recheck(at, v)
-	if !more || !f.acquire(at) {
-		return more, v.changed // without a free place, nothing is looked for
+	if more && !at.Before(f.nextFull) && f.n.free() { // without a free place, nothing is looked for
+		if more = f.searchAll(at, v); f.n.view().departures != f.departures {
+			return more, v.changed // search again first
+		}
 	}
-	switch {
-	case !at.Before(f.nextFull):
-		more = f.searchAll(at, v)
-	case !at.Before(f.nextNew) && f.oldest(at) == uuid.Nil:
+	if more && f.acquire(time.Now()) && !at.Before(f.nextNew) && f.oldest(at) == uuid.Nil {
 		more = f.searchNew(at, v)
+		f.acquire(time.Now())
 	}
-	f.acquire(time.Now())
 	return more, v.changed
 }
 
@@ -178,10 +179,16 @@ func (f *finder) next() time.Time {
 	return next
 }
 
-// oldest returns the oldest plan to claim or take now, or uuid.Nil.
+// oldest returns the plan to claim or take now, or uuid.Nil: the oldest that has begun, or else the oldest.
 func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
+	before := func(id uuid.UUID, c *candidate) bool {
+		if o := f.open[oldest]; o != nil && o.begun != c.begun {
+			return c.begun
+		}
+		return oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0
+	}
 	for id, c := range f.open {
-		if !c.second && c.isDue(at) && (oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0) {
+		if !c.second && c.isDue(at) && before(id, c) {
 			oldest = id
 		}
 	}
@@ -271,11 +278,14 @@ func (f *finder) recheck(at time.Time, v view) (more bool) {
 }
 
 // scan calls each for the plans that the filters select. It yields the errors of plans, and one for a listing
-// that is incomplete. more says whether the loop goes on.
+// that is incomplete. more says whether the loop goes on. If plans are waiting for a place, they wait
+// for the end of the search, which may find some that have begun, but no longer than an Interval.
 func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(storage.ListResult) error) (seen map[uuid.UUID]bool, complete, more bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	results := f.n.search(ctx, filters)
+	f.hold = f.backlog
 	defer func() {
+		f.hold = false
 		cancel()
 		for range results { // until the search has ended
 		}
@@ -344,9 +354,12 @@ func (n *Node) search(ctx context.Context, filters storage.Filters) <-chan stora
 // yields those that were claimed and taken, because a search of many open plans takes long.
 func (f *finder) meanwhile(results <-chan storage.Stream[storage.ListResult]) iter.Seq[storage.Stream[storage.ListResult]] {
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
+		held := time.After(f.n.o.Interval)
 		for {
 			changed := f.n.changes()
-			f.claimOffers()
+			if !f.backlog {
+				f.claimOffers()
+			}
 			select {
 			case r, more := <-results:
 				if !more || !yield(r) {
@@ -357,7 +370,13 @@ func (f *finder) meanwhile(results <-chan storage.Stream[storage.ListResult]) it
 					return
 				}
 				f.acquire(time.Now())
+			case <-held:
+				f.hold = false
+				f.acquire(time.Now())
 			case <-changed:
+				if f.backlog {
+					f.acquire(time.Now())
+				}
 			}
 		}
 	}
@@ -420,7 +439,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 	default:
 		return nil
 	}
-	c := &candidate{due: time.Now(), etag: r.State.ETag}
+	c := &candidate{due: time.Now(), etag: r.State.ETag, begun: r.State.Status == workflow.Running}
 	wait := spread && !first(r.ID, f.n.id, maps.Keys(v.takers))
 	switch r.State.Status {
 	case workflow.NotStarted:

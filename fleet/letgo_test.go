@@ -263,7 +263,8 @@ func TestFormer(t *testing.T) {
 				for range others {
 					found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute + 3*time.Second) // between two looks: a node that looks now would take the plans before HandOver
+				evicted := time.Now()
 				must(t, fleet.Evict(t.Context(), open(store), n.ID()))
 				if handsOver {
 					must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{})))
@@ -278,7 +279,7 @@ func TestFormer(t *testing.T) {
 					found = again
 				}
 				for range owned {
-					within(t, found, 15*time.Second)
+					within(t, found, time.Until(evicted.Add(15*time.Second)))
 				}
 			})
 		}

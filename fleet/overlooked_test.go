@@ -146,3 +146,58 @@ func TestPlanOfTomorrow(t *testing.T) {
 		}
 	})
 }
+
+// TestOrphansBesideABacklog: a node has plans of a minute for hours. It takes those of a node that dies, which are newer,
+// at its next free places, also if its searches take long, and learns that they were asked to stop.
+func TestOrphansBesideABacklog(t *testing.T) {
+	for _, offered := range []bool{true, false} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{Capacity: 2})
+			p.OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
+				time.Sleep(9 * time.Second)
+				return do()
+			})
+			found := plans(t.Context(), t, n)
+			dying, victim := start(t, store, fleet.Options{})
+			time.Sleep(15 * time.Second) // the first search has ended
+			for range 200 {
+				if plan := create(t, p, 1); offered {
+					n.Offer(plan)
+				}
+			}
+			orphans := map[uuid.UUID]bool{}
+			for range 2 {
+				orphans[claimed(t, dying, victim, 1).ID] = true
+			}
+			asked := 0
+			work := func(plan *workflow.Plan) {
+				ctx, done := n.Work(plan.ID)
+				time.Sleep(time.Minute + time.Duration(plan.ID[15]%7)*time.Second)
+				if errors.Is(context.Cause(ctx), fleet.ErrStopRequested) {
+					asked++
+				}
+				must(t, finish(t.Context(), p, plan))
+				done()
+			}
+			died := time.Now().Add(5*time.Minute + 3*time.Second)
+			time.AfterFunc(time.Until(died), dying.Kill)
+			for len(orphans) > 0 {
+				plan := within(t, found, 2*time.Minute)
+				if orphans[plan.ID] {
+					if took := time.Since(died); took > time.Duration(4-len(orphans))*time.Minute {
+						t.Errorf("offered: %t: it took the plan of a dead node after %v", offered, took)
+					}
+					delete(orphans, plan.ID)
+				}
+				go work(plan)
+				for id := range orphans {
+					must(t, fleet.Stop(t.Context(), p, id, workflow.Deed{}))
+				}
+			}
+			time.Sleep(2 * time.Minute)
+			if asked != 2 {
+				t.Errorf("offered: %t: %d of the plans were asked to stop", offered, asked)
+			}
+		})
+	}
+}

@@ -6,7 +6,8 @@ import "slices"
 // find the plan, and the model follows what it knows. The others do what the protocol allows at any time, so what they
 // know makes no difference.
 type discovery struct {
-	nodes int // the IDs; a process that joins takes one that nobody has
+	nodes   int  // the IDs; a process that joins takes one that nobody has
+	backlog bool // node 1 always knows older plans that have not begun, more than it has places for
 
 	mutant
 	search[findState, move]
@@ -103,6 +104,8 @@ const (
 	findConfirmed  rule = "D14: a node trusts the list of its last look"
 	findAsksLast   rule = "D14: a taker asks for the owner's record before it reads the plan"
 	findWithdrawn  rule = "D14: a node leaves a plan on its record when it takes it again"
+	findBacklog    rule = "D15: a node takes what it knows before it makes a search that is due"
+	findBegun      rule = "D16: a node takes what is older before what has begun"
 )
 
 // steps yields everything that can happen.
@@ -279,10 +282,13 @@ func (d *discovery) fail(n *finder, i int) {
 func (d *discovery) find(st *findState, step func(string, func(*findState, *finder))) {
 	n := &st.nodes[0]
 	step("looks at the members", func(st *findState, _ *finder) { d.look(st) })
-	step("searches for new plans", func(st *findState, _ *finder) { d.searchNew(st) })
+	if !d.backlog {
+		step("searches for new plans", func(st *findState, _ *finder) { d.searchNew(st) })
+	}
 	// The second search comes a TTL later. No wait, no call and no late request takes that long.
 	idle := n.at != owned && (n.at != waits || d.lacks(findWaiting))
-	if st.due > second || st.due == second && idle && !st.unsettled() {
+	full := d.backlog && d.lacks(findBacklog)
+	if !full && (st.due > second || st.due == second && idle && !st.unsettled()) {
 		step("searches all days", func(st *findState, _ *finder) { d.searchAll(st) })
 		if d.lacks(findAgain) {
 			step("fails to search all days", func(st *findState, _ *finder) { st.due = noSearch })
@@ -291,10 +297,10 @@ func (d *discovery) find(st *findState, step func(string, func(*findState, *find
 	if n.letGo && n.at == unaware && !n.works && !d.lacks(findOwnLetGo) {
 		step("comes back to what it has let go", func(_ *findState, n *finder) { n.at = rechecks })
 	}
-	switch n.at {
-	case waits, rechecks:
+	switch behind := d.backlog && d.lacks(findBegun); {
+	case n.at == waits, n.at == rechecks && !behind:
 		step("reads the plan", func(st *findState, _ *finder) { d.read(st, 0) })
-	case owned:
+	case n.at == owned:
 		step("leaves the plan to its owner", func(_ *findState, n *finder) { n.at, n.letGo = unaware, false })
 	}
 }

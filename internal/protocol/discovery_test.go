@@ -15,7 +15,8 @@ func (d *discovery) explore() report {
 	helps := func(m move) bool { return m.helps }
 	good := func(st *findState) bool {
 		n := &st.nodes[0]
-		return !st.plan.there || st.worker() >= 0 || !n.alive || n.record != member
+		waiting := d.backlog && st.plan.status == notStarted // its turn comes after older ones
+		return !st.plan.there || waiting || st.worker() >= 0 || !n.alive || n.record != member
 	}
 	if id := d.stuck(d, helps, good); id >= 0 {
 		d.report.violation = unfound.String()
@@ -26,8 +27,8 @@ func (d *discovery) explore() report {
 
 // TestDiscovery explores each situation to its end.
 func TestDiscovery(t *testing.T) {
-	list := []*discovery{{nodes: 1}, {nodes: 2}, {nodes: 3}}
-	holds(t, list[:efforttest.Pick(2, 3, 3)])
+	list := []*discovery{{nodes: 1}, {nodes: 2}, {nodes: 2, backlog: true}, {nodes: 3}}
+	holds(t, list[:efforttest.Pick(3, 4, 4)])
 }
 
 // findNeeds says for each rule in which situation which promise is broken without it.
@@ -55,6 +56,8 @@ var findNeeds = map[rule]need{
 	findConfirmed:  {in: &discovery{nodes: 2}, promise: robbed},
 	findAsksLast:   {in: &discovery{nodes: 2}, promise: robbed},
 	findWithdrawn:  {in: &discovery{nodes: 2}, promise: robbed},
+	findBacklog:    {in: &discovery{nodes: 2, backlog: true}, promise: unfound},
+	findBegun:      {in: &discovery{nodes: 2, backlog: true}, promise: unfound},
 }
 
 // TestDiscoveryRules removes the rules one at a time.

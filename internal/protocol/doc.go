@@ -77,7 +77,7 @@
 //   - an owner lets the plan go, and takes it again;
 //   - a request takes effect after its node has died or left.
 //
-// One node is suited to the plan and has a free place. In every state in which it is a member, its own steps lead to a
+// One node is suited to the plan and has a free place, in some situations beside a backlog that would take it. In every state in which it is a member, its own steps lead to a
 // member that works on the plan. The hourly search is left out. The other nodes do anything that the protocol allows,
 // at any time, so they may lack plugins, be full, drain, hang or look seldom. They help only in this: those that are
 // alive renew their records, and end what they have begun.
