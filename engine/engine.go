@@ -74,9 +74,10 @@
 //
 // # Stop and shutdown
 //
-// Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes
-// Stopped. A request is too late, for the next owners too, once the deferred actions have begun. The end of Run's context is a shutdown: nothing more begins, the outcomes of running actions are
-// stored, and the plans stay Running for the next Run. In a fleet, other nodes take each plan as its work stops.
+// Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes Stopped. A request
+// is too late, for the next owners too, once the deferred actions have begun. The end of Run's context is a shutdown:
+// nothing more begins, the outcomes of running actions are stored, and the plans stay Running for the next Run. In a
+// fleet, other nodes take each plan as its work stops.
 //
 // Actions that run for longer than [Options.Drain] are interrupted: the contexts of their plugins end. Their
 // attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere. Whoever
@@ -155,7 +156,8 @@ type Engine struct {
 	accepts sync.Mutex
 	offer   func(*workflow.Plan)
 
-	closed atomic.Bool // Run has seen that the vault is closed
+	closed  atomic.Bool // Run has seen that the vault is closed
+	running atomic.Bool // Run is
 
 	mu sync.Mutex
 	// runs holds the plans that are being worked on. A plan that is about to be has no run yet.
@@ -297,7 +299,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. If the vault is a
 // [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
-// Options.UntilIdle, when no plan is left. Only one call of Run may be active.
+// Options.UntilIdle, when no plan is left. A call of Run while another one is active returns an error.
 //
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
 // first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
@@ -312,6 +314,10 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // If the vault is closed, see fleet.Close, Run returns fleet.ErrClosed without a call of Recovery. When somebody closes it,
 // a member of a fleet drains, leaves, and Run returns fleet.ErrClosed; an engine that is alone does not look again.
 func (e *Engine) Run(ctx context.Context) error {
+	if !e.running.CompareAndSwap(false, true) {
+		return errors.New("engine: Run is active already")
+	}
+	defer e.running.Store(false)
 	e.forgetLeft()
 	running, end := context.WithCancel(ctx)
 	var beside sync.WaitGroup

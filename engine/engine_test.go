@@ -499,6 +499,11 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- e.Run(ctx) }()
 		time.Sleep(10500 * time.Millisecond) // between two searches for new plans
+		second, cancelSecond := context.WithTimeout(ctx, time.Millisecond)
+		defer cancelSecond()
+		if err := e.Run(second); err == nil {
+			t.Error("a second Run is no error")
+		}
 		var plans []*workflow.Plan
 		for i := range 3 {
 			p := plan(block("", sequence("", do(job{Name: fmt.Sprint(i), For: 10 * time.Second}))))
@@ -590,7 +595,11 @@ func badInput(t *testing.T, s *stage) {
 	if _, err := engine.New(nil, s.reg, engine.Options{}); err == nil {
 		t.Error("no vault")
 	}
-	_, err := engine.New(s.process(), s.reg, engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
+	_, err := engine.New(s.process(), s.reg, engine.Options{Drain: -1, Fleet: &fleet.Options{TTL: 1, Name: strings.Repeat("x", 1001)}})
+	if text := fmt.Sprint(err); !errors.Is(err, storage.ErrInvalid) || !strings.Contains(text, "Options.Drain") || !strings.Contains(text, "Options.TTL") || !strings.Contains(text, "Member.Name") {
+		t.Errorf("wrong options of a fleet: %v", err)
+	}
+	_, err = engine.New(s.process(), s.reg, engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
 	for _, field := range []string{"Timeout", "RetryDelay", "ContDelay", "Poll", "Patience", "Plans"} {
 		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
 			t.Errorf("%s: %v", field, err)

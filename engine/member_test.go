@@ -471,9 +471,5 @@ func TestJoinFails(t *testing.T) {
 		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrDenied) {
 			t.Error(err)
 		}
-		e = s.engine(v, engine.Options{Fleet: &fleet.Options{TTL: 1}})
-		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrInvalid) {
-			t.Error(err)
-		}
 	})
 }

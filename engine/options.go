@@ -84,8 +84,11 @@ func (o Options) withDefaults() (Options, error) {
 	number("MaxResults", &o.MaxResults, 128<<20)
 	if o.Fleet != nil {
 		settings := *o.Fleet
-		settings.Capacity = o.Plans
+		settings.Capacity = max(0, o.Plans)
 		o.Fleet = &settings
+		if err := settings.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("engine: Options.Fleet: %w", err))
+		}
 	}
 	o.Observer = Tee(o.Observer) // no function of it is nil
 	return o, errors.Join(errs...)

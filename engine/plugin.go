@@ -48,12 +48,20 @@ type Call struct {
 // Func returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,
 // which encoding/json must be able to encode and decode; they can't be interface types. The rules of
 // [Plugin.Run] apply to run. An action without a request passes the zero value of Req. A zero Resp is not
-// stored beside an error.
+// stored beside an error. Func panics if run is nil, or if Req or Resp is an interface type.
 //
 // The method of a value that holds what the plugin needs is a function too:
 //
 //	engine.Func("deploy", deployer.Run)
 func Func[Req, Resp any](name string, run func(ctx context.Context, call Call, req Req) (Resp, error)) Plugin {
+	for what, t := range map[string]reflect.Type{"requests": reflect.TypeFor[Req](), "responses": reflect.TypeFor[Resp]()} {
+		if t.Kind() == reflect.Interface {
+			panic(fmt.Sprintf("engine: Func %q: %s are the interface %v, which can't be decoded", name, what, t))
+		}
+	}
+	if run == nil {
+		panic(fmt.Sprintf("engine: Func %q: the function is nil", name))
+	}
 	return function[Req, Resp]{plugins.Typed[Req, Resp](name), run}
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/planvault/azblob/engine"
@@ -10,6 +11,28 @@ import (
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage/memvault"
 )
+
+// TestFuncThatCannotRun makes plugins that no engine could run.
+func TestFuncThatCannotRun(t *testing.T) {
+	for want, make := range map[string]func(){
+		`engine: Func "f": the function is nil`: func() { engine.Func[job, string]("f", nil) },
+		`engine: Func "f": requests are the interface interface {}, which can't be decoded`: func() {
+			engine.Func("f", func(context.Context, engine.Call, any) (string, error) { return "", nil })
+		},
+		`engine: Func "f": responses are the interface error, which can't be decoded`: func() {
+			engine.Func("f", func(context.Context, engine.Call, string) (error, error) { return nil, nil })
+		},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); got != want {
+					t.Errorf("it panics with %s, want %s", got, want)
+				}
+			}()
+			make()
+		}()
+	}
+}
 
 // TestFunc checks what passes between the function of a plugin and the engine.
 func TestFunc(t *testing.T) {

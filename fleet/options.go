@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Store is what a fleet needs of a vault. The vaults of this module implement it.
@@ -52,6 +53,13 @@ type Options struct {
 	closing bool // the node may join a closed store: it runs nothing
 }
 
+// Check returns the error that [Join] would return for these options: [storage.ErrInvalid] with everything that is wrong, or
+// nil.
+func (o Options) Check() error {
+	_, err := o.complete()
+	return err
+}
+
 // complete fills in the defaults. The error names everything that is wrong with the options.
 func (o Options) complete() (Options, error) {
 	if o.Interval == 0 {
@@ -73,6 +81,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Capacity < 0 {
 		errs = append(errs, driver.Invalid("Options.Capacity", "%d is negative", o.Capacity))
+	}
+	if name := driver.CheckNewMember(storage.Member{ID: workflow.NewV7(), Name: o.Name}, false); name != nil {
+		errs = append(errs, name)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return o, &storage.Error{Op: "Join", Err: err}
