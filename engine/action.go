@@ -237,7 +237,7 @@ func (r *run) panicked(a *workflow.Action, err error) {
 // failureOf returns the failure of an attempt, with the stack of a panic.
 func failureOf(err error, permanent bool) *plugins.Error {
 	message := err.Error()
-	if p, ok := errors.AsType[*plugins.Panic](err); ok {
+	if p, ok := errors.AsType[*plugins.Panic](err); ok && len(p.Stack) > 0 {
 		message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
 	}
 	return bounded(plugins.Error{Message: message, Permanent: permanent})

@@ -32,8 +32,8 @@ type Observer struct {
 	// refuses the engine, each minute while they go on failing, and with nil when one has succeeded. The plan
 	// stands meanwhile; no result is lost.
 	Hindered func(ctx context.Context, plan uuid.UUID, err error)
-	// Panicked is called when a plugin, or a method of its request or response, has panicked or ended its goroutine,
-	// before the failed attempt is stored. Only the action's own fields may be read.
+	// Panicked is called when a plugin, or a method of its request or response, has panicked or ended its goroutine, or such
+	// a method did not return within ten seconds, before the failed attempt is stored. Only the action's own fields may be read.
 	Panicked func(ctx context.Context, a *workflow.Action, p *plugins.Panic)
 	// Draining is called once when the context of Run ends, before Run waits for running actions.
 	Draining func(ctx context.Context)

@@ -1,11 +1,9 @@
 package workflow
 
 import (
-	"encoding"
 	"encoding/base64"
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +11,8 @@ import (
 	"unsafe"
 
 	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/plugins"
 )
 
 // Requests and responses of plain types are written and read here, with the bytes and the values of encoding/json, but in
@@ -82,11 +82,6 @@ func (w *writer) writeTyped(v any) bool {
 	return ok
 }
 
-// writesItself are the interfaces of types whose JSON is up to them.
-var writesItself = []reflect.Type{
-	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
-}
-
 // plainTypes are the types whose code is not that of their kind. That of json.Number is left to encoding/json.
 var plainTypes = map[reflect.Type]*code{
 	reflect.TypeFor[time.Time]():         &timeCode,
@@ -135,7 +130,7 @@ func (all codes) of(t reflect.Type) *code {
 }
 
 func (all codes) make(t reflect.Type) *code {
-	if p := reflect.PointerTo(t); p.NumMethod() > 0 && slices.ContainsFunc(writesItself, p.Implements) {
+	if plugins.WritesItself(t) {
 		return nil
 	}
 	switch t.Kind() {

@@ -32,8 +32,6 @@ type writer struct {
 	objects int
 	// own says to leave out children and versions.
 	own bool
-	// others writes requests and responses that are not plain to the writer. It is nil until the first one.
-	others *json.Encoder
 	// typed are addressable copies of requests and responses, by type.
 	typed map[reflect.Type]plainValue
 }
@@ -165,14 +163,13 @@ func (w *writer) any(v any) error {
 		return nil
 	}
 	w.text = w.text[:start]
-	if w.others == nil {
-		w.others = json.NewEncoder(w)
-		w.others.SetEscapeHTML(false)
-	}
-	if err := plugins.Guard(func() error { return w.others.Encode(v) }); err != nil {
+	var text bytes.Buffer // of its own, because Encode may go on
+	others := json.NewEncoder(&text)
+	others.SetEscapeHTML(false)
+	if err := plugins.GuardJSON(reflect.TypeOf(v), func() error { return others.Encode(v) }); err != nil {
 		return err
 	}
-	w.text = bytes.TrimSuffix(w.text, []byte("\n"))
+	w.text = append(w.text, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 	switch text := w.text[start:]; {
 	case tooDeep(text):
 		return fmt.Errorf("is nested more than %d levels deep", MaxDepth)

@@ -301,6 +301,9 @@ func (known losses) mismatch(value, empty any) string {
 		return ""
 	}
 	raw, isRaw := value.(json.RawMessage)
+	if isRaw && plugins.Blocks(reflect.TypeOf(empty)) {
+		return ""
+	}
 	if !isRaw {
 		if problem := wrongType(value, empty); problem != "" {
 			return problem
@@ -308,15 +311,22 @@ func (known losses) mismatch(value, empty any) string {
 		if !known.of(reflect.TypeOf(empty)).possible {
 			return ""
 		}
-		err := plugins.Guard(func() (err error) {
+		err := plugins.GuardJSON(reflect.TypeOf(value), func() (err error) {
 			raw, err = json.Marshal(value)
 			return err
 		})
-		if err != nil {
+		switch {
+		case blocked(err):
+			known[reflect.TypeOf(empty)] = loss{} // the next ones would take as long
+			return "can't be encoded: " + err.Error()
+		case err != nil:
 			return "" // whoever encodes the object reports it
 		}
 	}
 	if _, err := Typed(raw, empty); err != nil && !(isRaw && panicked(err)) {
+		if blocked(err) {
+			known[reflect.TypeOf(empty)] = loss{}
+		}
 		return fmt.Sprintf("can't be read as %T: %v", empty, err)
 	}
 	return ""
@@ -338,9 +348,16 @@ func panicked(err error) bool {
 	return is
 }
 
+// blocked reports whether a value could not be read or written because a method of its type did not return.
+func blocked(err error) bool {
+	p, is := errors.AsType[*plugins.Panic](err)
+	return is && p.Blocked()
+}
+
 // Bind turns the raw requests and responses of a plan that was read into the types of their plugins. A nil
 // registry leaves them raw. It returns [storage.ErrSchema] for a plugin that the registry lacks and for JSON
-// that does not fit the plugin's type. A value whose UnmarshalJSON panics stays raw.
+// that does not fit the plugin's type. A value whose UnmarshalJSON panics or does not return within ten
+// seconds stays raw, and so do the others of its type then.
 func Bind(p *workflow.Plan, reg *registry.Register) error {
 	if reg == nil {
 		return nil
@@ -368,6 +385,9 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 
 // bind turns a raw value into the type of empty. A value whose UnmarshalJSON panics stays raw.
 func bind(v *any, empty any) error {
+	if plugins.Blocks(reflect.TypeOf(empty)) {
+		return nil
+	}
 	value, err := Typed(*v, empty)
 	switch {
 	case err == nil:
@@ -379,14 +399,14 @@ func bind(v *any, empty any) error {
 }
 
 // Typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged. The error is a
-// [*plugins.Panic] if the type's UnmarshalJSON panicked.
+// [*plugins.Panic] if the type's UnmarshalJSON panicked, or did not return within ten seconds.
 func Typed(v, empty any) (any, error) {
 	raw, ok := v.(json.RawMessage)
 	if !ok || empty == nil {
 		return v, nil
 	}
 	into := reflect.New(reflect.TypeOf(empty))
-	if err := plugins.Guard(func() error { return json.Unmarshal(raw, into.Interface()) }); err != nil {
+	if err := plugins.GuardJSON(reflect.TypeOf(empty), func() error { return json.Unmarshal(raw, into.Interface()) }); err != nil {
 		return nil, err
 	}
 	return into.Elem().Interface(), nil

@@ -1,15 +1,14 @@
 package driver
 
 import (
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 )
@@ -31,8 +30,11 @@ func survives(reg *registry.Register) workflow.Rule {
 		request := known.of(reflect.TypeOf(plugin.request))
 		l := request.certain
 		if l == nil && request.possible {
-			if fresh, _, err := Fresh(a.Req, plugin.request); err == nil { // another rule reports the error
+			switch fresh, _, err := Fresh(a.Req, plugin.request); { // another rule reports the error
+			case err == nil:
 				l = changed(reflect.ValueOf(a.Req), reflect.ValueOf(fresh))
+			case blocked(err):
+				known[reflect.TypeOf(plugin.request)] = loss{} // the next ones would take as long
 			}
 		}
 		if l != nil {
@@ -66,17 +68,6 @@ func (known losses) of(t reflect.Type) loss {
 	return l
 }
 
-// ownForm are the interfaces of types that write or read themselves.
-var ownForm = []reflect.Type{
-	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
-	reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
-}
-
-func hasOwnForm(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.NumMethod() > 0 && slices.ContainsFunc(ownForm, p.Implements) // most have no methods
-}
-
 // find looks for losses in a type and below it. behind means that values may have nil in its place.
 func (l *loss) find(t reflect.Type, path string, behind bool, seen map[reflect.Type]bool) {
 	if seen[t] || t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[json.RawMessage]() { // these read what they write
@@ -84,7 +75,7 @@ func (l *loss) find(t reflect.Type, path string, behind bool, seen map[reflect.T
 	}
 	seen[t] = true
 	switch {
-	case t.Kind() == reflect.Interface, hasOwnForm(t):
+	case t.Kind() == reflect.Interface, plugins.WritesItself(t):
 		l.possible = true
 	case t.Kind() == reflect.Map:
 		l.find(t.Key(), path, behind, seen)
@@ -170,7 +161,7 @@ func changed(was, is reflect.Value) *lost {
 	if !was.IsValid() {
 		return nil
 	}
-	own, kind := hasOwnForm(was.Type()), was.Kind()
+	own, kind := plugins.WritesItself(was.Type()), was.Kind()
 	switch {
 	case !is.IsValid():
 		if !own && !was.IsZero() {

@@ -205,10 +205,13 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) 
 				return err
 			}
 		}
-		return driver.Bind(plan, v.reg)
+		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := driver.Bind(plan, v.reg); err != nil { // its methods may take long, so others use the store meanwhile
+		return nil, &storage.Error{Op: "Read", Plan: id, Err: err}
 	}
 	return plan, nil
 }
