@@ -114,7 +114,7 @@ func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 		roster, err := store.Roster(ctx)
 		if _, closed := roster.FindNote(storage.NoteClosed); closed {
 			e.closed.Store(true)
-			return nil, fmt.Errorf("engine: %w; planvault open opens it, and planvault switch a copy", fleet.ErrClosed)
+			return nil, fmt.Errorf("engine: %w; planvault nodes says by whom, and what opens it", fleet.ErrClosed)
 		}
 		switch off := roster.Now.Sub(asked); {
 		case err != nil && ctx.Err() == nil:

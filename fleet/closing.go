@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,12 @@ func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error 
 		return fmt.Errorf("%w until a moment ago: try again", ErrClosed)
 	case err != nil:
 		return fmt.Errorf("%w; who closed it can't be read: %w", ErrClosed, err)
-	case c.Copy:
-		return fmt.Errorf("%w, because it is %s, by %s since %s; planvault switch opens it", ErrClosed, c.Why, c.By, c.At.Format(time.RFC3339))
 	}
-	return fmt.Errorf("%w by %s since %s: %s; planvault open opens it", ErrClosed, c.By, c.At.Format(time.RFC3339), c.Why)
+	return closedError(c)
+}
+
+func closedError(c storage.Closing) error {
+	return fmt.Errorf("%w by %s since %s: %s; %s", ErrClosed, c.By, c.At.Format(time.RFC3339), c.Why, c.Remedy())
 }
 
 // obey lets go of everything if the store is closed, or notes that it is open.
@@ -84,29 +87,48 @@ func (n *Node) admitted(ctx context.Context) error {
 
 // Close closes a store: the nodes of its fleet let go of their plans and leave, and [Join] returns [ErrClosed]. Engines
 // without a fleet do not look, and go on. Close returns what the store's note says, which is an earlier closing if there
-// is one. It returns at once: [Clear] waits.
+// is one, with the MovedTo of c. A store that has moved elsewhere is ErrClosed. Close returns at once: [Clear] waits.
 func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage.Closing, error) {
-	n, err := storage.NewNote(storage.NoteClosed, c, "")
-	if err != nil {
-		return c, err
-	}
-	err = settle(ctx, func() error { _, err := store.PutNote(ctx, n); return err })
-	if errors.Is(err, storage.ErrExists) {
-		var there storage.Note
-		if there, err = store.FindNote(ctx, storage.NoteClosed); err == nil {
-			return storage.ReadNote[storage.Closing](there)
+	version := ""
+	for {
+		n, err := storage.NewNote(storage.NoteClosed, c, version)
+		if err != nil {
+			return c, err
 		}
+		err = settle(ctx, func() error { _, err := store.PutNote(ctx, n); return err })
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, storage.ErrExists) && !overtaken(err) {
+			return c, fmt.Errorf("close the store: %w", err)
+		}
+		n, err = store.FindNote(ctx, storage.NoteClosed)
+		if errors.Is(err, storage.ErrNotFound) && ctx.Err() == nil {
+			version = "" // it was opened meanwhile
+			continue
+		}
+		was, readErr := storage.ReadNote[storage.Closing](n)
+		switch err = cmp.Or(err, readErr); {
+		case err != nil:
+			return c, fmt.Errorf("close the store: %w", err)
+		case c.MovedTo == "" || was.Copy || was.MovedID == c.MovedID && was.MovedTo != "":
+			return was, nil
+		case was.MovedTo != "":
+			return was, closedError(was)
+		}
+		was.MovedTo, was.MovedID = c.MovedTo, c.MovedID
+		c, version = was, n.Version
 	}
-	if err != nil {
-		return c, fmt.Errorf("close the store: %w", err)
-	}
-	return c, nil
 }
 
-// Open opens a store that was closed. It returns nil if the store is open.
+// Open opens a store that was closed. It returns nil if the store is open, and [ErrClosed] if it is a copy or has moved;
+// see packages storage/mirror.
 func Open(ctx context.Context, store storage.Notes) error {
 	for {
 		n, err := store.FindNote(ctx, storage.NoteClosed)
+		if c, readErr := storage.ReadNote[storage.Closing](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {
+			return closedError(c)
+		}
 		if err == nil {
 			err = settle(ctx, func() error { return store.RemoveNote(ctx, n.Name, n.Version) })
 		}

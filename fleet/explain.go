@@ -15,7 +15,7 @@ type fleetFacts struct {
 	now    time.Time
 	older  time.Duration
 	alive  int           // how many members are alive
-	closed bool          // the vault is closed to engines
+	closed string        // what opens the vault, if it is closed to engines
 	within time.Duration // how soon they take the plans of a dead member
 }
 
@@ -70,7 +70,7 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnknown
 	case p.Condition == Waiting && f.alive > 0:
 		return ReasonNotPickedUp
-	case f.closed && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
+	case f.closed != "" && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
 		return ReasonClosed
 	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
 		return ReasonNoNode
@@ -130,8 +130,8 @@ func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 
 // start returns what to do where no node is alive. No engine works on a vault that is closed.
 func (f fleetFacts) start(advice string) string {
-	if f.closed {
-		return "The vault is closed to engines: planvault open opens it."
+	if f.closed != "" {
+		return "The vault is closed to engines: " + f.closed + "."
 	}
 	return advice
 }

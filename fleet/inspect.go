@@ -276,7 +276,10 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 		i.stops[s.Plan] = s
 	}
 	i.noteClosing(ctx, roster)
-	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), closed: i.Closed != nil, within: i.takenWithin()}
+	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), within: i.takenWithin()}
+	if i.Closed != nil {
+		i.facts.closed = i.Closed.Remedy()
+	}
 	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()

@@ -7,7 +7,7 @@ func (r Reason) Remedy() string {
 	case ReasonNoNode:
 		return "No node is alive. Start an engine: it takes them all."
 	case ReasonClosed:
-		return "The vault is closed to engines, as one is that has moved to another account. To run plans here again: planvault open."
+		return "The vault is closed to engines: planvault nodes says by whom and why, and what opens it or where its plans run."
 	case ReasonOwnerGone:
 		return "No live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make them look again."
 	case ReasonOwnerSilent:

@@ -21,10 +21,25 @@ type Closing struct {
 	Why string    `json:"why,omitempty"`
 	// Copy says that the store is a copy that package mirror keeps.
 	Copy bool `json:"copy,omitempty"`
+	// MovedTo says for people where the plans of the store run since, and MovedID which copy of the store that is. Both are
+	// zero of a store that has not moved.
+	MovedTo string    `json:"movedTo,omitempty"`
+	MovedID uuid.UUID `json:"movedID,omitzero"`
 	// Evicted are members that did not leave by themselves. What they were doing may not have ended.
 	Evicted []uuid.UUID `json:"evicted,omitempty"`
 	// TTL is the longest TTL of these members.
 	TTL time.Duration `json:"ttl,omitempty"`
+}
+
+// Remedy says what opens the store, or where its plans run.
+func (c Closing) Remedy() string {
+	switch {
+	case c.Copy:
+		return "planvault switch opens it, because it is a copy"
+	case c.MovedTo != "":
+		return "its plans run in " + c.MovedTo
+	}
+	return "planvault open opens it"
 }
 
 // FindNote returns the note with a name of a roster, without its text.

@@ -35,7 +35,7 @@ func (a *app) closeCommand() *cobra.Command {
 			if err := a.confirm(ctx, change{doing: "close", what: "the vault", requests: requests}); err != nil {
 				return err
 			}
-			report, err := a.clear(ctx, v, a.who.reason)
+			report, err := a.clear(ctx, v, storage.Closing{Why: a.who.reason})
 			if err != nil {
 				return err
 			}
@@ -50,9 +50,10 @@ func (a *app) closeCommand() *cobra.Command {
 }
 
 // clear closes a vault and waits until no node works on it.
-func (a *app) clear(ctx context.Context, v *azblob.Vault, why string) (report closed, err error) {
+func (a *app) clear(ctx context.Context, v *azblob.Vault, c storage.Closing) (report closed, err error) {
+	c.At, c.By = time.Now().UTC(), a.deedOf(ctx).By
 	err = a.deed(ctx, v, about("close"), func() (err error) {
-		report, err = a.clearUnlogged(ctx, v, storage.Closing{At: time.Now().UTC(), By: a.deedOf(ctx).By, Why: why})
+		report, err = a.clearUnlogged(ctx, v, c)
 		return err
 	})
 	return report, err
@@ -84,22 +85,29 @@ func sentence(text string) string { return string(text[0]-'a'+'A') + text[1:] }
 
 // openCommand opens a vault that was closed.
 func (a *app) openCommand() *cobra.Command {
-	return a.signed(a.onVault("open", "Open a vault to engines that was closed",
+	var back bool
+	var to connection
+	c := a.onVault("open", "Open a vault to engines that was closed",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			switch s, err := mirror.StateOf(ctx, v); {
-			case err != nil:
-				return err
-			case s.Copy && s.Opened.IsZero():
-				return usageError("the vault is a copy: planvault switch opens it, after it has closed the vault that it is a copy of")
+			open := func() error { return fleet.Open(ctx, v) }
+			if back {
+				copied, err := a.open(ctx, to)
+				if err != nil {
+					return err
+				}
+				open = func() error { return mirror.MoveBack(ctx, v, copied, a.places[0]) }
 			}
 			if err := a.confirm(ctx, change{doing: "open", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
 				return err
 			}
-			if err := a.deed(ctx, v, about("open"), func() error { return fleet.Open(ctx, v) }); err != nil {
+			if err := a.deed(ctx, v, about("open"), open); err != nil {
 				return err
 			}
 			return a.print(struct {
 				Open bool `json:"open"`
 			}{true}, func(w io.Writer) { fmt.Fprintln(w, "The vault is open: start the engines.") })
-		}))
+		})
+	to.addFlags(c.Flags(), "to-")
+	c.Flags().BoolVar(&back, "moved-back", false, "the vault has moved to the copy that the flags with to- name, which is closed and given up")
+	return a.signed(c)
 }

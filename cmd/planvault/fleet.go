@@ -26,17 +26,14 @@ func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.Inspect
 	return i, err
 }
 
-// closedText says that a vault is closed, which keeps its plans from going on, and what opens it.
+// closedText says that a vault is closed, which keeps its plans from going on, and what opens it or where its plans run.
 func closedText(c storage.Closing) string {
 	text := "the vault is closed to engines"
 	if !c.At.IsZero() {
 		text += " since " + stamp(c.At)
 	}
-	text += signed(c.By, c.Why) + ": no plan goes on until "
-	if c.Copy {
-		return text + "planvault switch opens it, because it is a copy"
-	}
-	return text + "planvault open"
+	text += signed(c.By, c.Why) + ": no plan goes on here; "
+	return text + c.Remedy()
 }
 
 // readNone is an age that no plan has: an inspection reads none.

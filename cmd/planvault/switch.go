@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
 )
 
@@ -98,6 +100,11 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 			return err
 		}
 	}
+	if n, err := into.FindNote(ctx, storage.NoteClosed); err == nil {
+		if c, err := storage.ReadNote[storage.Closing](n); err != nil || c.MovedTo != "" {
+			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", c.Remedy()))
+		}
+	}
 	if err := a.confirmSwitch(ctx, s, report); err != nil {
 		return err
 	}
@@ -112,12 +119,16 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switching, state mirror.State, report *switched) error {
 	by := a.deedOf(ctx).By
 	if state.Opened.IsZero() {
-		if err := mirror.Adopt(ctx, into, a.places[0], by); err != nil {
+		err := mirror.Adopt(ctx, into, a.places[0], by)
+		if err == nil {
+			state, err = mirror.StateOf(ctx, into)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	if !s.lost {
-		c, err := a.clear(ctx, from, "the vault has moved to "+a.places[1])
+		c, err := a.clear(ctx, from, storage.Closing{Why: "the vault has moved to " + a.places[1], MovedTo: a.places[1], MovedID: state.ID})
 		if err != nil {
 			return err
 		}

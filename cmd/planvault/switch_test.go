@@ -149,7 +149,7 @@ func TestCloseAndOpen(t *testing.T) {
 		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana") {
 			t.Errorf("%v", err)
 		}
-		if r := s.run(t.Context(), "nodes"); !strings.HasPrefix(r.stderr, "planvault: the vault is closed to engines since 20") || !strings.HasSuffix(r.stderr, "Z by ana (the account moves): no plan goes on until planvault open\n") {
+		if r := s.run(t.Context(), "nodes"); !strings.HasPrefix(r.stderr, "planvault: the vault is closed to engines since 20") || !strings.HasSuffix(r.stderr, "Z by ana (the account moves): no plan goes on here; planvault open opens it\n") {
 			t.Errorf("%+v", r)
 		}
 		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
@@ -163,7 +163,34 @@ func TestCloseAndOpen(t *testing.T) {
 		if r.code != exitDone || strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stdout, `"copied":1`) {
 			t.Errorf("a follower: %+v", r)
 		}
-		s.says(t, exitUsage, "planvault switch", "open", "--prefix", "copy", "--yes") // a copy
+		s.says(t, exitFailed, "planvault switch", "open", "--prefix", "copy", "--yes") // a copy
+	})
+}
+
+// TestMovedBack gives a copy up that the engines have moved to, and opens the vault again. At no time are both open.
+func TestMovedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.store(t, workflow.NewV7(), workflow.NotStarted, "stays")
+		to := func(prefix string) []string {
+			return []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes"}
+		}
+		s.must(t, "close", "--reason", "before the switch", "--yes")
+		s.says(t, exitFailed, "has not moved to that copy", append([]string{"open", "--moved-back"}, to("copy")...)...)
+		s.must(t, append([]string{"switch"}, to("copy")...)...)
+		s.says(t, exitFailed, "prefix copy", append([]string{"switch"}, to("other")...)...)
+		back := append([]string{"open", "--moved-back"}, to("copy")...)
+		s.says(t, exitFailed, "it is open: close it first", back...)
+		s.says(t, exitFailed, "has not moved to that copy", append([]string{"open", "--moved-back"}, to("other")...)...)
+		s.must(t, "close", "--prefix", "copy", "--reason", "it is too slow", "--yes")
+		s.says(t, exitFailed, "its plans run in", "open", "--yes")
+		s.must(t, back...)
+		s.must(t, back...)
+		n, err := fleet.Join(t.Context(), s.vault, fleet.Options{})
+		must(t, err)
+		must(t, n.Leave(t.Context()))
+		s.says(t, exitFailed, "its plans run in", "open", "--prefix", "copy", "--yes")
+		s.says(t, exitUsage, "the copy has moved itself", append([]string{"switch"}, to("copy")...)...)
 	})
 }
 
@@ -184,6 +211,14 @@ func TestSwitchThereAndBack(t *testing.T) {
 			t.Errorf("a deleted plan would run: %+v; %v", r, err)
 		}
 		s.must(t, append([]string{"switch", "--delete"}, there...)...)
+		into := there[:len(there)-1]
+		s.says(t, exitFailed, "its plans run in http://blob.emulator.invalid/devstoreaccount1, prefix copy", "open", "--yes")
+		for _, command := range []string{"nodes", "stuck"} {
+			if r := s.run(t.Context(), command); strings.Contains(r.stdout+r.stderr, "planvault open") || !strings.Contains(r.stdout+r.stderr, "prefix copy") {
+				t.Errorf("%s of a vault that has moved: %+v", command, r)
+			}
+		}
+		s.says(t, exitFailed, "it is open", append([]string{"open", "--moved-back", "--yes"}, into...)...)
 		s.says(t, exitFailed, "it is a vault of its own now", append([]string{"mirror", "--delete"}, there...)...)
 		s.says(t, exitFailed, "is no copy, and has plans", "mirror", "--delete", "--prefix", "new", "--allow-empty", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes")
 		back := []string{"--prefix", "copy", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", "back", "--yes"}

@@ -47,6 +47,8 @@ type replica struct {
 type State struct {
 	// Copy says that the vault is a copy, or was one. The other fields are zero if not.
 	Copy bool
+	// ID is that of the copy. One that was removed and made anew has another ID.
+	ID uuid.UUID
 	// CaughtUp is the time up to which the copy had everything at the last round of [Follow], by the source's clock.
 	CaughtUp time.Time
 	// Opened and By say when and by whom the copy was made a vault of its own.
@@ -61,7 +63,7 @@ func StateOf(ctx context.Context, v storage.Notes) (State, error) {
 		return State{}, err
 	}
 	o, err := storage.ReadNote[origin](n)
-	return State{err == nil, o.CaughtUp, o.Opened, o.By}, err
+	return State{err == nil, o.ID, o.CaughtUp, o.Opened, o.By}, err
 }
 
 // findOrigin returns the note that makes a vault a copy. A single wrong answer must not make a vault of its own of a copy.
@@ -294,6 +296,60 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 		}
 	}
 	return nil
+}
+
+// MoveBack opens a vault that has moved to a copy of it, which it takes to be given up: that has to be closed, and says from
+// then on that it has moved back. Nothing is copied. It may be repeated. place says for people where the vault is.
+//
+// Errors: [storage.ErrInvalid] if the vault has not moved, or not to that copy; fleet.Open opens one that has not moved.
+// errors.Is finds [ErrOpened] if the copy is open, or members work on it.
+func MoveBack(ctx context.Context, v, copied Copy, place string) error {
+	closed, closing, err := closingOf(ctx, v)
+	if err != nil || closed.Version == "" {
+		return err
+	}
+	state, err := StateOf(ctx, copied)
+	if err != nil {
+		return err
+	}
+	if closing.MovedTo == "" || state.ID != closing.MovedID {
+		return fmt.Errorf("mirror: %w: the vault has not moved to that copy: %s", storage.ErrInvalid, closing.Remedy())
+	}
+	there, other, err := closingOf(ctx, copied)
+	if err != nil {
+		return err
+	}
+	roster, err := copied.Roster(ctx)
+	switch {
+	case err != nil:
+		return err
+	case there.Version == "":
+		return fmt.Errorf("mirror: %w, and it is open: close it first", ErrOpened)
+	case other.MovedTo != "" && other.MovedTo != place:
+		return fmt.Errorf("mirror: %w, and has moved on: %s", ErrOpened, other.Remedy())
+	}
+	if err := unused(roster); err != nil {
+		return err
+	}
+	if !other.Copy && other.MovedTo == "" {
+		other.MovedTo = place
+		if _, err := put(ctx, copied, there.Name, other, there.Version); err != nil {
+			return err
+		}
+	}
+	return v.RemoveNote(ctx, closed.Name, closed.Version)
+}
+
+// closingOf returns the note that closes a vault, or none.
+func closingOf(ctx context.Context, v storage.Notes) (n storage.Note, c storage.Closing, err error) {
+	n, err = v.FindNote(ctx, storage.NoteClosed)
+	if errors.Is(err, storage.ErrNotFound) {
+		return storage.Note{}, c, nil
+	}
+	if err == nil {
+		c, err = storage.ReadNote[storage.Closing](n)
+	}
+	return n, c, err
 }
 
 func markOpened(ctx context.Context, copied storage.Notes, n storage.Note, by string) error {
