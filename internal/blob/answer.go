@@ -40,7 +40,7 @@ func (w wire) Do(req *http.Request) (*http.Response, error) {
 	x := w.begin(req)
 	resp, err := w.do(req, x)
 	if err != nil {
-		err = redactError(req, explain(err))
+		err = redactError(req, explain(whyEnded(req.Context(), err)))
 	}
 	if err != nil || resp.StatusCode >= http.StatusBadRequest || req.Method == http.MethodHead { // no body is left to read
 		x.failed(err)
@@ -50,6 +50,8 @@ func (w wire) Do(req *http.Request) (*http.Response, error) {
 }
 
 func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
+	call, _ := req.Context().Value(callKey{}).(call)
+	call.watch(req)
 	resp, err := w.next.Do(req)
 	if err != nil {
 		return nil, err
@@ -57,6 +59,7 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
+	call.watchAnswer(resp)
 	if resp.Request == nil { // remedies look at it
 		resp.Request = req
 	}
@@ -281,7 +284,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if err != nil && err != io.EOF { // readers return io.EOF unwrapped
-		err = redactError(b.req, err)
+		err = redactError(b.req, whyEnded(b.req.Context(), err))
 		b.exchange.failed(err)
 	}
 	return n, err

@@ -270,7 +270,7 @@ func contentType(body []byte) string {
 // the zero time if the answer has none.
 func (c *Client) PutDated(ctx context.Context, ref Ref, body []byte, metadata map[string]string, cond Condition) (etag string, seen time.Time, err error) {
 	sum := md5.Sum(body)
-	err = c.do(ctx, call{op: "put", ref: ref, write: true, bytes: len(body)}, func(ctx context.Context) error {
+	err = c.do(ctx, call{op: "put", ref: ref, write: true}, func(ctx context.Context) error {
 		resp, err := c.blobs.put(ctx, ref, body, sum, metadata, cond)
 		if err == nil {
 			if err = finish(resp); err == nil {

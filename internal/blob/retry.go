@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -34,19 +37,62 @@ type call struct {
 	op    string
 	ref   Ref
 	write bool
-	bytes int // size of the body to send, which extends the time limit of an attempt
-	try   int // number of the attempt, from 1
+	try   int         // number of the attempt, from 1
+	quiet *time.Timer // ends the attempt; reset whenever bytes arrive or leave
 }
 
 // callKey is the context key of the call of a request.
 type callKey struct{}
 
-// The time limit of an attempt is tryLimit, and tryLimitPerMiB more for each MiB of the body. It ends
-// attempts at a server that hangs, and leaves time for a large body.
-const (
-	tryLimit       = 30 * time.Second
-	tryLimitPerMiB = time.Second
-)
+// maxQuiet is how long an attempt may go on while no byte arrives or leaves.
+const maxQuiet = 30 * time.Second
+
+// errQuiet ends an attempt. It is a timeout, and not that of the caller's context.
+var errQuiet = fmt.Errorf("nothing was received or sent for %v: %w", maxQuiet, os.ErrDeadlineExceeded)
+
+// whyEnded returns the error of something that a context has ended: errQuiet if that is the reason.
+func whyEnded(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && context.Cause(ctx) == errQuiet {
+		return errQuiet
+	}
+	return err
+}
+
+// movingBody notes the bytes that are read from a body.
+type movingBody struct {
+	io.ReadCloser
+	quiet *time.Timer
+}
+
+func (b *movingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.quiet.Reset(maxQuiet)
+	}
+	return n, err
+}
+
+// watch makes the bytes of a request prolong its attempt.
+func (c call) watch(req *http.Request) {
+	if c.quiet == nil || req.Body == nil || req.Body == http.NoBody {
+		return
+	}
+	req.Body = &movingBody{req.Body, c.quiet}
+	if again := req.GetBody; again != nil {
+		req.GetBody = func() (io.ReadCloser, error) {
+			body, err := again()
+			return &movingBody{body, c.quiet}, err
+		}
+	}
+}
+
+// watchAnswer makes the bytes of an answer prolong the attempt.
+func (c call) watchAnswer(resp *http.Response) {
+	if c.quiet != nil {
+		c.quiet.Reset(maxQuiet)
+		resp.Body = &movingBody{resp.Body, c.quiet}
+	}
+}
 
 // do is the only retry layer. It calls try until try succeeds, fails for good, or ctx ends. Between attempts
 // it waits with exponential back-off and jitter, and at least as long as the service asks. An attempt holds
@@ -184,10 +230,11 @@ func (c *Client) tryOnce(ctx context.Context, call call, try func(ctx context.Co
 		}
 		defer func() { c.slots.give(era, r) }()
 	}
-	limit := tryLimit + tryLimitPerMiB*time.Duration(call.bytes>>20)
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, callKey{}, call), limit)
-	defer cancel()
-	err := try(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	call.quiet = time.AfterFunc(maxQuiet, func() { cancel(errQuiet) })
+	defer call.quiet.Stop()
+	err := whyEnded(ctx, try(context.WithValue(ctx, callKey{}, call)))
 	r = resultOf(err)
 	return err
 }

@@ -1,9 +1,12 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/sleep"
 )
 
 func TestWaitsGrowAndAreJittered(t *testing.T) {
@@ -167,20 +171,64 @@ func TestContextsEndCalls(t *testing.T) {
 	}
 }
 
-func TestSilentServersAreGivenUp(t *testing.T) {
+// TestSlowIsNotSilent reads, writes and lists a byte at a time, with pauses. However long that takes, an attempt goes on
+// until nothing moves for 30 seconds.
+func TestSlowIsNotSilent(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for size, limit := range map[int]time.Duration{0: 30 * time.Second, 1 << 20: 31 * time.Second, 10 << 20: 40 * time.Second} {
-		inWorld(t, func(t *testing.T, w *world) {
-			w.server.Inject(emulator.On(emulator.PutBlob).Times(2).Do(emulator.Silence()))
-			started := time.Now()
-			_, err := w.Put(t.Context(), ref, make([]byte, size), mine(), IfNew)
-			must(t, err)
-			took, waits := time.Since(started), w.retries[0].Wait+w.retries[1].Wait
-			if took != 2*limit+waits {
-				t.Errorf("%d bytes: it took %v with waits of %v", size, took, waits)
-			}
-		})
+	for op, do := range map[string]func(context.Context, *Client) error{
+		"put": func(ctx context.Context, c *Client) error {
+			_, err := c.Put(ctx, ref, []byte("body"), mine(), Always)
+			return err
+		},
+		"get": func(ctx context.Context, c *Client) error { _, _, err := c.Get(ctx, ref); return err },
+		"list": func(ctx context.Context, c *Client) error {
+			_, _, err := all(c.List(ctx, "box", ListOptions{}))
+			return err
+		},
+	} {
+		for pause, attempts := range map[time.Duration]int{29 * time.Second: 1, 31 * time.Second: 2, time.Hour: 2} {
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				sent := 0
+				c := w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+					if sent++; sent > 1 {
+						return next(req)
+					}
+					if req.Body != nil {
+						body, err := io.ReadAll(&tricklingBody{req.Body, req.Context(), pause})
+						if err != nil {
+							return nil, err
+						}
+						req.Body = io.NopCloser(bytes.NewReader(body))
+					}
+					resp, err := next(req)
+					if err == nil {
+						resp.Body = &tricklingBody{resp.Body, req.Context(), pause}
+					}
+					return resp, err
+				})
+				if err := do(t.Context(), c); err != nil || sent != attempts {
+					t.Errorf("%s with pauses of %v: %d attempts, want %d: %v", op, pause, sent, attempts, err)
+				}
+				if attempts > 1 && (len(w.retries) != 1 || !strings.Contains(w.retries[0].Err.Error(), "for 30s") || errors.Is(w.retries[0].Err, context.Canceled)) {
+					t.Errorf("%s with pauses of %v: %+v", op, pause, w.retries)
+				}
+			})
+		}
 	}
+}
+
+// tricklingBody gives a byte at a time, after a pause.
+type tricklingBody struct {
+	io.ReadCloser
+	ctx   context.Context
+	pause time.Duration
+}
+
+func (b *tricklingBody) Read(p []byte) (int, error) {
+	if !sleep.For(b.ctx, b.pause) {
+		return 0, b.ctx.Err()
+	}
+	return b.ReadCloser.Read(p[:min(1, len(p))])
 }
 
 // TestSlots uses all slots. The context of a put ends while it waits for one. An urgent attempt needs none, and an
