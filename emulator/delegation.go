@@ -82,7 +82,7 @@ func verifyDelegation(c *call, now time.Time) *answer {
 		return unauthenticated("The user delegation key is malformed.")
 	case now.Before(from) || !now.Before(until):
 		return unauthenticated("The user delegation key is not valid in the specified time frame.")
-	case role == Reader && needOf(c.operation.op).write:
+	case role == Reader && needOf(c).write:
 		return fail("AuthorizationPermissionMismatch")
 	}
 	return nil

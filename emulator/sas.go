@@ -23,10 +23,10 @@ type need struct {
 
 const anyPermission = "rwdxylacupft"
 
-// needOf returns what an operation needs. A service signature gives no access to the properties of
+// needOf returns what a request needs. A service signature gives no access to the properties and leases of
 // containers.
-func needOf(op Op) need {
-	switch op {
+func needOf(c *call) need {
+	switch c.operation.op {
 	case ListContainers:
 		return need{types: "s", account: "l"}
 	case GetServiceProperties, GetServiceStats:
@@ -40,6 +40,11 @@ func needOf(op Op) need {
 	case CreateContainer:
 		return need{types: "c", account: "cw", write: true}
 	case SetContainerMetadata:
+		return need{types: "c", account: "w", write: true}
+	case LeaseContainer:
+		if strings.EqualFold(c.http.Header.Get("x-ms-lease-action"), "break") {
+			return need{types: "c", account: "wd", write: true}
+		}
 		return need{types: "c", account: "w", write: true}
 	case GetContainerProperties:
 		return need{types: "c", account: "r"}
@@ -93,7 +98,7 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 			return bad
 		}
 	}
-	n := needOf(c.operation.op)
+	n := needOf(c)
 	permissions := n.account
 	if q.Get("sr") != "" {
 		permissions = n.container

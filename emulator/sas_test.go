@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 
@@ -107,6 +108,40 @@ func TestSignaturesThatAreRefused(t *testing.T) {
 	want(t, errOf(upload(t.Context(), c, "a", "other", nil)), http.StatusForbidden, "UnauthorizedBlobOverwrite")
 	if b, _ := s.Blob("plans", "a"); string(b.Body) != "body" {
 		t.Error("it was overwritten")
+	}
+}
+
+// TestLeasesNeedRights leases and breaks the lease of a container with several permissions. Write allows both, and delete a
+// break. A signature of a container allows neither.
+func TestLeasesNeedRights(t *testing.T) {
+	for permissions, test := range map[string]struct{ acquires, breaks, ofContainer bool }{
+		"rl": {}, "rdlc": {breaks: true}, "rw": {acquires: true, breaks: true}, "rwdlc": {ofContainer: true},
+	} {
+		s := emulator.New()
+		s.PutContainer("plans", nil)
+		query := s.AccountSAS(emulator.Permissions{Allowed: permissions, Types: "c"})
+		if test.ofContainer {
+			query = s.ContainerSAS("plans", emulator.Permissions{Allowed: permissions})
+		}
+		by := func(query string) *lease.ContainerClient {
+			l, err := lease.NewContainerClient(signedClient(t, s, query), nil)
+			must(t, err)
+			return l
+		}
+		check := func(what string, err error, allowed bool) {
+			t.Helper()
+			if allowed {
+				must(t, err)
+			} else {
+				wantFor(t, permissions+": "+what, err, http.StatusForbidden, "AuthorizationPermissionMismatch")
+			}
+		}
+		_, err := by(query).AcquireLease(t.Context(), -1, nil)
+		check("acquire", err, test.acquires)
+		if err != nil {
+			must(t, errOf(by(s.AccountSAS(emulator.Permissions{Allowed: "w"})).AcquireLease(t.Context(), -1, nil)))
+		}
+		check("break", errOf(by(query).BreakLease(t.Context(), nil)), test.breaks)
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Server) executeAtSecondary(c *call) *answer {
 		return failWith("InsufficientAccountPermissions", "The account has no read-access geo-redundant replication.")
 	case c.operation.op == GetServiceStats:
 		return s.second.stats()
-	case needOf(c.operation.op).write:
+	case needOf(c).write:
 		return fail("InsufficientAccountPermissions")
 	}
 	return c.operation.do(s.second.server, c)

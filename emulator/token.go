@@ -93,7 +93,7 @@ func (s *Server) verifyToken(c *call, token string, now time.Time) *answer {
 	case now.Unix() < claims.NotBefore:
 		return s.challenge("Lifetime validation failed. The token is not yet valid.")
 	}
-	n := needOf(c.operation.op)
+	n := needOf(c)
 	allowed := claims.Role == Contributor || claims.Role == Reader && !n.write
 	if !allowed || n.outside || claims.Container != "" && claims.Container != c.container {
 		return fail("AuthorizationPermissionMismatch")

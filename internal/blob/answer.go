@@ -115,6 +115,8 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 	switch {
 	case resp.Request != nil && resp.Request.Response != nil: // a transport may well send to another host than the URL's
 		return "it comes from " + resp.Request.URL.Host + " after a redirect"
+	case status < http.StatusBadRequest && alteredETag(resp.Header) != "":
+		return alteredETag(resp.Header)
 	case status == http.StatusNotModified:
 		// A cache in between may answer so, too, but not with an error code.
 		excluded, etag := req.Header.Get("If-None-Match"), strings.Trim(resp.Header.Get("ETag"), `"`)
@@ -158,6 +160,21 @@ func stranger(req *http.Request, resp *http.Response, code string) string {
 		}
 	}
 	return ""
+}
+
+// alteredETag returns why an answer's ETag is not as the service has sent it, or "" if it may be, or if there is none. No
+// condition would match such a version.
+func alteredETag(h http.Header) string {
+	why := "its ETag does not have the service's form"
+	switch tags := h.Values("ETag"); {
+	case len(tags) == 0, len(tags) == 1 && tags[0] == quoted(strings.Trim(tags[0], `"`)):
+		return ""
+	case len(tags) > 1:
+		why = "it has several ETags"
+	case strings.HasPrefix(tags[0], "W/"):
+		why = "its ETag is weak"
+	}
+	return why + ", most likely because of a proxy: make it pass answers unchanged, or go around it"
 }
 
 // ofService reports whether a request asks for properties of the service or of the account.

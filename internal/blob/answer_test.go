@@ -220,6 +220,39 @@ func TestMarksOfTheService(t *testing.T) {
 	}
 }
 
+// TestAnswersChangedByProxies changes the ETag or the MD5 of answers. The error names a proxy as the likely cause, and no
+// version is taken from such an answer.
+func TestAnswersChangedByProxies(t *testing.T) {
+	for what, change := range map[string]func(http.Header){
+		"weak":      func(h http.Header) { h.Set("ETag", "W/"+h.Get("ETag")) },
+		"doubled":   func(h http.Header) { h.Set("ETag", `"`+h.Get("ETag")+`"`) },
+		"unquoted":  func(h http.Header) { h.Set("ETag", strings.Trim(h.Get("ETag"), `"`)) },
+		"its own":   func(h http.Header) { h.Set("ETag", `"5d8c72a5edda8d6a:3239"`) },
+		"two ETags": func(h http.Header) { h.Add("ETag", `"0x1"`) },
+		"no MD5":    func(h http.Header) { h.Del("Content-MD5") },
+	} {
+		for op, do := range operations() {
+			if !strings.HasPrefix(op, "put") && op != "get" && op != "head" || what == "no MD5" && op != "get" {
+				continue
+			}
+			inFilledWorld(t, func(t *testing.T, w *world) {
+				w.Client = w.over(t, func(req *http.Request, next sender) (*http.Response, error) {
+					resp, err := next(req)
+					if err == nil && resp.StatusCode < http.StatusBadRequest {
+						change(resp.Header)
+					}
+					return resp, err
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := do(ctx, w); err == nil || !strings.Contains(err.Error(), "most likely because of a proxy") || Is(err, Mismatch) {
+					t.Errorf("%s, %s: %v", what, op, err)
+				}
+			})
+		}
+	}
+}
+
 // TestRefusalsHaveACode checks which refusals are believed. A refusal without an error code is not. A code in
 // the body is enough, and x-ms-version may be missing, because the service omits it in early refusals.
 func TestRefusalsHaveACode(t *testing.T) {

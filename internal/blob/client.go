@@ -307,6 +307,9 @@ func (c *Client) Get(ctx context.Context, ref Ref) (body []byte, p Properties, e
 // checkSum accepts the body of an answer that has the MD5 in its header.
 func checkSum(body []byte, h http.Header) ([]byte, error) {
 	want, err := base64.StdEncoding.DecodeString(h.Get("Content-MD5"))
+	if h.Get("Content-MD5") == "" {
+		return nil, errNoMD5
+	}
 	if sum := md5.Sum(body); err != nil || !bytes.Equal(sum[:], want) {
 		return nil, fmt.Errorf("%w: it is %x, want %x", errDamaged, sum, want)
 	}

@@ -87,6 +87,10 @@ func RefusedAt(err error) time.Time {
 // errDamaged means that a body does not match its length or MD5.
 var errDamaged = errors.New("the body does not match its MD5")
 
+// errNoMD5 means that a body can't be checked. The vault writes every blob with its MD5.
+var errNoMD5 = errors.New("the answer has no Content-MD5, most likely because of a proxy: make it pass answers unchanged, or go around it; " +
+	"else the blob is not the vault's")
+
 // lookError wraps the error of a read that followed a refused write. The write has had no effect.
 type lookError struct{ error }
 
@@ -138,7 +142,7 @@ func judge(err error) verdict {
 		return judgeAnswer(answer)
 	case errors.Is(err, errTooLarge):
 		return verdict{reason: Damaged}
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, errDamaged), errors.Is(err, errNoMD5):
 		return verdict{reason: Damaged, again: true, once: true}
 	case errors.As(err, &final), errors.As(err, &certificate):
 		return verdict{reason: Refused}

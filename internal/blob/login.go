@@ -26,6 +26,8 @@ func needOf(req *http.Request) need {
 	q := req.URL.Query()
 	ofContainer := q.Get("restype") == "container"
 	switch comp := q.Get("comp"); {
+	case ofContainer && req.Method == http.MethodDelete:
+		return need{"c", "d", true, ""}
 	case comp == "batch", req.Method == http.MethodDelete:
 		return need{"o", "d", true, ""}
 	case comp == "list" && ofContainer:
@@ -36,8 +38,10 @@ func needOf(req *http.Request) need {
 		return need{"s", "r", false, "Microsoft.Storage/storageAccounts/blobServices/read"}
 	case q.Get("restype") == "account":
 		return need{"s", "r", false, "Microsoft.Storage/storageAccounts/blobServices/getInfo/action"}
-	case ofContainer && req.Method == http.MethodPut:
+	case ofContainer && req.Method == http.MethodPut && comp == "":
 		return need{"c", "c", true, ""}
+	case ofContainer && req.Method == http.MethodPut: // of metadata or a lease
+		return need{"c", "w", true, ""}
 	case ofContainer:
 		return need{"c", "r", false, ""}
 	case req.Method == http.MethodPut:
