@@ -100,7 +100,7 @@ const (
 	setBack
 	// lostMarker: an open plan has no marker.
 	lostMarker
-	// unverified: a plan whose sub-objects must be looked for.
+	// unverified: a whole plan whose sub-objects a thorough Recovery looks for.
 	unverified
 )
 
@@ -134,7 +134,7 @@ func diagnose(s signs) finding {
 		return setBack
 	case s.thorough && s.marked && !s.marker:
 		return lostMarker
-	case s.entry == notStarted || s.thorough:
+	case s.thorough:
 		return unverified
 	}
 	return openPlan
@@ -180,7 +180,7 @@ func (s planStore) examine(ctx context.Context, b planBlobs, thorough bool) (dia
 		return d, blobError("read metadata of marker", b.keys.marker(), err)
 	}
 	switch d.finding = diagnose(d.signs(false)); {
-	case d.finding == foreignPlan, !thorough && (d.finding == openPlan || d.finding == unverified):
+	case d.finding == foreignPlan, !thorough && d.finding == openPlan:
 		return d, nil
 	}
 	now, err := s.headPlan(ctx, "look for plan")

@@ -75,7 +75,6 @@ var table = []verdictRow{
 	{entry: []blobStatus{final}, want: unfinalized},
 	{object: []blobStatus{final}, want: setBack},
 	{thorough: yes, marked: yes, marker: no, want: lostMarker},
-	{entry: []blobStatus{notStarted}, want: unverified},
 	{thorough: yes, want: unverified},
 	{want: openPlan},
 }
@@ -156,19 +155,19 @@ func TestEachRecentBlobCounts(t *testing.T) {
 
 // partsCase is what findParts decides by.
 type partsCase struct {
-	thorough, recentObject bool
-	lost, changed          bool // the sequence is absent; the block has another version
-	entry                  workflow.Status
-	extra                  string // the age of a sub-object that the object does not name, or ""
+	recentObject  bool
+	lost, changed bool // the sequence is absent; the block has another version
+	entry         workflow.Status
+	extra         string // the age of a sub-object that the object does not name, or ""
 }
 
 // everyPartsCase yields each combination.
 func everyPartsCase(yield func(partsCase) bool) {
-	for bits := range 1 << 4 {
+	for bits := range 1 << 3 {
 		bit := func(n int) bool { return bits>>n&1 == 1 }
 		for _, entry := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 			for _, extra := range []string{"", "old", "recent"} {
-				if !yield(partsCase{bit(0), bit(1), bit(2), bit(3), entry, extra}) {
+				if !yield(partsCase{bit(0), bit(1), bit(2), entry, extra}) {
 					return
 				}
 			}
@@ -218,7 +217,8 @@ func TestFindParts(t *testing.T) {
 			listed = append(listed, item(keys.partsPrefix(kinds[0])+"unnamed.json", "", c.extra == "recent"))
 		}
 
-		f := findParts(d, plan, listed, c.thorough)
+		d.parts = listed
+		f := findParts(d, plan)
 		var lost []workflow.Object
 		if c.lost {
 			lost = parts[1:]
@@ -226,17 +226,17 @@ func TestFindParts(t *testing.T) {
 		if !slices.Equal(f.lost, lost) {
 			t.Errorf("%+v: %d are lost", c, len(f.lost))
 		}
-		if want := c.thorough && c.extra == "old"; (len(f.extra) == 1) != want || len(f.extra) > 1 {
+		if want := c.extra == "old"; (len(f.extra) == 1) != want || len(f.extra) > 1 {
 			t.Errorf("%+v: %d are extra", c, len(f.extra))
 		}
-		if want := c.thorough && c.changed && c.entry == workflow.NotStarted && !c.recentObject; f.stale != want {
+		if want := c.changed && c.entry == workflow.NotStarted && !c.recentObject; f.stale != want {
 			t.Errorf("%+v: stale is %t", c, f.stale)
 		}
 		if f.none() != (len(f.lost)+len(f.extra) == 0 && !f.stale) {
 			t.Errorf("%+v: none is %t", c, f.none())
 		}
 	}
-	if n != 16*3*3 {
+	if n != 8*3*3 {
 		t.Errorf("%d combinations", n)
 	}
 }

@@ -411,8 +411,8 @@ func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err er
 	return done && !r.opts.DryRun, err
 }
 
-// verify looks for the sub-objects of a plan. They are written before the object, so a missing one was lost
-// from outside.
+// verify looks for the sub-objects of a plan, in a thorough Recovery. They are written before the object, so a missing
+// one was lost from outside.
 func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 	object, read, err := r.plan(d.keys).readObject(ctx)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -421,14 +421,7 @@ func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 	if err != nil {
 		return r.fail(ctx, d.keys, "an object that can't be read", err)
 	}
-	listed := d.parts
-	if !r.opts.Thorough {
-		kinds, _, _ := kindsWorthListing(workflow.Parts(object))
-		if listed, err = r.plan(d.keys).listParts(ctx, kinds); err != nil {
-			return r.lookFailed(ctx, d.keys, err)
-		}
-	}
-	f := findParts(d, object, listed, r.opts.Thorough)
+	f := findParts(d, object)
 	f.lost, err = r.plan(d.keys).confirmLost(ctx, f.lost)
 	if errors.Is(err, storage.ErrConflict) {
 		r.count(&r.report.Recent)
@@ -464,16 +457,12 @@ func (r *recovery) repairParts(ctx context.Context, d diagnosis, f partsFinding)
 	return errors.Join(err, r.restoreParts(ctx, d, f.lost), r.removeExtra(ctx, d, f.extra))
 }
 
-// restoreParts reports lost sub-objects. A thorough Recovery rewrites them from the object.
+// restoreParts rewrites lost sub-objects from the object.
 func (r *recovery) restoreParts(ctx context.Context, d diagnosis, lost []workflow.Object) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	ref := d.keys.part(lost[0])
-	found := fmt.Sprintf("a plan without %d of its sub-objects, such as %s, which was lost from outside", len(lost), ref)
-	if !r.opts.Thorough {
-		return r.fail(ctx, d.keys, found, vaultError("look for sub-objects", ref, "%w: the plan lacks %d of them: a thorough Recovery rewrites what is lost", storage.ErrCorrupt, len(lost)))
-	}
+	found := fmt.Sprintf("a plan without %d of its sub-objects, such as %s, which was lost from outside", len(lost), d.keys.part(lost[0]))
 	did := "rewrote them from the object"
 	if blobStatusOf(d.entry) == running {
 		did += ", which has them as NotStarted: they may run again"

@@ -182,11 +182,11 @@ type partsFinding struct {
 // none reports whether nothing is wrong.
 func (f partsFinding) none() bool { return len(f.lost)+len(f.extra) == 0 && !f.stale }
 
-// findParts compares the sub-objects that a plan's object names with those that were listed. Only a thorough
-// Recovery looks for extra and stale ones, and it leaves recent blobs alone.
-func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough bool) (f partsFinding) {
-	etags := make(map[string]string, len(listed))
-	for _, item := range listed {
+// findParts compares the sub-objects that a plan's object names with those that were listed. It leaves recent blobs
+// alone.
+func findParts(d diagnosis, object *workflow.Plan) (f partsFinding) {
+	etags := make(map[string]string, len(d.parts))
+	for _, item := range d.parts {
 		etags[item.Name] = item.ETag
 	}
 	named := map[string]bool{}
@@ -200,12 +200,10 @@ func findParts(d diagnosis, object *workflow.Plan, listed []blob.Item, thorough 
 			f.stale = true
 		}
 	}
-	f.stale = f.stale && thorough && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
-	if thorough {
-		f.extra = slices.DeleteFunc(slices.Clone(listed), func(item blob.Item) bool {
-			return named[item.Name] || recent(&item, d.seen, d.grace) || !hasMarks(item.Metadata)
-		})
-	}
+	f.stale = f.stale && blobStatusOf(d.entry) == notStarted && !recent(d.object, d.seen, d.grace)
+	f.extra = slices.DeleteFunc(slices.Clone(d.parts), func(item blob.Item) bool {
+		return named[item.Name] || recent(&item, d.seen, d.grace) || !hasMarks(item.Metadata)
+	})
 	return f
 }
 

@@ -94,7 +94,7 @@ func lookAtOpen(heads int) func(subject) budget {
 	return func(s subject) budget {
 		lists, reads := 1+s.vault.days, heads*s.vault.open
 		if 2*s.vault.plans <= 32*reads {
-			return budget{lists + s.vault.days + 1 + 30, 5}
+			return budget{lists + s.vault.days + 1 + max(30, ceil(reads, 600)), 2 + 3*ceil(s.vault.open, 2500)}
 		}
 		return budget{lists + 1 + reads, 4 + ceil(reads, concurrency)}
 	}

@@ -62,11 +62,14 @@ func actionsOf(p *workflow.Plan) (actions []*workflow.Action) {
 }
 
 // shape is the contents of a vault that operations are measured in. The zero value is an empty vault.
-type shape struct{ plans, days, open int }
+type shape struct {
+	plans, days, open int
+	waiting           bool // the open plans are NotStarted
+}
 
 // fillingAt returns the contents of a vault of a shape, up to a time.
 func fillingAt(s shape, now time.Time) fill.Filling {
-	return fill.Filling{Plans: s.plans, Days: s.days, Open: s.open, End: now.UTC()}
+	return fill.Filling{Plans: s.plans, Days: s.days, Open: s.open, Waiting: s.waiting, End: now.UTC()}
 }
 
 const (
@@ -85,6 +88,8 @@ func shapes() (list []shape) {
 
 func (s shape) String() string {
 	switch {
+	case s.waiting:
+		return fmt.Sprintf("%d not started of %d plans in %d days", s.open, s.plans, s.days)
 	case s.open > 0:
 		return fmt.Sprintf("%d open of %d plans in %d days", s.open, s.plans, s.days)
 	case s.days == 1:

@@ -84,6 +84,9 @@ func table() (rows []row) {
 			rows = append(rows, row{operation: o, vault: shape{plans: plans, days: 14, open: 1_000}, long: plans >= largestVault})
 		}
 	}
+	for _, v := range []shape{{plans: 10_000, days: 14, open: 1_000, waiting: true}, {plans: 10_000, days: 1, open: 10_000, waiting: true}} {
+		rows = append(rows, row{operation: amongOpen()[1], vault: v})
+	}
 	return append(rows, append(fleetRows(), engineRows()...)...)
 }
 

@@ -28,6 +28,7 @@ type Filling struct {
 	End         time.Time // in UTC
 	Ended       bool      // no plan is Running
 	Open        int       // how many are Running; 0 for RunningPlans
+	Waiting     bool      // these are NotStarted
 }
 
 func (f Filling) start() time.Time {
@@ -81,7 +82,7 @@ func (f Filling) plan(i int) *workflow.Plan {
 // Put stores plan i through a vault, as an engine does.
 func (f Filling) Put(ctx context.Context, v *azblob.Vault, i int) error {
 	p := f.plan(i)
-	if err := v.Create(ctx, p); err != nil {
+	if err := v.Create(ctx, p); err != nil || f.Waiting && f.Running(i) {
 		return err
 	}
 	p.State.Status, p.State.Start = workflow.Running, p.SubmitTime

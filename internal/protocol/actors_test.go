@@ -1019,7 +1019,7 @@ func (c *call) recover() result {
 			return left
 		}
 		return c.verify()
-	case e.status == notStarted || c.thorough:
+	case c.thorough:
 		return c.verify()
 	}
 	return done
@@ -1141,7 +1141,7 @@ func (c *call) complete(open *store, seen version) result {
 	return done
 }
 
-// verify is recovery.verify: a missing sub-object was lost from outside.
+// verify is recovery.verify, of a thorough Recovery: a missing sub-object was lost from outside.
 func (c *call) verify() result {
 	o := c.read1("read object", object)
 	if !o.there() {
@@ -1162,9 +1162,6 @@ func (c *call) verify() result {
 	}
 	if now := c.read1("look for object", object); !now.there() || now.etag() != o.etag() && !c.without(ruleVerifySameObject) {
 		return done
-	}
-	if !c.thorough {
-		return corrupt
 	}
 	for _, b := range missing {
 		v := version{by: c.self, of: o.of, status: o.parts}

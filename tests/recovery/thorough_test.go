@@ -79,7 +79,7 @@ func TestThoroughRecovery(t *testing.T) {
 		"entry of a plan not started":       {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
 		"entry of a running plan":           {atOne, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Running", false, true, shownAs(workflow.Running)},
 		"entry of a final plan":             {vaulttest.Final, func(d vaulttest.Damaged) { d.Lose(d.Name("entry")) }, "restored the entry from the object, as Completed", true, true, shownAs(workflow.Completed)},
-		"sub-objects of a plan not started": {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "rewrote them from the object", false, false, shownAs(workflow.NotStarted)},
+		"sub-objects of a plan not started": {vaulttest.NotStarted, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.NotStarted)},
 		"sub-objects of a running plan":     {atOne, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "they may run again", true, false, partsNotStarted},
 		"sub-objects of a final plan":       {vaulttest.Final, func(d vaulttest.Damaged) { d.Lose(d.Parts()...) }, "rewrote them from the object", true, false, shownAs(workflow.Completed)},
 		"entry and a sub-object":            {atOne, func(d vaulttest.Damaged) { d.Lose(d.Name("entry"), d.Parts()[0]) }, "restored the entry", false, true, nil},
