@@ -28,13 +28,13 @@ type alone struct {
 	waiting atomic.Int64 // plans that were submitted here and wait for a place
 }
 
-// runAlone runs the plans without an owner. No other engine does.
-func (e *Engine) runAlone(ctx context.Context) error {
+// runAlone runs the plans without an owner. No other engine does. It calls recovers when it has found the store open.
+func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	now, err := e.storesClock(ctx)
 	if err != nil {
 		return err
 	}
-	e.recoverPlans(ctx)
+	recovers()
 	a := &alone{Engine: e, now: now}
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })

@@ -295,7 +295,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	return plugin, nil
 }
 
-// Run calls Recovery, at the start and each hour, and runs plans until ctx ends. If the vault has a method Upkeep, as
+// Run runs plans until ctx ends, and calls Recovery beside them, at the start and each hour. If the vault has a method Upkeep, as
 // that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. If the vault is a
 // [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
@@ -324,19 +324,17 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer beside.Wait()
 	defer end()
 	beside.Go(func() {
-		again := time.NewTicker(recoveryInterval)
-		defer again.Stop()
-		for {
-			select {
-			case <-again.C:
-				e.recoverPlans(running)
-			case <-running.Done():
-				if ctx.Err() != nil {
-					e.opts.Observer.Draining(ctx)
-				}
-				return
-			}
+		if <-running.Done(); ctx.Err() != nil {
+			e.opts.Observer.Draining(ctx)
 		}
+	})
+	recovers := sync.OnceFunc(func() {
+		beside.Go(func() {
+			e.recoverPlans(ctx) // to its end, also if no plan is left before
+			for sleep.For(running, recoveryInterval) {
+				e.recoverPlans(running)
+			}
+		})
 	})
 	var catalogues atomic.Bool // a policy builds them
 	if vault, ok := e.vault.(retention.Vault); ok && !e.opts.NoRetention {
@@ -346,9 +344,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		beside.Go(func() { e.keepUp(running, keeper, &catalogues) })
 	}
 	if e.store != nil {
-		return e.runInFleet(ctx)
+		return e.runInFleet(ctx, recovers)
 	}
-	return e.runAlone(ctx)
+	return e.runAlone(ctx, recovers)
 }
 
 // keeper is a vault that wants to be called daily, by one of its engines or by all of them.

@@ -16,8 +16,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced.
-func (e *Engine) runInFleet(ctx context.Context) error {
+// runInFleet runs plans as a member of a fleet, and as a new one whenever the node is fenced. It calls recovers once it
+// is a member.
+func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 	var work sync.WaitGroup // of this node and of those before
 	defer work.Wait()
 	settings := *e.opts.Fleet
@@ -44,9 +45,7 @@ func (e *Engine) runInFleet(ctx context.Context) error {
 		m := &member{Engine: e, node: node, work: &work}
 		e.forgetLeft()
 		e.opts.Observer.Joined(ctx, node.ID())
-		if first {
-			e.recoverPlans(ctx)
-		}
+		recovers()
 		m.serve(ctx)
 		if node.Context().Err() == nil {
 			node.Drain()

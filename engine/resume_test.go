@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
@@ -545,6 +546,28 @@ func TestRequestsInFlightEnd(t *testing.T) {
 			t.Errorf("the write ended with %v after %v", slow, time.Since(s.began))
 		}
 	})
+}
+
+// TestPlansBesideRecovery checks that stored plans run while Recovery takes its time, and that Run waits for it.
+func TestPlansBesideRecovery(t *testing.T) {
+	for _, members := range []*fleet.Options{nil, {}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			v := s.process()
+			must(t, v.Create(t.Context(), plan(block("b", sequence("s", second("a"))))))
+			var ran time.Duration
+			v.OnOp("Recovery", func(_ context.Context, _ processtest.Call, do func() error) error {
+				time.Sleep(10 * time.Minute)
+				return do()
+			})
+			e, err := engine.New(v, s.reg, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
+				Changed: func(context.Context, workflow.Object) { ran = time.Since(s.began) },
+			}})
+			must(t, err)
+			if err := e.Run(t.Context()); err != nil || ran == 0 || ran > time.Minute || time.Since(s.began) != 10*time.Minute {
+				t.Errorf("the plan ran until %v, and Run until %v: %v", ran, time.Since(s.began), err)
+			}
+		})
+	}
 }
 
 // TestRecoveryEachHour checks that an engine calls Recovery at its start and each hour, and that Draining is called
