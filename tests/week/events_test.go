@@ -77,6 +77,11 @@ var events = []event{
 			w.gone(node)
 		})
 	}},
+	{"backlog", 2, func(w *week, _ *process) {
+		for range 150 {
+			w.submit()
+		}
+	}},
 	{"stop", 10, func(w *week, p *process) {
 		all := w.openPlans()
 		if len(all) == 0 || p.engine == nil {

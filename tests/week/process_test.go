@@ -43,6 +43,7 @@ type process struct {
 	dead    bool
 	leaving time.Time // when it was told to leave
 	hit     time.Time // when something happened to it
+	joined  time.Time
 }
 
 // fault is what is wrong with a process for some time.
@@ -125,7 +126,7 @@ func (p *process) work(ctx context.Context) error {
 	}
 	opts := engine.Options{Plans: p.o.Capacity, Fleet: &p.o, Observer: engine.Observer{
 		Joined: func(_ context.Context, node uuid.UUID) {
-			p.while(func() { p.node, p.since, p.w.nodes[node] = node, time.Now(), p })
+			p.while(func() { p.node, p.since, p.joined, p.w.nodes[node] = node, time.Now(), time.Now(), p })
 		},
 		PickedUp: func(_ context.Context, plan *workflow.Plan) {
 			p.while(func() { p.w.note(p, p.w.plans[plan.ID], "picks up epoch %d", plan.Epoch) })

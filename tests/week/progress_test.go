@@ -15,6 +15,7 @@ type progress struct {
 	by     *process      // who submitted it
 	ttl    time.Duration // the longest of its owners since
 	active map[*call]bool
+	passed map[*process]time.Time // who began another plan while this one waited for too long, and when first
 }
 
 // slack is for the requests of a takeover, and for the whole seconds of the store's clock.
@@ -126,6 +127,29 @@ func (w *week) lookFor(c *career, now time.Time) {
 			w.find(w.cause(c), c, "%s could have run it for %v, and the bound is %v; it is %s, of %s", p.name, waits, bound, c.status, owner)
 			c.since = now
 			return
+		}
+	}
+}
+
+// passes looks for plans of former members that have waited for too long when a process begins another one. A node may do
+// so once, because the first by hash has a head start.
+func (w *week) passes(p *process) {
+	now := time.Now()
+	for _, c := range w.openPlans() {
+		owner := w.nodes[c.owner]
+		if c.status != workflow.Running || owner != nil && !owner.dead && owner.node == c.owner || !p.able() || c.rare && !p.rare {
+			continue
+		}
+		waits := min(now.Sub(c.since), now.Sub(p.hit), now.Sub(p.joined))
+		if waits <= max(time.Minute+slack, bound(c.kind, p.o.Interval, max(p.o.TTL, c.ttl))) {
+			continue
+		}
+		switch first := c.passed[p]; {
+		case first.IsZero():
+			c.passed[p] = now
+		case now.Sub(first) > p.o.Interval/2+slack:
+			w.find("order", c, "%s begins another plan, although this one of %s has waited for %v", p.name, owner, waits)
+			c.since = now
 		}
 	}
 }

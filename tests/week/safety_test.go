@@ -108,6 +108,10 @@ func (w *week) entry(c *career, r emulator.Request) {
 	}
 	if epoch != c.epoch {
 		w.note(nil, c, "%s owns it with epoch %d", r.Client, epoch)
+		c.passed = map[*process]time.Time{}
+		if p := w.nodes[owner]; p != nil && epoch == 1 {
+			w.passes(p)
+		}
 		if c.kind == "submit" { // if the owner dies now, its TTL counts
 			c.moves()
 		}
