@@ -29,6 +29,9 @@ func TestClosedVault(t *testing.T) {
 		if got := s.read(p.ID); got.State.Status != workflow.Running || s.ran["b"] != 1 || s.done["b"] != 1 || s.ran["c"] != s.done["c"] || s.ran["e"] > 0 {
 			t.Errorf("ran %v: %s", s.ran, outline(got))
 		}
+		if err := s.left[p.ID]; !errors.Is(err, fleet.ErrClosed) {
+			t.Errorf("the engine left the plan: %v", err)
+		}
 		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrClosed) {
 			t.Errorf("Submit returns %v", err)
 		}

@@ -204,7 +204,11 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 		}
 		defer context.AfterFunc(c, obey)()
 	}
-	return r.work(ctx)
+	err := r.work(ctx)
+	if cause := context.Cause(work); errors.Is(err, ErrDraining) && errors.Is(cause, fleet.ErrClosed) {
+		return cause
+	}
+	return err
 }
 
 // deedOf returns who asked for the stop that is the cause.

@@ -87,8 +87,12 @@ func (n *Node) admitted(ctx context.Context) error {
 
 // Close closes a store: the nodes of its fleet let go of their plans and leave, and [Join] returns [ErrClosed]. Engines
 // without a fleet do not look, and go on. Close returns what the store's note says, which is an earlier closing if there
-// is one, with the MovedTo of c. A store that has moved elsewhere is ErrClosed. Close returns at once: [Clear] waits.
+// is one, with the MovedTo of c. A store that has moved elsewhere is ErrClosed. If c.At is zero, it is now. Close returns
+// at once: [Clear] waits.
 func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage.Closing, error) {
+	if c.At.IsZero() {
+		c.At = time.Now().UTC()
+	}
 	version := ""
 	for {
 		n, err := storage.NewNote(storage.NoteClosed, c, version)

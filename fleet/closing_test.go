@@ -26,6 +26,9 @@ func TestClose(t *testing.T) {
 		work, done := n.Work(plan.ID)
 		c, err := fleet.Close(t.Context(), v, closing)
 		must(t, err)
+		if !c.At.Equal(time.Now()) {
+			t.Errorf("closed at %v", c.At)
+		}
 		if again, err := fleet.Close(t.Context(), v, storage.Closing{By: "bob"}); err != nil || again.By != c.By {
 			t.Errorf("closed again by %+v, %v", again, err)
 		}
