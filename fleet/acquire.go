@@ -160,12 +160,12 @@ func lacks(err error) bool {
 
 // Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading
 // it. The caller passes the plan as Create left it, and uses it no more. If the node has no free place, the plan waits its
-// turn for one, or until another node has found it. If the node drains, has no such loop, or a thousand plans wait, Offer forgets
-// the plan, and searches find it.
+// turn for one, or until another node has found it. If the node drains, has no such loop, or a thousand plans wait, Offer
+// forgets the plan, and searches find it. Offer does nothing with a plan that is nil or has begun.
 func (n *Node) Offer(plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.loopsOver > 0 && len(n.offered) < maxOffers {
+	if plan != nil && plan.State.Status == workflow.NotStarted && n.loopsOver > 0 && len(n.offered) < maxOffers {
 		n.offered = append(n.offered, plan)
 		n.notifyLocked()
 	}

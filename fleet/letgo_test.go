@@ -370,8 +370,11 @@ func TestOfferOfAPlanThatChanged(t *testing.T) {
 		found := plans(t.Context(), t, n)
 		time.Sleep(time.Second)
 		plan := create(t, p, 1)
-		must(t, join(t, open(store), fleet.Options{}).Claim(t.Context(), read(t, p, plan.ID)))
+		other := join(t, open(store), fleet.Options{})
+		must(t, other.Claim(t.Context(), read(t, p, plan.ID)))
 		n.Offer(plan)
+		n.Offer(claimed(t, p, other, 1))
+		n.Offer(nil)
 		time.Sleep(time.Hour)
 		if len(found) > 0 || plan.State.Status != workflow.NotStarted {
 			t.Errorf("it was claimed twice: %+v", plan)
