@@ -114,7 +114,7 @@ func (c *crew) submit(ctx context.Context, engine int, p *workflow.Plan) (*life,
 
 // submitted measures a Submit and what follows it until the plan's first action or its end.
 func submitted(o engine.Options, until func(*life) chan time.Time) prepare {
-	o.Poll = time.Hour // sends nothing of its own
+	o.Poll, o.NoRetention = time.Hour, true // it sends nothing of its own
 	return func(ctx context.Context, s *scene) (step, error) {
 		c := newCrew()
 		if err := errors.Join(s.vault.Create(ctx, plantest.Small()), c.hire(ctx, s.vault, o)); err != nil {
