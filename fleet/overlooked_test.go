@@ -201,3 +201,31 @@ func TestOrphansBesideABacklog(t *testing.T) {
 		})
 	}
 }
+
+// TestBacklogBesideASearchThatHangs: the search that a departure calls for does not end. What the node knows waits for an
+// Interval, and then no more.
+func TestBacklogBesideASearchThatHangs(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
+		for range 5 {
+			create(t, p, 1)
+		}
+		_, other := start(t, store, fleet.Options{})
+		n := join(t, p, fleet.Options{Capacity: 1})
+		found := plans(t.Context(), t, n)
+		plan := within(t, found, time.Minute)
+		p.OnOp("Search", func(ctx context.Context, _ processtest.Call, _ func() error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		time.Sleep(time.Minute) // until all are due
+		must(t, other.Claim(t.Context(), create(t, p, 1)))
+		leave(t, other)
+		time.Sleep(time.Minute)
+		for range 4 {
+			_, done := n.Work(plan.ID)
+			done()
+			plan = within(t, found, 11*time.Second)
+		}
+	})
+}
