@@ -125,7 +125,7 @@ func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
 	if err != nil {
 		return err
 	}
-	f := &follower{replica: replica{to: to, from: o.From, by: o.By}, source: from, o: o}
+	f := &follower{replica: replica{to: to, from: o.From, by: o.By, removes: o.Delete}, source: from, o: o}
 	for {
 		began := time.Now()
 		round, err := f.round(ctx)

@@ -52,7 +52,8 @@ type Options struct {
 	// by its ID, and removes nothing after the source's listing has failed anywhere. A plan whose day is held in
 	// the copy stays, as does one that somebody else has stored or changed, and is one of the failed. Default: they stay.
 	Delete bool
-	// From and By say for people where the source is, and who runs the mirror. Default: empty.
+	// From and By say for people where the source is, and who runs the mirror. A copy remembers the first From, and Run
+	// with Delete and another one is [ErrNoCopy]. Default: empty.
 	From, By string
 	// Deep reads each plan at both sides and compares all of it. Default: a plan that is NotStarted or final and
 	// has the same listing at both sides is taken to be the same.
@@ -116,7 +117,7 @@ func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, 
 	if o.Budget < 0 {
 		return Report{}, fmt.Errorf("mirror: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
 	}
-	r := &run{from: from, replica: &replica{to: to, from: o.From, by: o.By}, opts: o, began: time.Now()}
+	r := &run{from: from, replica: &replica{to: to, from: o.From, by: o.By, removes: o.Delete}, opts: o, began: time.Now()}
 	admit := r.adopt
 	if o.DryRun {
 		admit = r.adoptable

@@ -38,6 +38,7 @@ var (
 type replica struct {
 	to       Copy
 	from, by string // where it comes from, and who asks
+	removes  bool   // what the source does not have is removed
 
 	origin  origin
 	version string // of the origin
@@ -103,8 +104,8 @@ func (f *replica) adopt(ctx context.Context) error {
 			}
 			f.version = n.Version
 		}
-		if known && !f.origin.Opened.IsZero() {
-			return opened(f.origin)
+		if err := f.refuses(f.origin); known && err != nil {
+			return err
 		}
 		if _, closed := r.FindNote(storage.NoteClosed); known && closed {
 			return nil
@@ -124,17 +125,27 @@ func (f *replica) adopt(ctx context.Context) error {
 	return fmt.Errorf("mirror: %w: somebody removes the notes that make it a copy", errInUse)
 }
 
-func opened(o origin) error {
-	return fmt.Errorf("mirror: %w since %s, by %s: mirror to another prefix or account", ErrOpened, o.Opened.Format(time.RFC3339), o.By)
+// refuses returns an error if a copy was opened, or if plans would be removed that another source has.
+func (f *replica) refuses(o origin) error {
+	switch {
+	case !o.Opened.IsZero():
+		return fmt.Errorf("mirror: %w since %s, by %s: mirror to another prefix or account", ErrOpened, o.Opened.Format(time.RFC3339), o.By)
+	case f.removes && f.from != "" && o.From != "" && f.from != o.From:
+		return fmt.Errorf("mirror: %w of %s, but of %s, whose plans would be removed", ErrNoCopy, f.from, o.From)
+	}
+	return nil
 }
 
 // adoptable returns the error that adopt would return, as far as that depends on the vault being a copy.
 func (f *replica) adoptable(ctx context.Context) error {
-	err := f.stillCopy(ctx)
-	if errors.Is(err, ErrNoCopy) {
-		return f.empty(ctx)
+	_, found, err := findOrigin(ctx, f.to)
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return f.stillCopy(ctx)
 	}
-	return err
+	return f.empty(ctx)
 }
 
 // stillCopy returns nil if the vault is a copy that is not opened.
@@ -147,8 +158,8 @@ func (f *replica) stillCopy(ctx context.Context) error {
 		return fmt.Errorf("mirror: %w: nothing was written to it", ErrNoCopy)
 	}
 	o, err := storage.ReadNote[origin](n)
-	if err == nil && !o.Opened.IsZero() {
-		err = opened(o)
+	if err == nil {
+		err = f.refuses(o)
 	}
 	return err
 }
