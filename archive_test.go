@@ -96,6 +96,9 @@ func (a *archive) plan(at time.Time) *workflow.Plan {
 	if a.r.IntN(2) == 0 {
 		p.Labels = map[string]string{"env": []string{"", "prod", "тест"}[a.r.IntN(3)], "n": fmt.Sprint(a.r.IntN(5))}
 	}
+	if p.ID[15]%4 == 0 {
+		p.ForkedFrom = a.groups[p.ID[14]%3]
+	}
 	p.State.Status = []workflow.Status{workflow.Completed, workflow.Completed, workflow.Completed, workflow.Failed, workflow.Stopped}[a.r.IntN(5)]
 	p.State.Start = p.SubmitTime.Add(time.Duration(a.r.Int64N(int64(time.Minute))))
 	if p.State.Start.Nanosecond()%10 > 0 { // not every engine sets it

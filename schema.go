@@ -407,9 +407,10 @@ const (
 	metaCut        = "cut"   // the fields that were too long, separated by commas; the entry has them whole
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
-	metaStarted    = "started" // like metaTTL, of a member
-	metaTTL        = "ttl"     // its form is the same in every schema, like that of metaPhase
-	metaPhase      = "phase"   // like metaFormer, metaLetGo and metaTrouble, of a member
+	metaForkedFrom = "forkedfrom" // only of a fork
+	metaStarted    = "started"    // like metaTTL, of a member
+	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
+	metaPhase      = "phase"      // like metaFormer, metaLetGo and metaTrouble, of a member
 	metaFormer     = "former"
 	metaLetGo      = "letgo"
 	metaTrouble    = "trouble"
@@ -504,7 +505,8 @@ var listed = []listedField{
 	rowOf(metaGroupID, false, func(r *storage.ListResult) *uuid.UUID { return &r.GroupID }, idText, uuid.Parse),
 	rowOf(metaSubmitTime, true, func(r *storage.ListResult) *time.Time { return &r.SubmitTime }, timeText, parseTime),
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
-	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseOwner),
+	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
+	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, epochText, parseEpoch),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
 	rowOf(metaName, false, func(r *storage.ListResult) *string { return &r.Name }, leftToAddTexts, decodeText),
@@ -549,12 +551,12 @@ func parseEpoch(text string) (int64, error) {
 	return epoch, err
 }
 
-func parseOwner(text string) (uuid.UUID, error) {
-	owner, ok := parseID(text)
-	if !ok || !workflow.IsV7(owner) {
+func parseV7(text string) (uuid.UUID, error) {
+	id, ok := parseID(text)
+	if !ok || !workflow.IsV7(id) {
 		return uuid.Nil, errors.New("it should be a UUIDv7")
 	}
-	return owner, nil
+	return id, nil
 }
 
 func labelsText(labels map[string]string) (string, error) {

@@ -578,7 +578,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
 		}
 	}
-	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch || !maps.Equal(r.Labels, plan.Labels) {
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch || r.ForkedFrom != plan.ForkedFrom || !maps.Equal(r.Labels, plan.Labels) {
 		t.Errorf("%s: %+v is listed", what, r)
 	}
 }

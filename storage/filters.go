@@ -20,6 +20,8 @@ type Filters struct {
 	IDContains string
 	// ByGroupIDs selects plans by GroupID.
 	ByGroupIDs []uuid.UUID
+	// ByForkedFrom selects the forks of these plans, which need not exist.
+	ByForkedFrom []uuid.UUID
 	// ByStatus selects plans by their own status.
 	ByStatus []workflow.Status
 	// NamePrefix and NameContains select plans whose name begins with a text, and contains a text. They compare

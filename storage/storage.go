@@ -201,9 +201,10 @@ type ListResult struct {
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.
 	State workflow.State
-	// Owner and Epoch are those of the plan.
-	Owner uuid.UUID
-	Epoch int64
+	// Owner, Epoch and ForkedFrom are those of the plan.
+	Owner      uuid.UUID
+	Epoch      int64
+	ForkedFrom uuid.UUID
 }
 
 // Stream is one element of a listing: a result, or an error in its place.

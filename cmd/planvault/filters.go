@@ -23,10 +23,14 @@ type selection struct {
 // addFlags adds the flags that select plans.
 func (s *selection) addFlags(flags *pflag.FlagSet) {
 	addList(flags, "status", "plans of these `STATUSES`: notstarted, running (both are open), completed, failed, stopped (all are final)", &s.ByStatus, parseStatuses)
-	addList(flags, "group", "plans of the groups with these `IDS`", &s.ByGroupIDs, func(text string) ([]uuid.UUID, error) {
-		id, err := parseID("group", text)
-		return []uuid.UUID{id}, err
-	})
+	ids := func(of string) func(string) ([]uuid.UUID, error) {
+		return func(text string) ([]uuid.UUID, error) {
+			id, err := parseID(of, text)
+			return []uuid.UUID{id}, err
+		}
+	}
+	addList(flags, "group", "plans of the groups with these `IDS`", &s.ByGroupIDs, ids("group"))
+	addList(flags, "forked-from", "forks of the plans with these `IDS`", &s.ByForkedFrom, ids("plan"))
 	flags.Var((*given)(&s.IDContains), "id", "plans whose ID contains these `DIGITS`")
 	flags.Var((*given)(&s.NamePrefix), "name", "plans whose name begins with `TEXT`")
 	flags.Var((*given)(&s.NameContains), "contains", "plans whose name contains `TEXT`")

@@ -38,6 +38,7 @@ func TestFilters(t *testing.T) {
 		"--status OPEN,Stopped":             {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
 		"--status final --status completed": {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
 		"--group " + group.String():         {ByGroupIDs: []uuid.UUID{group}},
+		"--forked-from " + group.String():   {ByForkedFrom: []uuid.UUID{group}},
 		"--id A-b":                          {IDContains: "A-b"},
 		"--name a --contains b":             {NamePrefix: "a", NameContains: "b"},
 		"--label a=1,b= --label c=2":        {Labels: map[string]string{"a": "1", "b": "", "c": "2"}},
@@ -85,7 +86,7 @@ func TestParseAge(t *testing.T) {
 // TestPlanRowIsWhole fails if a list lacks a field of a listing.
 func TestPlanRowIsWhole(t *testing.T) {
 	p := plantest.Full()
-	p.ID, p.SubmitTime, p.Owner, p.Epoch = planID(1), time.Now(), planID(2), 1
+	p.ID, p.SubmitTime, p.Owner, p.Epoch, p.ForkedFrom = planID(1), time.Now(), planID(2), 1, planID(3)
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
 	whole := driver.Listed(p)
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {

@@ -29,14 +29,15 @@ type planRow struct {
 	Name      string     `json:"name"`
 	Descr     string     `json:"descr,omitempty"`
 
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	ForkedFrom *uuid.UUID        `json:"forkedFrom,omitempty"`
 }
 
 func planRowOf(r storage.ListResult) planRow {
 	return planRow{
 		ID: r.ID, Group: known(r.GroupID), Status: r.State.Status.String(),
 		Submitted: utc(r.SubmitTime), Started: utc(r.State.Start), Ended: utc(r.State.End),
-		Owner: known(r.Owner), Epoch: r.Epoch, Name: r.Name, Descr: r.Descr, Labels: r.Labels,
+		Owner: known(r.Owner), Epoch: r.Epoch, Name: r.Name, Descr: r.Descr, Labels: r.Labels, ForkedFrom: known(r.ForkedFrom),
 	}
 }
 

@@ -72,6 +72,9 @@ func randomPlans(r *rand.Rand, n, groups int) []Plan {
 		if r.IntN(2) == 0 {
 			p.Labels = map[string]string{"env": fmt.Sprint(r.IntN(3)), "team": "план"}
 		}
+		if r.IntN(20) == 0 {
+			p.ForkedFrom = some[r.IntN(len(some))]
+		}
 		p.SubmitTime = at(created)
 		p.State.Start = at(p.SubmitTime)
 		p.State.End = at(p.State.Start)

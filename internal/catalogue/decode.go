@@ -305,9 +305,7 @@ func (r *rows) open(d *Directory, b Block, data []byte) {
 
 // next decodes a plan.
 func (r *rows) next() Plan {
-	if r.flags = r.bytes(colFlags, 1)[0]; r.flags >= flags {
-		r.in.fail("there are no flags %b", r.flags)
-	}
+	r.flags = r.bytes(colFlags, 1)[0]
 	r.plan = Plan{}
 	for _, f := range fields {
 		f.read(r, &r.plan)

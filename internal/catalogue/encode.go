@@ -22,8 +22,8 @@ import (
 
 const (
 	// Schema is the version of the form that is written, and OldestSchema the oldest one that is read. Schema 1
-	// did not name the container of the day, and schema 2 had no labels.
-	Schema       = 3
+	// did not name the container of the day, schema 2 had no labels, and schema 3 no forks.
+	Schema       = 4
 	OldestSchema = 2
 
 	magic      = "planvcat"
@@ -271,7 +271,7 @@ const (
 	colEnd     // seconds after Start
 	colNanos   // of all times
 	colETag    // difference to the plan before
-	colText    // references into colTexts: name, description, an ETag that is not a number, and labels
+	colText    // references into colTexts: name, description, an ETag that is not a number, labels, and ForkedFrom
 	colLengths // of texts
 	colTexts   // the texts of the block
 	columns
@@ -286,7 +286,7 @@ const (
 	flagNoEnd
 	flagTextETag
 	flagLabels
-	flags
+	flagFork
 )
 
 // builder makes a block.

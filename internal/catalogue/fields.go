@@ -27,6 +27,7 @@ var fields = []field{
 	{"Descr", func(b *builder, p *Plan) { b.cutText(p.Descr, flagDescrCut, p.DescrCut) }, func(r *rows, p *Plan) { p.Descr, p.DescrCut = r.cutText(flagDescrCut) }},
 	{"State", (*builder).state, (*rows).state},
 	{"Labels", (*builder).labels, (*rows).labels},
+	{"ForkedFrom", (*builder).forkedFrom, (*rows).forkedFrom},
 }
 
 // before is what the next value is the difference to, and the flags of the plan.
@@ -97,5 +98,21 @@ func (r *rows) labels(p *Plan) {
 	var err error
 	if p.Labels, err = workflow.ParseLabels(r.text()); err != nil {
 		r.in.fail("labels: %v", err)
+	}
+}
+
+func (b *builder) forkedFrom(p *Plan) {
+	if p.ForkedFrom != uuid.Nil {
+		b.flags |= flagFork
+		b.text(string(p.ForkedFrom[:]))
+	}
+}
+
+func (r *rows) forkedFrom(p *Plan) {
+	if r.flags&flagFork == 0 {
+		return
+	}
+	if text := r.text(); copy(p.ForkedFrom[:], text) != len(text) || len(text) != len(p.ForkedFrom) {
+		r.in.fail("the plan that plan %s was forked from has an ID of %d bytes", p.ID, len(text))
 	}
 }

@@ -21,7 +21,7 @@ func TestEveryFilterIsDrawn(t *testing.T) {
 	for i := range 10 {
 		at := time.Now().Add(-time.Duration(i) * time.Hour)
 		plans = append(plans, &workflow.Plan{
-			ID: workflow.NewV7At(at), GroupID: uuid.New(), Name: string(rune('a'+i)) + " name",
+			ID: workflow.NewV7At(at), GroupID: uuid.New(), ForkedFrom: workflow.NewV7(), Name: string(rune('a'+i)) + " name",
 			Labels: map[string]string{"a": strconv.Itoa(i), "b": strconv.Itoa(i % 3)}, State: workflow.State{Status: workflow.Status(i % 5), End: at},
 		})
 	}

@@ -20,7 +20,7 @@ import (
 func Listed(p *workflow.Plan) storage.ListResult {
 	r := storage.ListResult{
 		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State,
-		Owner: p.Owner, Epoch: p.Epoch,
+		Owner: p.Owner, Epoch: p.Epoch, ForkedFrom: p.ForkedFrom,
 	}
 	if len(p.Labels) > 0 {
 		r.Labels = p.Labels
@@ -74,14 +74,16 @@ var filters = []filter{
 	},
 	{
 		field: "ByGroupIDs", reads: "GroupID",
-		check: func(f storage.Filters) error {
-			if i := slices.Index(f.ByGroupIDs, uuid.Nil); i >= 0 {
-				return Invalid(fmt.Sprintf("Filters.ByGroupIDs[%d]", i), "is nil")
-			}
-			return nil
-		},
+		check: func(f storage.Filters) error { return checkIDs("ByGroupIDs", f.ByGroupIDs) },
 		plan: func(f storage.Filters, r storage.ListResult) bool {
 			return len(f.ByGroupIDs) == 0 || slices.Contains(f.ByGroupIDs, r.GroupID)
+		},
+	},
+	{
+		field: "ByForkedFrom", reads: "ForkedFrom",
+		check: func(f storage.Filters) error { return checkIDs("ByForkedFrom", f.ByForkedFrom) },
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return len(f.ByForkedFrom) == 0 || slices.Contains(f.ByForkedFrom, r.ForkedFrom)
 		},
 	},
 	{
@@ -253,6 +255,13 @@ func checkFilters(f storage.Filters) error {
 	return nil
 }
 
+func checkIDs(field string, ids []uuid.UUID) error {
+	if i := slices.Index(ids, uuid.Nil); i >= 0 {
+		return Invalid(fmt.Sprintf("Filters.%s[%d]", field, i), "is nil")
+	}
+	return nil
+}
+
 func checkText(field, text string) error {
 	if !utf8.ValidString(text) {
 		return Invalid("Filters."+field, "is not valid UTF-8, so no name has it")
@@ -281,7 +290,7 @@ func CreatedBefore(f storage.Filters) time.Time {
 // SelectsNothing reports whether a list of the filters is set and has no values, so they select no plan at all.
 func SelectsNothing(f storage.Filters) bool {
 	return f.ByIDs != nil && len(f.ByIDs) == 0 || f.ByGroupIDs != nil && len(f.ByGroupIDs) == 0 ||
-		f.ByStatus != nil && len(f.ByStatus) == 0 || f.Labels != nil && len(f.Labels) == 0
+		f.ByForkedFrom != nil && len(f.ByForkedFrom) == 0 || f.ByStatus != nil && len(f.ByStatus) == 0 || f.Labels != nil && len(f.Labels) == 0
 }
 
 // ChooseID reports whether the filters may select a plan with this ID, as far as the ID tells. An ID that is

@@ -200,6 +200,9 @@ func Random(seed uint64) *workflow.Plan {
 		}
 		p.Labels[string(rune('a'+i))] = []string{"", "1", "=?план 🚀"}[r.IntN(3)]
 	}
+	if r.IntN(4) == 0 {
+		p.ForkedFrom = workflow.NewV7()
+	}
 	return p
 }
 

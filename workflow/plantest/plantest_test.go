@@ -25,7 +25,7 @@ func TestRandom(t *testing.T) {
 			if err := workflow.Validate(p); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
-			p.GroupID = uuid.Nil // IDs and Keys are new each time
+			p.GroupID, p.ForkedFrom = uuid.Nil, uuid.Nil // IDs and Keys are new each time
 			plantest.EachField(p, func(path string, v reflect.Value) {
 				if strings.HasSuffix(path, ".Key") {
 					v.SetZero()

@@ -54,6 +54,10 @@ var fields = []field{
 		f.ByGroupIDs = make([]uuid.UUID, 1)
 		return parseID(&f.ByGroupIDs[0], text)
 	}},
+	{"forked-from", "Forked from ID", "", true, func(f *storage.Filters, text string) error {
+		f.ByForkedFrom = make([]uuid.UUID, 1)
+		return parseID(&f.ByForkedFrom[0], text)
+	}},
 	{"after", "Created after (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.After, text) }},
 	{"before", "Created before (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.Before, text) }},
 	{"ended-after", "Ended after (UTC)", hintOfTime, true, func(f *storage.Filters, text string) error { return parseTime(&f.EndedAfter, text) }},
