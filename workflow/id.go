@@ -13,8 +13,8 @@ import (
 // set wrong for a moment, all later IDs of the process would lie in the future.
 func NewV7() uuid.UUID { return NewV7At(time.Now()) }
 
-// NewV7At returns a new UUIDv7 of the time t, which must lie between 1970 and the year 10889. IDs sort by
-// their times, to a quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3).
+// NewV7At returns a new UUIDv7 of the time t. An ID has a time between 1970 and the year 10889: a time before counts as the
+// first millisecond of these years, and a time after as the last. IDs sort by their times, to a quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3).
 // IDs of one time are random beyond that, so each is new.
 func NewV7At(t time.Time) uuid.UUID {
 	id := uuid.New() // random, and of the right variant
@@ -27,7 +27,7 @@ func NewV7At(t time.Time) uuid.UUID {
 
 // setMilliseconds sets the time of an ID.
 func setMilliseconds(id *uuid.UUID, t time.Time) {
-	ms := t.UnixMilli()
+	ms := min(max(t.UnixMilli(), 0), 1<<48-1)
 	for i := range 6 {
 		id[i] = byte(ms >> (40 - 8*i))
 	}

@@ -112,3 +112,17 @@ func TestNewV7From(t *testing.T) {
 		}
 	}
 }
+
+// TestTimesWithoutID gives times that no ID can have the nearest ones.
+func TestTimesWithoutID(t *testing.T) {
+	first, last := time.UnixMilli(0).UTC(), time.UnixMilli(1<<48-1).UTC()
+	for at, want := range map[time.Time]time.Time{
+		{}: first, first.Add(-time.Nanosecond): first, first: first, last: last, last.AddDate(1, 0, 0): last,
+	} {
+		for _, id := range []uuid.UUID{workflow.NewV7At(at), workflow.NewV7From(at, "key")} {
+			if got := workflow.Time(id); !got.Equal(want) {
+				t.Errorf("the ID of %v has %v, want %v", at, got, want)
+			}
+		}
+	}
+}
