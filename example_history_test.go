@@ -15,28 +15,28 @@ import (
 
 // runAgain forks the plans of a group that failed or were stopped. It leaves out those that were forked before.
 func runAgain(ctx context.Context, vault storage.Vault, group uuid.UUID) error {
-	found, err := storage.Collect(vault.Search(ctx, storage.Filters{ByGroupIDs: []uuid.UUID{group}}))
+	found, err := storage.Collect(vault.Search(ctx, storage.Filters{
+		ByGroupIDs: []uuid.UUID{group}, ByStatus: []workflow.Status{workflow.Failed, workflow.Stopped},
+	}))
 	if err != nil {
 		return err
 	}
-	forked := map[uuid.UUID]bool{}
-	for _, f := range found { // newest first: a fork comes before the plan that it was forked from
+	for _, f := range found {
 		plan, err := vault.Read(ctx, f.ID)
 		if err != nil {
 			return err
-		}
-		forked[plan.ForkedFrom] = true
-		if s := plan.State.Status; forked[plan.ID] || s != workflow.Failed && s != workflow.Stopped {
-			continue
 		}
 		fork, err := workflow.Fork(plan)
 		if err != nil {
 			return err
 		}
-		if err := vault.Create(ctx, fork); err != nil {
+		switch err := vault.Create(ctx, fork); {
+		case errors.Is(err, storage.ErrExists): // it was forked before
+		case err != nil:
 			return err
+		default:
+			fmt.Printf("%s was %s: what is left of it runs again\n", plan.Name, plan.State.Status)
 		}
-		fmt.Printf("%s was %s: what is left of it runs again\n", plan.Name, plan.State.Status)
 	}
 	return nil
 }

@@ -102,6 +102,10 @@ func (h *past) fork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	id := workflow.NewV7() // of today, whenever the plan ended
+	for o := range workflow.Walk(p) {
+		*o.Header().PlanID = id
+	}
 	if err := h.vault.Create(ctx, p); err != nil {
 		return err
 	}

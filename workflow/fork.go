@@ -21,10 +21,14 @@ import (
 // the work that they judge is left.
 //
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
-// order. ForkedFrom is the ID of p. All IDs are new. An action that runs again therefore has another idempotency
-// key: if it was interrupted, and may have had an effect, its plugin must find that out. Before Create, the
+// order. ForkedFrom is the ID of p. The IDs of the sub-objects are new. An action that runs again therefore has another
+// idempotency key: if it was interrupted, and may have had an effect, its plugin must find that out. Before Create, the
 // caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
 // Attempts to nil.
+//
+// The fork's ID follows from p, and from whether the fork begins at the failure or at the start. Create therefore stores
+// one such fork, whoever makes it how often, and returns an error of kind ErrExists for another. [AnotherFork] numbers more
+// of them. The time in the ID is when p ended, or when it was created if p has no end, or one that can't be right.
 //
 // Fork refuses a plan whose deferred actions for a failure have begun: they may have undone work that the fork would
 // carry over. See [ForkAfterCompensation].
@@ -52,7 +56,7 @@ func ForkAfterCompensation(p *Plan) (*Plan, error) {
 	if s := p.State.Status; s != Failed && s != Stopped {
 		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a plan that is Failed or Stopped can be forked"}
 	}
-	f := p.fork()
+	f := p.fork("failure")
 	for o, kept := range CarriedOver(f) {
 		f.adopt(o)
 		switch s := o.Header().State; {
@@ -74,7 +78,7 @@ func ForkFromStart(p *Plan) (*Plan, error) {
 	if s := p.State.Status; !s.Final() {
 		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a final plan can be forked from its start"}
 	}
-	f := p.fork()
+	f := p.fork("start")
 	for o := range Walk(f) {
 		f.adopt(o)
 		startOver(o)
@@ -82,22 +86,43 @@ func ForkFromStart(p *Plan) (*Plan, error) {
 	return f, nil
 }
 
+// AnotherFork gives the number-th fork of a plan its ID. f is what one of the functions that fork has returned, which is
+// fork 1. Look for the forks with smaller numbers first, and see what became of them.
+func AnotherFork(f *Plan, number int) {
+	if number <= 1 {
+		return
+	}
+	id := NewV7From(Time(f.ID).Add(time.Duration(number-1)*time.Millisecond), fmt.Sprintf("%s, number %d", f.ID, number))
+	for o := range Walk(f) {
+		*o.Header().PlanID = id
+	}
+}
+
+// mostAhead is how far ahead the end of a plan may lie by a clock that is not wrong. Vaults accept IDs up to a day ahead.
+const mostAhead = 23 * time.Hour
+
 // fork returns a copy of a plan that is to become a fork.
-func (p *Plan) fork() *Plan {
+func (p *Plan) fork(from string) *Plan {
 	f := Copy(p)
 	f.ForkedFrom = p.ID
+	// Not the present time: another process may fork p tomorrow.
+	at := p.State.End
+	if created := Time(p.ID); at.Before(created) || time.Until(at) > mostAhead {
+		at = created
+	}
+	f.ID = NewV7From(at.Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
 	f.Forked, f.Stopped = Deed{}, Deed{}
 	return f
 }
 
-// adopt makes an object a new one of the plan p, which is adopted first.
+// adopt makes an object a new one of the plan p.
 func (p *Plan) adopt(o Object) {
 	h := o.Header()
-	*h.ID = NewV7()
-	*h.PlanID = p.ID
-	h.State.ETag = ""
+	if h.State.ETag = ""; o != Object(p) {
+		*h.ID, *h.PlanID = NewV7(), p.ID
+	}
 }
 
 // startOver makes an object NotStarted.

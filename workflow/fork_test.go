@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -281,5 +282,44 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestForkID checks that forks of a plan from the same place have the same ID, which lies in the day in which the plan
+// ended, and other forks others.
+func TestForkID(t *testing.T) {
+	p := plantest.Full()
+	plantest.Finish(p)
+	p.ID = workflow.NewV7At(time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC))
+	p.State.Status, p.State.End = workflow.Failed, time.Date(2026, 11, 22, 23, 59, 59, 0, time.UTC)
+	seen := map[uuid.UUID]string{}
+	for name, fork := range map[string]func(*workflow.Plan) (*workflow.Plan, error){
+		"failure": workflow.ForkAfterCompensation, "start": workflow.ForkFromStart,
+	} {
+		for number := range 3 {
+			ids := map[uuid.UUID]bool{}
+			for range 2 {
+				f, err := fork(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				workflow.AnotherFork(f, number+1)
+				ids[f.ID] = true
+				if err := workflow.Validate(f); err != nil {
+					t.Error(err)
+				}
+			}
+			for id := range ids {
+				name := fmt.Sprint(name, number)
+				if at := p.State.End.Add(time.Duration(number+1) * time.Millisecond); len(ids) > 1 || seen[id] != "" || !workflow.Time(id).Equal(at) || !workflow.IsV7(id) {
+					t.Errorf("%s: %d IDs, %s of %v as %q, want %v", name, len(ids), id, workflow.Time(id), seen[id], at)
+				}
+				seen[id] = name
+			}
+		}
+	}
+	plain, err := workflow.Fork(&workflow.Plan{ID: p.ID, State: workflow.State{Status: workflow.Stopped}})
+	if err != nil || !workflow.Time(plain.ID).After(workflow.Time(p.ID)) {
+		t.Errorf("the fork of a plan without an end is of %v, %v", workflow.Time(plain.ID), err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
-	var fromFailure, fromStart, compensated, dryRun bool
+	var fromFailure, fromStart, compensated, again, dryRun bool
 	c := a.changesPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			from := workflow.Fork
@@ -26,11 +26,12 @@ func (a *app) forkCommand() *cobra.Command {
 			case compensated:
 				from = workflow.ForkAfterCompensation
 			}
-			return a.fork(ctx, v, id, from, dryRun)
+			return a.fork(ctx, v, id, from, again, dryRun)
 		})
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
 	c.Flags().BoolVar(&compensated, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
 	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
+	c.Flags().BoolVar(&again, "again", false, "make one more fork of a plan that was forked from there before")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print which actions would run again, and store nothing")
 	c.MarkFlagsOneRequired("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
@@ -48,13 +49,16 @@ type forked struct {
 }
 
 // fork makes a plan from a final one and stores it.
-func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), dryRun bool) error {
+func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), again, dryRun bool) error {
 	reached := a.progress("fork", "plan", 0).then(untouched)
 	plan, err := v.Read(ctx, id)
 	if err != nil {
 		return err
 	}
 	f, err := from(plan)
+	if err == nil {
+		err = number(ctx, v, f, again)
+	}
 	if err != nil {
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
@@ -73,9 +77,12 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 		return a.print(report, report.write)
 	}
 	report.ID, report.Again = &f.ID, nil
-	reached.then(fmt.Sprintf("look whether plan %s exists before you fork again", f.ID))
+	reached.then(fmt.Sprintf("the same command makes plan %s, unless it exists", f.ID))
 	f.Forked = a.deedOf(ctx)
 	if err := a.deed(ctx, v, about("fork", id, f.ID), func() error { return create(ctx, v, f) }); err != nil {
+		if errors.Is(err, storage.ErrExists) { // somebody else was faster
+			err = existing(f.ID, "")
+		}
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
 	if err := a.print(report, report.write); err != nil {
@@ -83,6 +90,28 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 	}
 	a.remark("%d of %s were carried over. An engine runs the others.", report.CarriedOver, plural(report.Actions, "action"))
 	return nil
+}
+
+// number gives a fork the ID of the first one that does not exist. Unless there is to be another one, that is the first.
+func number(ctx context.Context, v *azblob.Vault, f *workflow.Plan, again bool) error {
+	first := f.ID
+	for n := 1; ; n++ {
+		f.ID = first
+		workflow.AnotherFork(f, n)
+		switch earlier, err := lookUp(ctx, v, f.ID); {
+		case errors.Is(err, storage.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case !again:
+			return existing(f.ID, ", which is "+earlier.State.Status.String())
+		}
+	}
+}
+
+// existing returns the error for a fork that exists.
+func existing(id uuid.UUID, status string) error {
+	return fmt.Errorf("%w, as plan %s%s; --again makes another one", storage.ErrExists, id, status)
 }
 
 // write writes the ID of the fork, or what a fork would run again.
@@ -106,9 +135,6 @@ func create(ctx context.Context, v storage.Creator, plan *workflow.Plan) (err er
 		if err = v.Create(ctx, plan); err == nil || !errors.Is(err, storage.ErrUnknown) || ctx.Err() != nil {
 			break
 		}
-	}
-	if errors.Is(err, storage.ErrUnknown) {
-		return fmt.Errorf("%w; look whether plan %s exists before you fork again", err, plan.ID)
 	}
 	return err
 }

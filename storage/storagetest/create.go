@@ -292,6 +292,12 @@ func forkOfFork(s *stage) {
 		fork, err := workflow.Fork(s.read(s.open(), plan.ID))
 		s.must(err)
 		s.create(fork)
+		again, err := workflow.Fork(s.read(s.open(), plan.ID))
+		s.must(err)
+		s.want(storage.ErrExists, "Create", fork.ID, s.vault.Create(s.ctx, again))
+		if found := s.search(s.vault, storage.Filters{ByForkedFrom: []uuid.UUID{plan.ID}}); len(found) != 1 || found[0].ID != fork.ID {
+			s.Errorf("a search for the forks of plan %s finds %+v", plan.ID, found)
+		}
 		s.shows(s.vault, plan)
 		s.shows(s.vault, fork)
 		if got := s.read(s.vault, fork.ID); got.ForkedFrom != plan.ID {

@@ -131,7 +131,7 @@ func newNode(o workflow.Object, p *workflow.Plan, now time.Time) *Node {
 		n.Span = Span{Start: s.Start, End: now, Open: true}
 	}
 	n.CarriedOver = o != workflow.Object(p) && p.ForkedFrom != [16]byte{} && s.Status.Final() && !s.End.IsZero() &&
-		s.End.Before(workflow.Time(p.ID))
+		s.End.Before(p.SubmitTime)
 	if a, ok := o.(*workflow.Action); ok {
 		for i := range a.Attempts {
 			n.Attempts = append(n.Attempts, newAttempt(a.Attempts, i, n.Span.Open, now))

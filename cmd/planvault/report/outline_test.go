@@ -88,9 +88,10 @@ func TestOutlineOfAFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.SubmitTime = time.Now()
 	for o, carried := range workflow.CarriedOver(p) {
 		if !carried {
-			*o.Header().State = workflow.State{Status: workflow.Completed, Start: workflow.Time(p.ID), End: workflow.Time(p.ID).Add(time.Second)}
+			*o.Header().State = workflow.State{Status: workflow.Completed, Start: p.SubmitTime, End: p.SubmitTime.Add(time.Second)}
 		}
 	}
 	var ran []string
