@@ -56,6 +56,9 @@ func translate(err error) error {
 		return err
 	}
 	sentinel := sentinels[e.Reason]
+	if blob.IsProtected(e) {
+		sentinel = storage.ErrProtected
+	}
 	switch {
 	case e.Unknown && sentinel == nil:
 		return fmt.Errorf("%w: call again, or let Recovery settle it: %w", storage.ErrUnknown, e)

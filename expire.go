@@ -97,7 +97,8 @@ func (r ExpireReport) Dropped() (n int) {
 // they are told.
 //
 // A day that can't be dropped now is skipped, and the report says why. If a day fails, Expire goes on with the
-// others, and the error joins those of all days. It stops early when ctx ends or the identity lacks a right. The
+// others, and the error joins those of all days; a day that the service keeps, such as for a legal hold, is
+// [storage.ErrProtected]. It stops early when ctx ends or the identity lacks a right ([storage.LacksRight]). The
 // report has the days up to there in any case.
 //
 // Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an
@@ -142,7 +143,7 @@ func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 			errs = append(errs, context.Cause(ctx))
 			break
 		}
-		if !first && used(x.o.Budget, began) || errors.Is(errors.Join(errs...), storage.ErrDenied) {
+		if !first && used(x.o.Budget, began) || slices.ContainsFunc(errs, storage.LacksRight) {
 			break
 		}
 		some := days[:min(expiredAtOnce, len(days))]

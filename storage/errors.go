@@ -37,6 +37,9 @@ var (
 	// ErrDenied means that the service refused the request because of the identity, its rights, or the
 	// account's settings.
 	ErrDenied = errors.New("denied")
+	// ErrProtected means that the service keeps a blob or a container, whoever asks: it has snapshots or the lease of
+	// another program, or an immutability policy or a legal hold protects it. ErrProtected is ErrDenied, too.
+	ErrProtected = fmt.Errorf("%w: protected", ErrDenied)
 	// ErrUnavailable means that the store could not be reached or did not serve the request, after all
 	// retries. If a deadline ended the retries, the error is context.DeadlineExceeded as well.
 	ErrUnavailable = errors.New("unavailable")
@@ -46,6 +49,12 @@ var (
 	// ErrClosed means that the vault was closed.
 	ErrClosed = errors.New("closed")
 )
+
+// LacksRight reports whether err says that the identity or the account does not allow such a request, so that a call for
+// another plan or day would fail as well: it is ErrDenied and not ErrProtected.
+func LacksRight(err error) bool {
+	return errors.Is(err, ErrDenied) && !errors.Is(err, ErrProtected)
+}
 
 // ForeignError is the error of a Count that left plans of another program out. It is [ErrForeign].
 type ForeignError struct {

@@ -64,7 +64,7 @@ type PurgeReport struct {
 // remove that.
 //
 // A plan whose day is held is skipped, with all others of that day, and reported. That is no error. Other
-// failures end up in the error, and the other plans are still removed, unless the failure is ErrDenied or
+// failures end up in the error, and the other plans are still removed, unless the failure is a missing right ([LacksRight]) or
 // ErrClosed. After ErrUnknown, another Purge or Recovery settles what happened. When ctx ends, the error is the
 // context's.
 func Purge(ctx context.Context, vault Vault, opts PurgeOptions) (PurgeReport, error) {
@@ -217,7 +217,7 @@ func (p *purge) settle(id uuid.UUID, err error) {
 			if r.Failed++; r.Failed <= maxFaults {
 				p.errs = append(p.errs, err)
 			}
-			if errors.Is(err, ErrDenied) || errors.Is(err, ErrClosed) {
+			if LacksRight(err) || errors.Is(err, ErrClosed) {
 				p.stop()
 			}
 		}

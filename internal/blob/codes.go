@@ -5,19 +5,24 @@ import "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 // meaning is what a documented error code says about a request, and how to resolve it.
 type meaning struct {
 	verdict
-	remedy string
+	remedy    string
+	protected bool // the blob or the container can't be changed or removed, whoever asks
 }
 
-func refused(remedy string) meaning { return meaning{verdict{reason: Refused}, remedy} }
+func refused(remedy string) meaning { return meaning{verdict: verdict{reason: Refused}, remedy: remedy} }
+
+func protected(remedy string) meaning {
+	return meaning{verdict: verdict{reason: Refused}, remedy: remedy, protected: true}
+}
 
 // sealed means that a blob can't be read, whoever asks, while others can.
-func sealed(remedy string) meaning { return meaning{verdict{reason: Damaged}, remedy} }
+func sealed(remedy string) meaning { return meaning{verdict: verdict{reason: Damaged}, remedy: remedy} }
 
 // Meanings that several codes share.
 var (
 	mismatch = meaning{verdict: verdict{reason: Mismatch}}
 	// otherLease is an answer to a request that is about the lease of a container.
-	otherLease = meaning{verdict{reason: Leased}, "it has another lease, or none that the request names"}
+	otherLease = meaning{verdict: verdict{reason: Leased}, remedy: "it has another lease, or none that the request names"}
 	// passing is a failure of the service that may occur after the effect.
 	passing = meaning{verdict: verdict{reason: Unreachable, again: true, applied: true}}
 	// waiting is a state that ends by itself. The request has had no effect.
@@ -27,9 +32,9 @@ var (
 	// otherVersion is a refusal of a version, or of a header of that version, that the service does not know.
 	otherVersion = refused("the service may not know this version: give an older one with WithServiceVersion, or --service-version; " +
 		"before " + Version + ", listings read each day from its start")
-	leased = refused("the blob has a lease, which the vault never takes: break the lease")
+	leased = protected("the blob has a lease, which the vault never takes: break the lease")
 	// undeletable is a refusal to delete a container.
-	undeletable = refused("immutability keeps the container: once its blobs and their versions are gone, delete it with az storage container-rm delete; " +
+	undeletable = protected("immutability keeps the container: once its blobs and their versions are gone, delete it with az storage container-rm delete; " +
 		"use an account and containers without immutability")
 	sas = refused("the shared access signature does not allow the request: it needs the blob service, the resource types service, container and object, " +
 		"the permissions rwdlc, and this address and protocol")
@@ -98,16 +103,16 @@ var meanings = map[bloberror.Code]meaning{
 	// Something other than the vault has changed the blob.
 	bloberror.BlobArchived:             sealed("the blob is in the archive tier: rehydrate it, and exclude the vault's containers from lifecycle rules that archive"),
 	bloberror.BlobBeingRehydrated:      sealed("the blob is being rehydrated from the archive tier: wait, and exclude the vault's containers from lifecycle rules that archive"),
-	bloberror.BlobImmutableDueToPolicy: refused("an immutability policy or legal hold protects the blob: use containers without them"),
-	"BlobImmutableDueToLegalHold":      refused("an immutability policy or legal hold protects the blob: use containers without them"),
+	bloberror.BlobImmutableDueToPolicy: protected("an immutability policy or legal hold protects the blob: use containers without them"),
+	"BlobImmutableDueToLegalHold":      protected("an immutability policy or legal hold protects the blob: use containers without them"),
 	// The service refuses to delete such containers, even empty ones; Azure Resource Manager deletes empty ones:
 	// https://github.com/Azure/azure-sdk-for-python/issues/22255, https://github.com/Azure/azure-powershell/issues/22564
 	"ContainerImmutableStorageWithVersioningEnabled": undeletable,
 	"ContainerImmutabilityPolicyLocked":              undeletable,
-	"ContainerHasLegalHold":                          refused("the container has a legal hold: clear it, and use containers without one"),
+	"ContainerHasLegalHold":                          protected("the container has a legal hold: clear it, and use containers without one"),
 	bloberror.BlobUsesCustomerSpecifiedEncryption:    sealed("the blob is encrypted with a customer-provided key, which the vault does not have"),
-	bloberror.PendingCopyOperation:                   refused("a copy to the blob is in progress: abort it"),
-	bloberror.SnapshotsPresent:                       refused("the blob has snapshots, which the vault does not remove: delete them"),
+	bloberror.PendingCopyOperation:                   protected("a copy to the blob is in progress: abort it"),
+	bloberror.SnapshotsPresent:                       protected("the blob has snapshots, which the vault does not remove: delete them"),
 	bloberror.ResourceTypeMismatch:                   refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
 	bloberror.InvalidBlobType:                        refused("the blob has a type that the vault does not write: remove other writers from the vault's containers"),
 	bloberror.LeaseIDMismatchWithBlobOperation:       leased,

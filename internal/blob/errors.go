@@ -73,6 +73,12 @@ func IsForbidden(err error) bool {
 		(strings.HasPrefix(answer.ErrorCode, "Authorization") || outOfReach(answer))
 }
 
+// IsProtected reports whether the service keeps the blob or the container, whoever asks.
+func IsProtected(err error) bool {
+	var answer *azcore.ResponseError
+	return errors.As(err, &answer) && meanings[bloberror.Code(answer.ErrorCode)].protected
+}
+
 // RefusedAt returns the service's clock when it sent the refusal in err, in whole seconds. It is zero if there
 // is none.
 func RefusedAt(err error) time.Time {

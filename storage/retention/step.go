@@ -131,7 +131,7 @@ func (s *step) days(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if ctx.Err() != nil || errors.Is(err, storage.ErrDenied) || errors.Is(err, storage.ErrClosed) {
+		if ctx.Err() != nil || storage.LacksRight(err) || errors.Is(err, storage.ErrClosed) {
 			s.report.More = true
 			break
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
+	"github.com/planvault/azblob/workflow"
 
 	"github.com/planvault/azblob/tests/vaulttest"
 )
@@ -197,6 +199,52 @@ func TestExpireWithoutRights(t *testing.T) {
 			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: week})
 			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
 				t.Errorf("%+v, %v", report, err)
+			}
+		})
+	}
+}
+
+// TestProtectedDays keeps days whose container or plan the service does not remove, whoever asks. Each is reported, and
+// Expire and a step of a policy go on with the others.
+func TestProtectedDays(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		code   string
+		op     emulator.Op
+	}{
+		{409, "ContainerHasLegalHold", emulator.DeleteContainer},
+		{409, "ContainerImmutabilityPolicyLocked", emulator.DeleteContainer},
+		{412, "LeaseIdMissing", emulator.DeleteContainer},
+		{409, "SnapshotsPresent", emulator.DeleteBlob},
+		{409, "BlobImmutableDueToPolicy", emulator.DeleteBlob},
+		{412, "LeaseIdMissing", emulator.DeleteBlob},
+	} {
+		vaulttest.InBubble(t, fmt.Sprint(c.op, " ", c.code), func(t *testing.T, server *emulator.Server) {
+			v := vaulttest.OnEmulator(t, server)
+			const days = 20
+			for n := range days {
+				ended(t, v, vaulttest.DaysAgo(n+9), workflow.Completed)
+				if c.op == emulator.DeleteBlob {
+					endedAt(t, v, vaulttest.DaysAgo(n+9), workflow.Running, time.Time{}) // so that the day can't be dropped
+				}
+			}
+			protected := vaulttest.ContainerOf(vaulttest.DaysAgo(days + 8))
+			rule := emulator.On(c.op).Where(func(r emulator.Request) bool { return r.Container == protected }).Do(emulator.Answer(c.status, c.code))
+			v = vaulttest.Faulty(t, server, rule)
+			if c.op == emulator.DeleteContainer {
+				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 10 * 24 * time.Hour})
+				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.DayFailed {
+					t.Errorf("%+v, %v", report, err)
+				}
+			}
+			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 7}, retention.Change{})))
+			time.Sleep(26 * time.Hour)
+			_, report, err := retention.NewEnforcer(v, "test").Look(t.Context())
+			if report == nil || !errors.Is(err, storage.ErrProtected) || storage.LacksRight(err) || report.Removed+int64(report.Dropped) < 2 || !strings.Contains(report.Error, "denied: protected") {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if rule.Fired() == 0 || server.Len(protected) == 0 {
+				t.Error("the day is gone")
 			}
 		})
 	}

@@ -412,7 +412,7 @@ func TestCostOfRetention(t *testing.T) {
 		for _, n := range vaulttest.Requests(server) {
 			all += n
 		}
-		if all > 800 {
+		if all > 820 {
 			t.Errorf("a day takes %d requests: %v", all, vaulttest.Requests(server))
 		}
 	})
