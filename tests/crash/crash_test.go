@@ -18,6 +18,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
@@ -216,31 +217,42 @@ func reading(of string, in vaulttest.State) scenario {
 	return scenario{"reads of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
 		before := vaulttest.Contents(w.Server)
-		do := func(ctx context.Context, t *testing.T, v *azblob.Vault) error { return readAll(ctx, t, v, shown) }
+		revisions, err := w.Vault(t).Revisions(t.Context(), []uuid.UUID{plan.ID})
+		vaulttest.Must(t, err)
+		do := func(ctx context.Context, t *testing.T, v *azblob.Vault) error {
+			return readAll(ctx, t, v, shown, revisions[plan.ID])
+		}
 		return func() *call { return &call{do: do, plan: plan, before: shown, after: shown, untouched: before} }
 	}}
 }
 
-// readAll reads a store of one plan in every way and checks the results.
-func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan) error {
+// readAll reads a store of one plan in every way. Each read fails, or its result is right.
+func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan, revision string) error {
 	t.Helper()
-	got, readErr := v.Read(ctx, plan.ID)
-	exists, existsErr := v.Exists(ctx, plan.ID)
-	all, listErr := storage.Collect(v.List(ctx, 0))
-	byID, idErr := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{plan.ID}}))
-	byStatus, statusErr := storage.Collect(v.Search(ctx, storage.Filters{ByStatus: []workflow.Status{plan.State.Status}}))
-	report, checkErr := v.Check(ctx, azblob.CheckOptions{})
-	_, dryErr := v.Repair(ctx, azblob.RepairOptions{DryRun: true})
-	if err := errors.Join(readErr, existsErr, listErr, idErr, statusErr, checkErr, dryErr); err != nil {
-		return err
+	var errs []error
+	check := func(what string, err error, right bool) {
+		t.Helper()
+		if errs = append(errs, err); err == nil && !right {
+			t.Errorf("%s returns nil and something else", what)
+		}
 	}
-	if d := plantest.Diff(plan, got); d != "" {
-		t.Error(d)
+	got, err := v.Read(ctx, plan.ID)
+	check("Read", err, got != nil && plantest.Diff(plan, got) == "")
+	exists, err := v.Exists(ctx, plan.ID)
+	check("Exists", err, exists)
+	all, err := storage.Collect(v.List(ctx, 0))
+	check("List", err, len(all) == 1)
+	for name, f := range map[string]storage.Filters{"Search by ID": {ByIDs: []uuid.UUID{plan.ID}}, "Search by status": {ByStatus: []workflow.Status{plan.State.Status}}} {
+		found, err := storage.Collect(v.Search(ctx, f))
+		check(name, err, len(found) == 1)
 	}
-	if !exists || len(all) != 1 || len(byID) != 1 || len(byStatus) != 1 || len(report.Problems) > 0 || report.Plans != 1 {
-		t.Errorf("Exists: %t; List, Search by ID and by status: %v, %v, %v; Check: %+v", exists, all, byID, byStatus, report)
-	}
-	return nil
+	report, err := v.Check(ctx, azblob.CheckOptions{})
+	check("Check", err, len(report.Problems) == 0 && report.Plans == 1)
+	_, err = v.Repair(ctx, azblob.RepairOptions{DryRun: true})
+	check("Repair", err, true)
+	revisions, err := v.Revisions(ctx, []uuid.UUID{plan.ID})
+	check("Revisions", err, revisions[plan.ID] == revision)
+	return errors.Join(errs...)
 }
 
 // find returns the plan that readers find. It must be the plan before or after the call.
@@ -606,6 +618,12 @@ func closedDays() []scenario {
 		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 		vaulttest.Build(t, v)
 	}
+	failed := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
+		vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
+		plan.State.Status = workflow.Failed
+		vaulttest.Must(t, v.Restore(t.Context(), plan))
+		time.Sleep(2 * 24 * time.Hour)
+	}
 	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		vaulttest.Build(t, v)
 		vaulttest.Must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
@@ -646,6 +664,9 @@ func closedDays() []scenario {
 			return v.Release(ctx, workflow.Time(p.ID))
 		}),
 		of("Expire", catalogued, same, gone, errNoDay, expire),
+		of("Retire of a day with a plan to keep", failed, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return vaulttest.ErrOf(v.Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, workflow.Time(p.ID), 0))
+		}),
 	}
 }
 
