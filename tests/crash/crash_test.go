@@ -216,18 +216,22 @@ func recoverAll(ctx context.Context, _ *testing.T, v *azblob.Vault) error { retu
 func reading(of string, in vaulttest.State) scenario {
 	return scenario{"reads of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
+		v := w.Vault(t)
+		vaulttest.Must(t, vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})))
 		before := vaulttest.Contents(w.Server)
-		revisions, err := w.Vault(t).Revisions(t.Context(), []uuid.UUID{plan.ID})
+		revisions, err := v.Revisions(t.Context(), []uuid.UUID{plan.ID})
+		vaulttest.Must(t, err)
+		sound, err := v.Check(t.Context(), azblob.CheckOptions{})
 		vaulttest.Must(t, err)
 		do := func(ctx context.Context, t *testing.T, v *azblob.Vault) error {
-			return readAll(ctx, t, v, shown, revisions[plan.ID])
+			return readAll(ctx, t, v, shown, revisions[plan.ID], sound.Blobs)
 		}
 		return func() *call { return &call{do: do, plan: plan, before: shown, after: shown, untouched: before} }
 	}}
 }
 
 // readAll reads a store of one plan in every way. Each read fails, or its result is right.
-func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan, revision string) error {
+func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.Plan, revision string, blobs int) error {
 	t.Helper()
 	var errs []error
 	check := func(what string, err error, right bool) {
@@ -247,7 +251,7 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 		check(name, err, len(found) == 1)
 	}
 	report, err := v.Check(ctx, azblob.CheckOptions{})
-	check("Check", err, len(report.Problems) == 0 && report.Plans == 1)
+	check("Check", err, len(report.Problems) == 0 && report.Plans == 1 && report.Blobs == blobs)
 	_, err = v.Repair(ctx, azblob.RepairOptions{DryRun: true})
 	check("Repair", err, true)
 	revisions, err := v.Revisions(ctx, []uuid.UUID{plan.ID})
@@ -623,6 +627,7 @@ func closedDays() []scenario {
 		plan.State.Status = workflow.Failed
 		vaulttest.Must(t, v.Restore(t.Context(), plan))
 		time.Sleep(2 * 24 * time.Hour)
+		vaulttest.Build(t, v) // so that the plans are listed for this alone
 	}
 	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		vaulttest.Build(t, v)

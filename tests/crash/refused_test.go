@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,17 +17,17 @@ import (
 	"github.com/planvault/azblob/tests/vaulttest"
 )
 
-// requestKind is what requests have in common: the operation, and the name or prefix without its UUIDs.
+// requestKind is what requests have in common: the operation, and the container with the name or prefix, without days and
+// UUIDs.
 type requestKind struct {
 	op    emulator.Op
 	where string
 }
 
-var anyUUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+var anyUUID = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d{2}-\d{2}`)
 
 func requestKindOf(r emulator.Request) requestKind {
-	_, name, _ := strings.Cut(r.Path(), "/")
-	return requestKind{r.Op, anyUUID.ReplaceAllString(name+r.Prefix, "*")}
+	return requestKind{r.Op, anyUUID.ReplaceAllString(r.Path()+r.Prefix, "*")}
 }
 
 // TestRefusedKinds refuses each kind of request of each call for as long as it takes. The call fails and says so, or its
