@@ -180,14 +180,14 @@ func (n *Node) excuses(owner uuid.UUID) bool {
 	return excused
 }
 
-// interrupt says of each attempt that never ended that it was interrupted, and so counts as no crash.
-func interrupt(plan *workflow.Plan) {
+// interrupt says of each attempt of an epoch that never ended that it was interrupted, and so counts as no crash.
+func interrupt(plan *workflow.Plan, epoch int64) {
 	for o := range workflow.Walk(plan) {
 		a, ok := o.(*workflow.Action)
 		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
 			continue
 		}
-		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() {
+		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && last.Epoch == epoch {
 			last.Interrupted = true
 		}
 	}

@@ -47,7 +47,7 @@ const maxRounds = 16
 // the read: what was read before does not belong to the epoch that would follow. It returns no plan with an
 // error.
 func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	began, excused := time.Now(), false
+	began, excused := time.Now(), int64(0) // the epoch of an owner whose end is no fault of what it ran
 	for round := 1; ; round++ {
 		plan, err := n.store.Read(ctx, id)
 		if err != nil {
@@ -64,8 +64,11 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			if err := n.mayTake(ctx, plan); err != nil {
 				return nil, err
 			}
-			if excused = excused || n.excuses(from); excused { // in an earlier round, too
-				interrupt(plan)
+			if n.excuses(from) {
+				excused = plan.Epoch
+			}
+			if excused > 0 { // also since an earlier round
+				interrupt(plan, excused)
 			}
 			if err = n.fence(ctx, plan); err == nil {
 				n.own(id)

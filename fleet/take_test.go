@@ -326,3 +326,28 @@ func TestTakeBesideAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestExcusedAttempts takes a plan from a node that drained and died. An attempt of it that never ended was interrupted, and
+// that of an owner before it was not.
+func TestExcusedAttempts(t *testing.T) {
+	for epoch, want := range map[int64]bool{1: false, 2: true} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
+			plan := orphan(t, p, plantest.Small())
+			drained, n := start(t, store, fleet.Options{})
+			taken, err := n.Take(t.Context(), plan.ID)
+			must(t, err)
+			a := actions(taken)[0]
+			a.State.Status, a.Attempts = workflow.Running, []workflow.Attempt{{Start: time.Now(), Epoch: epoch}}
+			must(t, storage.Update(t.Context(), drained, a))
+			n.Drain()
+			time.Sleep(time.Second)
+			drained.Kill()
+			next := join(t, p, fleet.Options{})
+			time.Sleep(2 * time.Minute)
+			if taken, err = next.Take(t.Context(), plan.ID); err != nil || actions(taken)[0].Attempts[0].Interrupted != want {
+				t.Errorf("of epoch %d: interrupted is %t, %v", epoch, !want, err)
+			}
+		})
+	}
+}
