@@ -26,6 +26,10 @@ type ExpireOptions struct {
 	// Verify also lists the plans of days that have had a catalogue, so that a plan which another program has written
 	// into such a day since keeps it. It takes two requests for each 2,500 plans. Default: false.
 	Verify bool
+	// Keep is called with each day (0:00 UTC) that is about to be dropped and has no open plan, such as with a function that
+	// writes its plans to a bundle. A day of which it returns an error stays, as DayFailed. What is stored in the day after
+	// Keep has looked is dropped with it. Calls may be concurrent. Default: nil, and nothing is kept.
+	Keep func(ctx context.Context, day time.Time) error
 	// DryRun drops nothing. It asks the same questions, and the report says what would be dropped.
 	DryRun bool
 	// Budget is the time after which no other day is begun. The first eight are begun in any case. Default: 0, and
@@ -183,8 +187,12 @@ func (o ExpireOptions) due(d day) bool {
 func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: d.date}, empty: !x.o.due(d), verify: x.o.Verify}
 	result, err := e.unclaimed(ctx)
-	if err == nil && result == DayDropped && (x.o.DryRun || e.empty) {
+	keeps := x.o.Keep != nil && !x.o.DryRun && !e.empty
+	if err == nil && result == DayDropped && (x.o.DryRun || e.empty || keeps) {
 		result, err = e.content(ctx)
+	}
+	if err == nil && result == DayDropped && keeps {
+		err = x.o.Keep(ctx, d.date)
 	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
 		result, err = e.drop(ctx)

@@ -27,6 +27,10 @@ type PurgeOptions struct {
 	Budget time.Duration
 	// Concurrency is the largest number of plans to remove at once. Default: 16.
 	Concurrency int
+	// Keep is called with each plan before it is removed. A plan of which it returns an error stays, and Purge ends. The Keep of
+	// a bundle.Keeper writes copies that survive a crash. Each plan is read for it, so one that can't be read stays, too. Calls
+	// may be concurrent. Default: nil, and nothing is kept.
+	Keep func(ctx context.Context, plan *workflow.Plan) error
 	// DryRun removes nothing. The report counts what would be removed. It counts the plans of held days as Held if
 	// the vault has a method Holds, as that of this module does.
 	DryRun bool
@@ -57,8 +61,8 @@ type PurgeReport struct {
 // Purge removes the plans that are selected, one by one and newest first. Use it to remove some plans of a day;
 // whole days are cheaper to drop, where the vault can do that.
 //
-// Purge takes one Search and a Delete for each plan, and keeps nothing else: what is removed is the progress, so
-// it can be interrupted at any time and called again, from anywhere. It may run beside engines and beside other
+// Purge takes one Search and a Delete for each plan, and a Read with Keep, and notes nothing: what is removed is the progress,
+// so it can be interrupted at any time and called again, from anywhere. It may run beside engines and beside other
 // purges. A final plan stays final, so no plan begins to run between the Search and the Delete. But Purge deletes
 // by ID: if somebody else deletes a plan and creates or restores another one with its ID meanwhile, Purge may
 // remove that.
@@ -68,7 +72,7 @@ type PurgeReport struct {
 // ErrClosed. After ErrUnknown, another Purge or Recovery settles what happened. When ctx ends, the error is the
 // context's.
 func Purge(ctx context.Context, vault Vault, opts PurgeOptions) (PurgeReport, error) {
-	p := &purge{delete: vault.Delete, opts: opts}
+	p := &purge{read: vault.Read, delete: vault.Delete, opts: opts}
 	err := p.opts.complete()
 	if err == nil {
 		p.run(ctx, vault)
@@ -110,6 +114,7 @@ func (o *PurgeOptions) complete() error {
 
 // purge is one call of Purge.
 type purge struct {
+	read   func(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
 	delete func(ctx context.Context, id uuid.UUID) error
 	opts   PurgeOptions
 	// stop ends the search.
@@ -174,13 +179,35 @@ func (p *purge) removeAll(ctx, look context.Context, found func(func(Stream[List
 			p.settle(id, nil)
 		default:
 			work.Go(func() {
-				p.settle(id, p.delete(ctx, id))
+				p.settle(id, p.remove(ctx, id))
 				<-free
 			})
 			continue
 		}
 		<-free
 	}
+}
+
+// notKept is why a plan was not kept. It ends a purge.
+type notKept struct{ error }
+
+func (e notKept) Unwrap() error { return e.error }
+
+// remove removes a plan after a copy of it was kept.
+func (p *purge) remove(ctx context.Context, id uuid.UUID) error {
+	if p.opts.Keep != nil {
+		plan, err := p.read(ctx, id)
+		if errors.Is(err, ErrNotFound) { // it was listed, so a single answer is not believed
+			plan, err = p.read(ctx, id)
+		}
+		if err != nil {
+			return fmt.Errorf("keep a copy of what is removed: %w", err)
+		}
+		if err := p.opts.Keep(ctx, plan); err != nil {
+			return notKept{&Error{Op: "Purge", Plan: id, Err: err}}
+		}
+	}
+	return p.delete(ctx, id)
 }
 
 func dayOf(id uuid.UUID) time.Time { return workflow.Time(id).Truncate(24 * time.Hour) }
@@ -217,7 +244,7 @@ func (p *purge) settle(id uuid.UUID, err error) {
 			if r.Failed++; r.Failed <= maxFaults {
 				p.errs = append(p.errs, err)
 			}
-			if LacksRight(err) || errors.Is(err, ErrClosed) {
+			if LacksRight(err) || errors.Is(err, ErrClosed) || errors.As(err, new(notKept)) {
 				p.stop()
 			}
 		}

@@ -15,6 +15,9 @@ import (
 var (
 	purgePlan = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1, azblob.ClassOther: 5, azblob.ClassDelete: 3}
 
+	readPlan = price.Tally{azblob.ClassRead: 2}
+	copyDay  = price.Tally{azblob.ClassList: 3}
+
 	dropDay   = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
 	retireDay = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1, azblob.ClassList: 2, azblob.ClassRead: 2}
 	keepDay   = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1}

@@ -21,14 +21,16 @@ func (a *app) expireCommand() *cobra.Command {
 	var b bulk
 	var olderThan age
 	var empty, verify bool
+	var keep string
 	c := a.onVault("expire --older-than AGE", "Drop old days as a whole",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, Verify: verify, DryRun: b.dryRun, Budget: b.timeLeft()})
+			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, Verify: verify, DryRun: b.dryRun, Budget: b.timeLeft()}, keep)
 		})
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")
 	c.Flags().BoolVar(&verify, "verify", false, "also look for plans of other programs in days that have had a catalogue")
 	b.addFlags(c.Flags())
+	addKeep(c.Flags(), &keep)
 	_ = c.MarkFlagRequired("older-than")
 	return a.signed(c)
 }
@@ -47,7 +49,7 @@ type expiredRow struct {
 }
 
 // expire says what would be dropped, and drops it if it may.
-func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOptions) error {
+func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOptions, keep string) error {
 	look := o
 	look.DryRun, look.Budget = true, 0
 	a.progress("look", "day", 0).then(untouched)
@@ -60,6 +62,9 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 	if err != nil {
 		return err
 	}
+	if keep != keepNone {
+		requests = estimate(requests, step{copyDay, int64(found.Dropped())}, step{readPlan, all})
+	}
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
 	return carryOut(ctx, a, o.DryRun, due[azblob.ExpireReport]{
 		change: change{doing: "expire", what: what, requests: requests},
@@ -67,17 +72,30 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},
-		do: func() (azblob.ExpireReport, error) {
+		do: func() (r azblob.ExpireReport, err error) {
+			k, err := a.keep(keep, "expire")
+			if err != nil {
+				return r, err
+			}
+			if k.keeper != nil {
+				o.Keep = func(ctx context.Context, day time.Time) error { return k.keeper.KeepAll(ctx, v, ofDay(day)) }
+			}
 			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
-			defer p.end()
 			o.Progress = p.reach
-			return v.Expire(ctx, o)
+			r, err = v.Expire(ctx, o)
+			p.end()
+			return r, errors.Join(err, a.endKeeping(k))
 		},
 		done: func(r azblob.ExpireReport, err error) (more bool, _ error) {
 			summary := plural(r.Dropped(), "day") + " dropped" + ifMore(err == nil && r.More)
 			return r.More, cmp.Or(a.printExpired(r, plans, false), a.summarize(summary))
 		},
 	})
+}
+
+// ofDay returns filters of the plans of a day.
+func ofDay(day time.Time) storage.Filters {
+	return storage.Filters{After: day.Add(-time.Millisecond), Before: day.AddDate(0, 0, 1)}
 }
 
 // dropped returns the days that an expiry drops.
@@ -118,7 +136,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 			continue
 		}
 		g.Go(func() error {
-			n, err := v.Count(ctx, storage.Filters{After: d.Day.Add(-time.Millisecond), Before: d.Day.AddDate(0, 0, 1)})
+			n, err := v.Count(ctx, ofDay(d.Day))
 			if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				return err
 			}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,16 +23,22 @@ import (
 type importFlags struct {
 	bulk
 	verifyOnly, list bool
+	plans            []uuid.UUID // nil is all
 }
 
 // importCommand restores the plans of a bundle.
 func (a *app) importCommand() *cobra.Command {
 	var o importFlags
 	c := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Restore the plans of a bundle",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
+		Use:   "import FILE [ID...]",
+		Short: "Restore the plans of a bundle, all or some",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if o.plans, err = parsePlanIDs(args[1:]); err != nil {
+				return err
+			}
+			slices.SortFunc(o.plans, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+			o.plans = slices.Compact(o.plans)
 			return a.importFile(c.Context(), args[0], o)
 		},
 	}
@@ -48,6 +56,7 @@ type verified struct {
 	Unreadable int64     `json:"unreadable"`
 	Created    time.Time `json:"created"`
 	Source     string    `json:"source,omitempty"`
+	Cut        bool      `json:"cut,omitzero"`
 }
 
 // imported is what an import did, or would do.
@@ -76,9 +85,12 @@ func (a *app) importFile(ctx context.Context, path string, o importFlags) error 
 			return err // before the work of verifying
 		}
 	}
-	found, err := a.verifyFile(ctx, file, path)
+	found, err := a.verifyFile(ctx, file, path, o.plans)
 	if err != nil || o.verifyOnly {
 		return a.reportVerified(found, path, err, o.verifyOnly)
+	}
+	if found.Cut {
+		a.remark("%s has no end, because its command was killed: it has what was complete by then", printable(path, 0))
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("import: read %s again: %w", path, err)
@@ -102,10 +114,14 @@ func importTakes(plans, parts int64) price.Tally {
 }
 
 // verifyFile reads a bundle to its end.
-func (a *app) verifyFile(ctx context.Context, file *os.File, path string) (bundle.VerifyReport, error) {
+func (a *app) verifyFile(ctx context.Context, file *os.File, path string, plans []uuid.UUID) (r bundle.VerifyReport, err error) {
 	p := a.progress("verify "+printable(path, 50), "plan", 0).then("nothing was restored")
 	defer p.end()
-	return bundle.Verify(ctx, file, bundle.ImportOptions{Progress: p.reach})
+	r, err = bundle.Verify(ctx, file, bundle.ImportOptions{Progress: p.reach, Plans: plans})
+	if n := int64(len(plans)); err == nil && r.Plans < n {
+		err = &exitError{exitFound, fmt.Errorf("it has %s of these %s", count(r.Plans), plural(n, "plan"))}
+	}
+	return r, err
 }
 
 // reportVerified says what is in a bundle, or why it is no use.
@@ -118,9 +134,13 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 		}
 		return err
 	}
-	found := verified{r.Plans, r.Parts, r.Bytes, r.Unreadable, r.Manifest.Created, r.Manifest.Source}
+	found := verified{r.Plans, r.Parts, r.Bytes, r.Unreadable, r.Manifest.Created, r.Manifest.Source, r.Cut}
 	return a.print(found, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %s, %s, whole\n", printable(path, 0), plural(found.Plans, "plan"), plural(found.Parts, "sub-object"))
+		state := "whole"
+		if found.Cut {
+			state = "without its end"
+		}
+		fmt.Fprintf(w, "%s: %s, %s, %s\n", printable(path, 0), plural(found.Plans, "plan"), plural(found.Parts, "sub-object"), state)
 		fmt.Fprintf(w, "exported %s from %s\n", a.stamp(found.Created), printable(found.Source, 200))
 		if found.Unreadable > 0 {
 			fmt.Fprintf(w, "missing from it: %s that could not be read\n", plural(found.Unreadable, "plan"))
@@ -143,7 +163,7 @@ func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File,
 	}
 	var report bundle.ImportReport
 	do := func() (err error) {
-		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Budget: o.timeLeft(), Each: each, Progress: p.reach})
+		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Plans: o.plans, Budget: o.timeLeft(), Each: each, Progress: p.reach})
 		return err
 	}
 	if !o.dryRun && found.Plans > 0 {

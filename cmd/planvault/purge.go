@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,6 +21,7 @@ func (a *app) purgeCommand() *cobra.Command {
 	var s selection
 	var b bulk
 	var includeOpen bool
+	var keep string
 	c := a.onVault("purge [ID...]", "Remove single plans",
 		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			f := s.filters(time.Now())
@@ -29,11 +31,12 @@ func (a *app) purgeCommand() *cobra.Command {
 			if !includeOpen && slices.ContainsFunc(f.ByStatus, isOpen) {
 				return usageError("--status has an open status, and open plans stay: give --include-open to remove them, too")
 			}
-			return a.purge(ctx, v, storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, b.dryRun)
+			return a.purge(ctx, v, storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, keep, b.dryRun)
 		})
 	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
 	b.addFlags(c.Flags())
+	addKeep(c.Flags(), &keep)
 	c.Flags().BoolVar(&includeOpen, "include-open", false, "also remove open plans: an engine that runs one loses it in the middle of its work")
 	return a.signed(c)
 }
@@ -58,7 +61,7 @@ type purgeDone struct {
 	More     bool     `json:"more"`
 }
 
-func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, dryRun bool) error {
+func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, keep string, dryRun bool) error {
 	run := func(p *progress, o storage.PurgeOptions) (storage.PurgeReport, error) {
 		defer p.end()
 		o.Progress = p.reach
@@ -82,7 +85,11 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	if plan.Open > 0 {
 		warning = fmt.Sprintf("WARNING: %s of these plans are open. An engine that runs one of them loses it in the middle of its work,\nand nothing undoes what its actions did. planvault stop ends a plan in order.\n", count(plan.Open))
 	}
-	requests := estimate(a.meter.traffic().requests, step{purgePlan, plan.Plans})
+	steps := []step{{purgePlan, plan.Plans}}
+	if keep != keepNone {
+		steps = append(steps, step{readPlan, plan.Plans})
+	}
+	requests := estimate(a.meter.traffic().requests, steps...)
 	return carryOut(ctx, a, dryRun, due[storage.PurgeReport]{
 		change:  change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
 		journal: v, deed: about("purge", o.Select.ByIDs...),
@@ -91,8 +98,16 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 			plan.planned = p
 			return a.print(plan, plan.text)
 		},
-		do: func() (storage.PurgeReport, error) {
-			return run(a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
+		do: func() (r storage.PurgeReport, err error) {
+			k, err := a.keep(keep, "purge")
+			if err != nil {
+				return r, err
+			}
+			if k.keeper != nil {
+				o.Keep = k.keeper.Keep
+			}
+			r, err = run(a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
+			return r, errors.Join(err, a.endKeeping(k))
 		},
 		done: func(r storage.PurgeReport, _ error) (more bool, err error) {
 			done := purgeDone{r.Deleted, r.Gone, r.Held, dates(r.HeldDays), r.Failed, r.Foreign, r.More}

@@ -46,6 +46,7 @@ func openStage(ctx context.Context, dir string, options ...emulator.Option) (*st
 		"PLANVAULT_CONNECTION_STRING": server.ConnectionString(),
 		"PLANVAULT_PREFIX":            prefix,
 		"PLANVAULT_PROFILES":          filepath.Join(dir, "profiles.json"),
+		"PLANVAULT_KEEP":              dir,
 	}}
 	var err error
 	s.vault, err = s.openVault(ctx, prefix)

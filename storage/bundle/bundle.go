@@ -21,7 +21,8 @@
 //
 // The content of manifest and end is JSON, and that of a plan is the JSON of package workflow without versions. The
 // end has the number of plans, and the SHA-256 of the sums of all records before it. A bundle that was
-// truncated, or that lacks a record, is therefore noticed.
+// truncated, or that lacks a record, is therefore noticed. The manifest says of
+// the bundle of a [Keeper] that it may have no end.
 package bundle
 
 import (
@@ -69,6 +70,8 @@ type Manifest struct {
 	Created time.Time `json:"created"`
 	// Source is ExportOptions.Source.
 	Source string `json:"source,omitempty"`
+	// Growing says that a [Keeper] wrote the bundle, plan by plan. Such a bundle may lack its end.
+	Growing bool `json:"growing,omitzero"`
 }
 
 // end is the last record of a bundle.

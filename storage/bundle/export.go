@@ -154,6 +154,12 @@ func read(ctx context.Context, from storage.Reader, encoder *zstd.Encoder, id uu
 	if err != nil {
 		return exported{err: err}
 	}
+	r, err := encode(encoder, plan)
+	return exported{r, err}
+}
+
+// encode encodes a plan, whose versions it removes.
+func encode(encoder *zstd.Encoder, plan *workflow.Plan) (*record, error) {
 	for o := range workflow.Walk(plan) {
 		o.Header().State.ETag = ""
 	}
@@ -162,9 +168,9 @@ func read(ctx context.Context, from storage.Reader, encoder *zstd.Encoder, id uu
 		err = fmt.Errorf("it takes %d bytes, at most %d are allowed", len(text), maxSize)
 	}
 	if err != nil {
-		return exported{err: fmt.Errorf("bundle: plan %s: %w: %w", id, storage.ErrCorrupt, err)}
+		return nil, fmt.Errorf("bundle: plan %s: %w: %w", plan.ID, storage.ErrCorrupt, err)
 	}
-	return exported{record: newRecord(kindPlan, id, len(text), encoder.EncodeAll(text, nil))}
+	return newRecord(kindPlan, plan.ID, len(text), encoder.EncodeAll(text, nil)), nil
 }
 
 // writer writes records. It keeps the first error.

@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,6 +32,8 @@ type Target interface {
 type ImportOptions struct {
 	// Concurrency is how many plans are restored at a time. Default: 16.
 	Concurrency int
+	// Plans are the only plans to restore or verify, if it is not nil. All records are checked for their order. Default: all.
+	Plans []uuid.UUID
 	// DryRun restores nothing. The report says what would be restored.
 	DryRun bool
 	// Budget is the time after which no other plan is restored, counted from the first one. The verification of
@@ -75,6 +78,8 @@ type VerifyReport struct {
 	// Unreadable is the number of plans that the export could not read, and that are therefore not in the
 	// bundle.
 	Unreadable int64
+	// Cut says that the bundle has no end, because the process of its [Keeper] died: it has what was complete by then.
+	Cut bool
 }
 
 // Verify reads a bundle to its end and checks everything in it. An error is a [*DamageError], or that of r or of
@@ -109,7 +114,7 @@ func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (repor
 	}
 	if file, ok := r.(io.Seeker); ok {
 		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
-			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency})
+			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency, Plans: o.Plans})
 			report.Manifest = found.Manifest
 			if err == nil {
 				_, err = file.Seek(start, io.SeekStart)
@@ -261,6 +266,9 @@ func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyRepor
 	}
 	plans := func(yield func(*record, error) bool) {
 		for r, err := range in.plans(report) {
+			if err == nil && o.Plans != nil && !slices.Contains(o.Plans, r.plan()) {
+				continue
+			}
 			if err == nil {
 				err = h.begin()
 			}
@@ -323,11 +331,12 @@ type reader struct {
 	n       int64
 }
 
+var errTruncated = fmt.Errorf("%w: the bundle is truncated", storage.ErrCorrupt)
+
 // fail returns an error about the present position.
 func (r *reader) fail(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: the bundle is truncated", storage.ErrCorrupt)
-		return &DamageError{Byte: r.n, Err: err}
+		return &DamageError{Byte: r.n, Err: errTruncated}
 	}
 	return fmt.Errorf("bundle: byte %d: %w", r.n, err)
 }
@@ -402,6 +411,9 @@ func (r *reader) plans(report *VerifyReport) iter.Seq2[*record, error] {
 		for {
 			rec, err := r.next()
 			switch {
+			case report.Manifest.Growing && isCut(err):
+				report.Cut = true
+				return
 			case err != nil:
 			case rec.kind() == kindPlan:
 				plans++
@@ -421,6 +433,12 @@ func (r *reader) plans(report *VerifyReport) iter.Seq2[*record, error] {
 			return
 		}
 	}
+}
+
+// isCut reports whether a bundle ends before its end, or within a record.
+func isCut(err error) bool {
+	damage, ok := errors.AsType[*DamageError](err)
+	return ok && errors.Is(damage.Err, errTruncated)
 }
 
 // finish compares the end with what came before it.

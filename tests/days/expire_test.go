@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -379,3 +381,39 @@ func TestBudgets(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }
+
+// TestExpireKeeps asks to keep days before they are dropped. A day that can't be kept stays, and one with an open plan is not
+// asked for.
+func TestExpireKeeps(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		for ago, status := range map[int]workflow.Status{19: workflow.Completed, 18: workflow.Running, 17: workflow.Failed, 1: workflow.Completed} {
+			ended(t, v, vaulttest.DaysAgo(ago), status)
+		}
+		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(3)), map[string]string{"planvaultlayout": "1"})
+		var mu sync.Mutex
+		asked := map[time.Time]bool{}
+		o := azblob.ExpireOptions{OlderThan: week, Empty: true, Keep: func(_ context.Context, day time.Time) error {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[day] = true
+			if day.Equal(vaulttest.DaysAgo(17)) {
+				return io.ErrShortWrite
+			}
+			return nil
+		}}
+		o.DryRun = true
+		if report := expired(t, v, o); report.Dropped() != 3 || len(asked) > 0 {
+			t.Errorf("a dry run drops %d days, and asks for %v", report.Dropped(), asked)
+		}
+		o.DryRun = false
+		report, err := v.Expire(t.Context(), o)
+		left := dayText(t, v, server, 19) + " " + dayText(t, v, server, 18) + " " + dayText(t, v, server, 17) + " " + dayText(t, v, server, 3)
+		if !errors.Is(err, io.ErrShortWrite) || report.Dropped() != 2 || left != "gone R F gone" || len(asked) != 2 {
+			t.Errorf("%+v, %v: %s are left, asked for %v", report, err, left, asked)
+		}
+		if o.Keep = nil; expired(t, v, o).Dropped() != 1 {
+			t.Error("without Keep, the day stays")
+		}
+	})
+}
