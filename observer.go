@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -282,7 +283,11 @@ func LogObserver(l *slog.Logger) Observer {
 	return Observer{
 		OperationStart: func(ctx context.Context, op Operation) (context.Context, func(OperationEnd)) {
 			return ctx, func(e OperationEnd) {
-				l.LogAttrs(ctx, levelOf(e.Outcome), "operation", append(about(e.Operation), slog.String("outcome", string(e.Outcome)),
+				level := levelOf(e.Outcome)
+				if e.Outcome == OutcomeNotFound && strings.HasPrefix(e.Operation.Name, "Find") {
+					level, e.Err = slog.LevelDebug, nil // a look for what may be absent, such as the note that closes a vault
+				}
+				l.LogAttrs(ctx, level, "operation", append(about(e.Operation), slog.String("outcome", string(e.Outcome)),
 					slog.Duration("duration", e.Duration), slog.Int("requests", e.Requests), slog.Int("roundTrips", e.RoundTrips),
 					slog.Int64("sent", e.BytesSent), slog.Int64("received", e.BytesReceived), detail(e.Err))...)
 			}

@@ -437,3 +437,14 @@ func TestUnobservedOperations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// TestLookForWhatIsAbsent checks that LogObserver reports no error if a look finds nothing.
+func TestLookForWhatIsAbsent(t *testing.T) {
+	var log strings.Builder
+	o := LogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	_, end := o.OperationStart(t.Context(), Operation{Name: "FindNote"})
+	end(OperationEnd{Operation: Operation{Name: "FindNote"}, Outcome: OutcomeNotFound, Err: storage.ErrNotFound})
+	if got := log.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "err=<nil>") {
+		t.Error(got)
+	}
+}
