@@ -225,6 +225,43 @@ func TestTokensAreRenewed(t *testing.T) {
 	}
 }
 
+// stuck is a credential that does not answer the first time, even when its context has ended.
+type stuck struct {
+	asked   int
+	release chan struct{}
+	ended   bool // the context of the first request
+}
+
+func (s *stuck) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	if s.asked++; s.asked == 1 {
+		defer func() { s.ended = ctx.Err() != nil }()
+		<-s.release
+	}
+	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, nil
+}
+
+// TestStuckCredentials asks a credential again after a minute. Close ends a request that is in flight.
+func TestStuckCredentials(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			cred := &stuck{release: make(chan struct{})}
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(emulator.New().Transport()))
+			vaulttest.Must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), map[bool]time.Duration{false: 2 * time.Minute, true: time.Second}[closes])
+			defer cancel()
+			if _, err := v.Exists(ctx, workflow.NewV7()); (err != nil) != closes {
+				t.Errorf("closes %v: %v", closes, err)
+			}
+			vaulttest.Must(t, v.Close(t.Context()))
+			close(cred.release)
+			synctest.Wait()
+			if !cred.ended {
+				t.Error("the request for a token has not ended")
+			}
+		})
+	}
+}
+
 // challenged is a transport that refuses tokens until one was issued for claims.
 func challenged(i *issuer, always bool, next policy.Transporter) vaulttest.Send {
 	const claims = `{"access_token":{"nbf":{"essential":true,"value":"1604106651"}}}`
