@@ -339,15 +339,16 @@ func TestAzureCLI(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the CLI is a shell script here")
 	}
-	dir := t.TempDir()
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	begun := filepath.Join(dir, "begun")
+	path := os.Getenv("PATH")
 	for name, test := range map[string]struct{ script, says string }{
 		"token":    {`echo '{"accessToken":"token","expires_on":` + fmt.Sprint(time.Now().Add(time.Hour).Unix()) + `}'`, ""},
 		"no login": {"echo 'ERROR: Please run az login to setup account.' >&2; exit 1", "az login"},
-		"hangs":    {"touch " + begun + "; while [ -e " + begun + " ]; do sleep 0.1; done", "the credential gives no token"},
+		"hangs":    {`touch "$0.begun"; while [ -e "$0.begun" ]; do sleep 0.1; done`, "the credential gives no token"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("PATH", dir+string(os.PathListSeparator)+path)
+			begun := filepath.Join(dir, "az.begun")
 			vaulttest.Must(t, os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o700))
 			cred, err := azidentity.NewAzureCLICredential(nil)
 			vaulttest.Must(t, err)
