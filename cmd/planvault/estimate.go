@@ -13,7 +13,7 @@ import (
 
 // The requests of one step of a change.
 var (
-	purgePlan = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1, azblob.ClassOther: 5, azblob.ClassDelete: 3}
+	purgePlan = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1, azblob.ClassOther: 7, azblob.ClassDelete: 3}
 
 	readPlan = price.Tally{azblob.ClassRead: 2}
 	copyDay  = price.Tally{azblob.ClassList: 3}
