@@ -9,7 +9,9 @@ type meaning struct {
 	protected bool // the blob or the container can't be changed or removed, whoever asks
 }
 
-func refused(remedy string) meaning { return meaning{verdict: verdict{reason: Refused}, remedy: remedy} }
+func refused(remedy string) meaning {
+	return meaning{verdict: verdict{reason: Refused}, remedy: remedy}
+}
 
 func protected(remedy string) meaning {
 	return meaning{verdict: verdict{reason: Refused}, remedy: remedy, protected: true}
