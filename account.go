@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,52 +28,31 @@ type AccountReport struct {
 	// Versioning says whether the account kept versions when one of the vault's newest blobs was written. It is
 	// unknown while the newest day has no blob.
 	Versioning bool
-	// Replication is what the secondary says. It is known only of a vault that was opened [WithSecondary], and
-	// of accounts whose SKU has no secondary that can be read.
-	Replication Replication
 	// Unknown says of the fields above that are unknown why they are, by their names, and what the login lacks if
 	// that is the reason. The vault never guesses: what the service does not tell is unknown.
 	Unknown map[string]error
 }
 
-// Replication is the state of an account's secondary.
-type Replication struct {
-	// Status is live, bootstrap (the first copy is being made), unavailable, or [NoSecondary].
-	Status string
-	// Synced is the time, by the service's clock, up to which the secondary has all writes. It is zero if the
-	// service does not tell.
-	Synced time.Time
-}
-
-// NoSecondary is the status of an account without a secondary that can be read.
-const NoSecondary = "none"
-
 // Account finds out what kind of account the vault is in, and how the account protects data. It changes nothing. It
-// sends up to six requests in three round trips: two to ask the service, one to ask the secondary, and three to look
-// at a blob.
+// sends up to five requests in three round trips: two to ask the service, and three to look at a blob.
 //
 // Not every login may ask. The data roles allow none of the questions to the service: they take the account's key, a
-// shared access signature of the account (for SoftDelete and Replication with the resource type s and the permission
-// r), or a role with the actions Microsoft.Storage/storageAccounts/blobServices/getInfo/action and
+// shared access signature of the account (for SoftDelete with the resource type s and the permission r), or a role with
+// the actions Microsoft.Storage/storageAccounts/blobServices/getInfo/action and
 // Microsoft.Storage/storageAccounts/blobServices/read, such as Storage Account Contributor. A refused question is no
 // error: AccountReport.Unknown then says what is missing.
 //
 // Errors: [storage.ErrUnavailable] if the service does not answer, and that of ctx. The report has what was found
-// until then. A secondary that does not answer within two seconds is no error.
+// until then.
 func (v *Vault) Account(ctx context.Context) (report AccountReport, err error) {
 	report.Unknown = map[string]error{}
-	for _, field := range []string{"Kind", "SKU", "Hierarchical", "SoftDelete", "Versioning", "Replication"} {
+	for _, field := range []string{"Kind", "SKU", "Hierarchical", "SoftDelete", "Versioning"} {
 		report.Unknown[field] = errUnasked
 	}
 	err = v.call(ctx, "Account", uuid.Nil, func(ctx context.Context) error {
-		q := inquiry{store: v.store, second: v.second, report: &report}
-		questions := []func(context.Context) error{q.askInfo, q.askSoftDelete, q.askVersioning, q.askReplication}
-		err := v.parallel(len(questions), func(i int) error { return questions[i](ctx) })
-		if report.Unknown["Replication"] != nil && report.Unknown["SKU"] == nil && !readableSecondary(report.SKU) {
-			report.Replication = Replication{Status: NoSecondary}
-			delete(report.Unknown, "Replication")
-		}
-		return err
+		q := inquiry{store: v.store, report: &report}
+		questions := []func(context.Context) error{q.askInfo, q.askSoftDelete, q.askVersioning}
+		return v.parallel(len(questions), func(i int) error { return questions[i](ctx) })
 	})
 	return report, err
 }
@@ -85,7 +63,6 @@ var errUnasked = errors.New("it was not asked for")
 // inquiry is an Account that is running.
 type inquiry struct {
 	*store
-	second *secondary
 
 	mu     sync.Mutex // guards report.Unknown
 	report *AccountReport
@@ -110,9 +87,6 @@ func unanswered(err error) error {
 
 // untold is why a fact is unknown that an answer does not have.
 func untold(what string) error { return fmt.Errorf("the service's answer does not have %s", what) }
-
-// readableSecondary reports whether a SKU, such as Standard_RAGZRS, has a secondary that can be read.
-func readableSecondary(sku string) bool { return strings.Contains(strings.ToUpper(sku), "_RAG") }
 
 func (q *inquiry) askInfo(ctx context.Context) error {
 	info, err := q.client.AccountInfo(ctx)
@@ -189,27 +163,6 @@ func (s *store) recentBlob(ctx context.Context) (blob.Ref, error) {
 		return ref, errNoBlobs
 	}
 	return ref, nil
-}
-
-// errNotOpened is why a secondary was not asked.
-var errNotOpened = errors.New("the vault was opened without WithSecondary")
-
-// askReplication asks the secondary. One that is away is a fact, and no failure of the account.
-func (q *inquiry) askReplication(ctx context.Context) error {
-	if q.second == nil {
-		q.learned("Replication", errNotOpened)
-		return nil
-	}
-	r, err := q.second.replication(ctx)
-	err = blobError("ask the secondary for its state", blob.Ref{}, err)
-	if err == nil {
-		q.report.Replication = Replication{r.Status, r.Synced.UTC()}
-	}
-	q.learned("Replication", err)
-	if ctx.Err() != nil {
-		return err
-	}
-	return nil
 }
 
 // PingReport is what a [Vault.Ping] finds.

@@ -20,8 +20,7 @@ import (
 // any number of processes, may share a prefix.
 type Vault struct {
 	*store
-	second *secondary // nil if there is none
-	reg    *registry.Register
+	reg *registry.Register
 
 	mu     sync.Mutex
 	calls  int // under way
@@ -117,10 +116,7 @@ func newVault(ctx context.Context, name string, account blob.Account, reg *regis
 		return nil, opError("New", uuid.Nil, err)
 	}
 	v := &Vault{reg: reg, idle: make(chan struct{})}
-	if v.store, err = newStore(name, account, o); err == nil && o.secondary != nil {
-		v.second, err = newSecondary(name, account, o)
-	}
-	if err != nil {
+	if v.store, err = newStore(name, account, o); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
 	return v, nil
@@ -135,9 +131,6 @@ func (v *Vault) Close(ctx context.Context) error {
 			return nil
 		}
 		defer v.client.Close()
-		if v.second != nil {
-			defer v.second.store.client.Close()
-		}
 		select {
 		case <-v.idle:
 			return nil

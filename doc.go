@@ -74,7 +74,8 @@
 //
 // [Vault.Account] says what kind of account it is, and what the account keeps of deleted blobs.
 //
-// An account with a read-only secondary answers reads in an outage of its primary: [WithSecondary].
+// A vault that is opened at the endpoint of an account's read-only secondary reads there, for outages of the primary:
+// what it shows may be minutes old. Engines don't work there, because every write is [storage.ErrDenied].
 //
 // # Contexts
 //

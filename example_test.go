@@ -325,27 +325,6 @@ func ExampleVault_Ping() {
 	// writable: true
 }
 
-// A dashboard shows plans also while the primary of its account is unavailable, and says how old they are. An
-// engine does not accept stale plans.
-func ExampleAcceptStale() {
-	ctx := context.Background()
-	cred, err := azidentity.NewDefaultAzureCredential(nil)
-	check(err)
-	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil, azblob.WithSecondary(""))
-	check(err)
-	defer vault.Close(ctx)
-
-	ctx, stale := azblob.AcceptStale(ctx)
-	plans, err := storage.Collect(vault.List(ctx, 10))
-	check(err)
-	for _, p := range plans {
-		fmt.Println(p.Name, p.State.Status)
-	}
-	if stale.Stale() {
-		fmt.Println("the account is unavailable; these plans are as of", stale.Synced())
-	}
-}
-
 // A report of an account says what is known about it, and why other things are not.
 func ExampleVault_Account() {
 	ctx, vault := example()

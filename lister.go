@@ -72,7 +72,7 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	defer end()
 
 	n := 0
-	for p, err := range findAnywhere(ctx, v.store, v.second, f, true) {
+	for p, err := range (search{v.store, f, true}).find(ctx) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must end with an error
 		}
@@ -96,41 +96,11 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	return first
 }
 
-// search is a search for plans in one store.
+// search is a search for plans.
 type search struct {
 	*store
 	f       storage.Filters
 	results bool // whether the results are wanted, or only the number of plans
-}
-
-// findAnywhere finds plans in the primary. If it fails over to the secondary, it continues after the last plan that
-// it has yielded.
-func findAnywhere(ctx context.Context, primary *store, second *secondary, f storage.Filters, results bool) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
-		ended := false
-		err := second.anywhere(ctx, primary, func(ctx context.Context, from *store) error {
-			for p, err := range (search{from, f, results}).find(ctx) {
-				if err != nil {
-					return err
-				}
-				switch {
-				case p.err == nil:
-				case from.lagging:
-					p.err = second.excuse(p.err)
-				case second.mayAnswer(ctx) && unavailable(p.err):
-					return p.err
-				}
-				if ended = !yield(p, nil); ended {
-					return nil
-				}
-				f.BeforeID = p.keys.plan
-			}
-			return nil
-		})
-		if err != nil && !ended {
-			yield(candidate{}, err)
-		}
-	}
 }
 
 // find yields the plans that the filters choose, newest first, in the cheapest way. Without results, it need
@@ -163,7 +133,7 @@ func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) 
 	}
 	if err != nil {
 		p.err = err
-		return q.lagging || !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
+		return !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
 	}
 	p.result.Name, p.result.Descr = entry.Name, entry.Descr
 	return driver.Choose(q.f, p.result)
@@ -400,7 +370,7 @@ func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, er
 func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread error) {
 	var others storage.ForeignError
 	var firstOther uuid.UUID
-	for p, err := range findAnywhere(ctx, v.store, v.second, f, false) {
+	for p, err := range (search{v.store, f, false}).find(ctx) {
 		if err == nil {
 			err = ctx.Err() // an incomplete listing must not pass for a count
 		}

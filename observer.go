@@ -75,9 +75,8 @@ type RequestEvent struct {
 	// Operation is the operation that sent the request.
 	Operation Operation
 	// Name says what the request is for: put, get, head, delete, delete batch, list, list containers, create
-	// container, head container, set container metadata, delete container, acquire lease, release lease, or get
-	// service stats, which asks the secondary for its Last-Sync-Time. A put or delete includes the HEAD that
-	// settles its outcome.
+	// container, head container, set container metadata, delete container, acquire lease, or release lease.
+	// A put or delete includes the HEAD that settles its outcome.
 	Name string
 	// Container and Blob are what the request was about. For a list, Blob is the prefix of the names.
 	Container, Blob string

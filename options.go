@@ -21,7 +21,6 @@ type options struct {
 	serviceVersion string
 	probing        int
 	unversioned    bool
-	secondary      *string // its endpoint, which may be empty; nil for none
 	observer       Observer
 }
 

@@ -20,19 +20,17 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 		if driver.CheckID(id) != nil {
 			return nil
 		}
-		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) error {
-			ref := from.prefix.plan(id).object() // its presence commits the plan
-			p, err := from.client.Head(ctx, ref)
-			found = err == nil
-			if isForeign(p.Metadata) {
-				found = false
-				return vaultError("look for object", ref, "%w", storage.ErrForeign)
-			}
-			if blob.Is(err, blob.Absent, blob.AbsentContainer) && !from.lagging {
-				return nil
-			}
-			return blobError("look for object", ref, err)
-		})
+		ref := v.prefix.plan(id).object() // its presence commits the plan
+		p, err := v.client.Head(ctx, ref)
+		found = err == nil
+		if isForeign(p.Metadata) {
+			found = false
+			return vaultError("look for object", ref, "%w", storage.ErrForeign)
+		}
+		if blob.Is(err, blob.Absent, blob.AbsentContainer) {
+			return nil
+		}
+		return blobError("look for object", ref, err)
 	})
 	return found, err
 }
@@ -49,16 +47,14 @@ func (v *Vault) Exists(ctx context.Context, id uuid.UUID) (found bool, err error
 // registry lacks; [storage.ErrForeign] for one that another program wrote; [storage.ErrCorrupt], with the blob, if a
 // blob is damaged or missing.
 func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
-	err = v.call(ctx, "Read", id, func(ctx context.Context) error {
+	err = v.call(ctx, "Read", id, func(ctx context.Context) (err error) {
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		return v.second.anywhere(ctx, v.store, func(ctx context.Context, from *store) (err error) {
-			if plan, err = from.plan(from.prefix.plan(id)).typed(v.reg).read(ctx); err == nil {
-				err = driver.Bind(plan, v.reg)
-			}
-			return err
-		})
+		if plan, err = v.plan(v.prefix.plan(id)).typed(v.reg).read(ctx); err == nil {
+			err = driver.Bind(plan, v.reg)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err

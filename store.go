@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// store is what all verbs share: the vault's containers at one endpoint, how blobs are encoded, what is remembered
+// store is what all verbs share: the vault's containers, how blobs are encoded, what is remembered
 // between calls, and how many requests may be in flight.
 type store struct {
 	prefix      prefix
@@ -26,7 +26,6 @@ type store struct {
 	concurrency int
 	probing     int  // days
 	unversioned bool // updates need no versions
-	lagging     bool // the store is a secondary
 
 	unknown      unknownWrites
 	containers   containers

@@ -113,14 +113,10 @@ func (ct *container) describe(a *answer) {
 	a.header.Set("Last-Modified", stamp(ct.Modified))
 }
 
-// accountInfo answers as an account of the current kind does. With a secondary, it is one with read access to that.
+// accountInfo answers as an account of the current kind does.
 func (s *Server) accountInfo(*call) *answer {
 	a := newAnswer(http.StatusOK)
-	sku := "Standard_LRS"
-	if s.second != nil {
-		sku = "Standard_RAGRS"
-	}
-	a.header.Set("X-Ms-Sku-Name", sku)
+	a.header.Set("X-Ms-Sku-Name", "Standard_LRS")
 	a.header.Set("X-Ms-Account-Kind", "StorageV2")
 	a.header.Set("X-Ms-Is-Hns-Enabled", strconv.FormatBool(s.hierarchical))
 	return a

@@ -16,9 +16,6 @@ type Request struct {
 	Op     Op
 	Method string
 
-	// Secondary means that the request was sent to the account's secondary.
-	Secondary bool
-
 	Container string
 	Blob      string
 

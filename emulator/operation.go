@@ -10,7 +10,6 @@ const (
 	ListContainers         Op = "ListContainers"
 	GetAccountInfo         Op = "GetAccountInfo"
 	GetServiceProperties   Op = "GetServiceProperties"
-	GetServiceStats        Op = "GetServiceStats" // at the secondary
 	GetUserDelegationKey   Op = "GetUserDelegationKey"
 	CreateContainer        Op = "CreateContainer"
 	DeleteContainer        Op = "DeleteContainer"
@@ -71,7 +70,6 @@ func operations() []operation {
 		{op: ListContainers, level: account, methods: get, comp: "list", query: []string{"prefix", "marker", "maxresults", "include"}, do: (*Server).listContainers},
 		{op: GetAccountInfo, level: account, methods: read, restype: "account", comp: "properties", do: (*Server).accountInfo},
 		{op: GetServiceProperties, level: account, methods: get, restype: "service", comp: "properties", do: (*Server).serviceProperties},
-		{op: GetServiceStats, level: account, methods: get, restype: "service", comp: "stats", do: (*Server).noStats},
 		{op: GetUserDelegationKey, level: account, methods: post, restype: "service", comp: "userdelegationkey", do: (*Server).userDelegationKey},
 		{op: BatchDelete, level: account, methods: post, comp: "batch", do: (*Server).batch},
 

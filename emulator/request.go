@@ -115,7 +115,6 @@ func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
 	c.reject = s.understand(c)
 	c.entry.Client = cl.name
 	c.entry.Op = c.operation.op
-	c.entry.Secondary = c.secondary
 	c.entry.Method = r.Method
 	c.entry.Container = c.container
 	c.entry.Blob = c.blob

@@ -29,7 +29,7 @@ func needOf(c *call) need {
 	switch c.operation.op {
 	case ListContainers:
 		return need{types: "s", account: "l"}
-	case GetServiceProperties, GetServiceStats:
+	case GetServiceProperties:
 		return need{types: "s", account: "r", outside: true}
 	case GetUserDelegationKey: // signatures and keys can't ask for one
 		return need{}

@@ -25,7 +25,7 @@ type Server struct {
 	// waiting.
 	mu     sync.Mutex
 	state  state
-	second *replica // nil if there is none
+	second *Server // the read-only secondary: what was stored at the last Replicate; nil if there is none
 	// kept and keptBytes count what versioning and soft delete keep.
 	kept      int
 	keptBytes int64

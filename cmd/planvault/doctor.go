@@ -23,7 +23,6 @@ type doctor struct {
 	v         *azblob.Vault
 	readOnly  bool
 	probes    int
-	secondary string
 	firstHour bool
 	ramp      bool
 	table     *table[finding]
@@ -66,7 +65,6 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&x.readOnly, "read-only", false, "the login needs no rights to write and delete")
 	c.Flags().IntVar(&x.probes, "probes", 50, "send this `NUMBER` of cheap requests to see how busy the service is")
-	c.Flags().Var((*given)(&x.secondary), "secondary", "endpoint `URL` of the account's readable secondary, if it is not that of the account with -secondary")
 	c.Flags().BoolVar(&x.firstHour, "first-hour", false, "try what only a real account can settle, in containers of its own")
 	c.Flags().BoolVar(&x.ramp, "ramp", false, "with --first-hour, write until the service refuses a write")
 	return c
@@ -80,10 +78,7 @@ func (x *doctor) run(ctx context.Context) error {
 	if x.probes < 0 {
 		return usageError("--probes must not be negative")
 	}
-	v, err := x.a.open(ctx, x.a.connection, azblob.WithSecondary(x.secondary))
-	if errors.Is(err, storage.ErrInvalid) && x.secondary == "" { // the endpoint does not say where the secondary is
-		v, err = x.a.open(ctx, x.a.connection)
-	}
+	v, err := x.a.open(ctx, x.a.connection)
 	if err != nil {
 		return err
 	}
@@ -304,16 +299,12 @@ func (x *doctor) account(ctx context.Context) (goOn bool) {
 		{"container restore", "containers", finding{}},
 		{"versioning", "Versioning", versioningFinding(r.Versioning)},
 		{"redundancy", "SKU", judged(resultOK, redundancy(r.SKU), "")},
-		{"last sync", "Replication", syncFinding(r.Replication, time.Now())},
 	} {
-		switch why := r.Unknown[fact.field]; {
-		case why == nil:
-			x.say(fact.check, fact.judged.Result, fact.judged.Finding, fact.judged.Advice)
-		case fact.check == "last sync" && r.Unknown["SKU"] == nil && errors.Is(why, storage.ErrUnavailable):
-			x.say(fact.check, resultProblem, storage.Detail(why), "the account should have a readable secondary: do without --secondary and AcceptStale until it answers")
-		default:
+		if why := r.Unknown[fact.field]; why != nil {
 			x.say(fact.check, resultUnknown, storage.Detail(why), "")
+			continue
 		}
+		x.say(fact.check, fact.judged.Result, fact.judged.Finding, fact.judged.Advice)
 	}
 	return true
 }
@@ -374,20 +365,4 @@ func redundancy(sku string) string {
 		return sku + ": also copies in a second region, which can be read"
 	}
 	return sku
-}
-
-// syncFinding judges how far the secondary is behind.
-func syncFinding(r azblob.Replication, now time.Time) finding {
-	lag := now.Sub(r.Synced)
-	switch {
-	case r.Status == azblob.NoSecondary:
-		return judged(resultOK, "the account has no secondary that can be read", "")
-	case r.Status != "live":
-		return judged(resultWarning, fmt.Sprintf("the secondary is %s, last sync %s", r.Status, stamp(r.Synced)), "it can't be read now: wait, or look at the account's page in the portal")
-	case r.Synced.IsZero():
-		return judged(resultWarning, "the secondary is live, and does not say when it was last synchronized", "")
-	case lag > time.Hour:
-		return judged(resultWarning, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(lag)), "usually it is less than 15 minutes: a failover now would lose what was written since")
-	}
-	return judged(resultOK, fmt.Sprintf("%s, %s ago", stamp(r.Synced), span(max(0, lag))), "")
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -19,11 +18,10 @@ import (
 // Account is a storage account and what authorizes requests to it: a token credential, the account's key, or
 // the shared access signature in the URL. Errors about accounts quote neither URLs nor secrets.
 type Account struct {
-	url       *url.URL      // of the service, with the signature
-	secondary string        // the endpoint of the secondary that a connection string names
-	login     policy.Policy // what authorizes requests; nil for a signature
-	logout    func()        // ends the use of a credential; nil for other logins
-	key       *service.SharedKeyCredential
+	url    *url.URL      // of the service, with the signature
+	login  policy.Policy // what authorizes requests; nil for a signature
+	logout func()        // ends the use of a credential; nil for other logins
+	key    *service.SharedKeyCredential
 }
 
 // errEndpoint quotes nothing, because the endpoint may contain a secret.
@@ -118,7 +116,7 @@ func ParseConnectionString(text string) (Account, error) {
 	if fields["blobendpoint"] == "" && !strings.HasPrefix(u.Host, name+".") { // such as a/b, whose host would be a
 		return Account{}, errors.New("the AccountName is not the name of an account")
 	}
-	a := Account{url: u, secondary: fields["blobsecondaryendpoint"]}
+	a := Account{url: u}
 	switch key, signature := fields["accountkey"], strings.TrimPrefix(fields["sharedaccesssignature"], "?"); {
 	case key != "" && name != "":
 		if a.key, err = service.NewSharedKeyCredential(name, key); err != nil {
@@ -192,41 +190,4 @@ func (a Account) authorizing(policies []policy.Policy) []policy.Policy {
 		return policies
 	}
 	return append(slices.Clip(policies), a.login)
-}
-
-// Secondary returns the read-only secondary of the account, at an endpoint. Without an endpoint it is the one
-// that the connection string names, or has the name of the account with "-secondary".
-func (a Account) Secondary(endpoint string) (Account, error) {
-	second := a
-	second.secondary = ""
-	endpoint = cmp.Or(endpoint, a.secondary)
-	if endpoint == "" {
-		u := *a.url
-		second.url = &u
-		if account, rest, ok := strings.Cut(u.Path[min(1, len(u.Path)):], "/"); account != "" { // an emulator's: the path names the account
-			u.Path = "/" + account + "-secondary"
-			if ok {
-				u.Path += "/" + rest
-			}
-			return second, nil
-		}
-		account, domain, ok := strings.Cut(u.Host, ".")
-		if _, err := netip.ParseAddr(u.Hostname()); err == nil || !ok {
-			return Account{}, errors.New("the endpoint does not begin with the name of an account: give the secondary's endpoint")
-		}
-		u.Host = account + "-secondary." + domain
-		return second, nil
-	}
-	u, err := accountEndpoint(endpoint)
-	if err != nil {
-		return Account{}, err
-	}
-	if a.logout != nil && u.Scheme != "https" {
-		return Account{}, errors.New("a token is sent over https only")
-	}
-	if u.RawQuery == "" {
-		u.RawQuery = a.url.RawQuery
-	}
-	second.url = u
-	return second, nil
 }

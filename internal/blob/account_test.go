@@ -6,35 +6,6 @@ import (
 	"testing"
 )
 
-func TestSecondaryEndpoints(t *testing.T) {
-	const key = ";AccountName=name;AccountKey=a2V5"
-	for _, test := range []struct{ cs, endpoint, want string }{
-		{"BlobEndpoint=https://name.blob.core.windows.net" + key, "", "https://name-secondary.blob.core.windows.net"},
-		{"BlobEndpoint=https://name.z1.blob.storage.azure.net/" + key, "", "https://name-secondary.z1.blob.storage.azure.net"},
-		{"DefaultEndpointsProtocol=https" + key, "", "https://name-secondary.blob.core.windows.net"},
-		{"BlobEndpoint=http://127.0.0.1:10000/name" + key, "", "http://127.0.0.1:10000/name-secondary"},
-		{"BlobEndpoint=https://a.example;BlobSecondaryEndpoint=https://b.example/" + key, "", "https://b.example"},
-		{"BlobEndpoint=https://a.example;BlobSecondaryEndpoint=https://b.example/" + key, "https://c.example", "https://c.example"},
-		{"BlobEndpoint=https://a.example;SharedAccessSignature=sv=1&sig=x", "", "https://a-secondary.example?sv=1&sig=x"},
-		{"BlobEndpoint=https://a.example;SharedAccessSignature=?sv=1&sig=x", "https://c.example", "https://c.example?sv=1&sig=x"},
-		{"BlobEndpoint=https://localhost" + key, "", ""},
-		{"BlobEndpoint=https://10.0.0.1" + key, "", ""},
-		{"BlobEndpoint=https://[::ffff:10.0.0.1]:443" + key, "", ""},
-		{"BlobEndpoint=https://a.example" + key, "/path", ""},
-	} {
-		primary, err := ParseConnectionString(test.cs)
-		must(t, err)
-		before := primary.url.String()
-		second, err := primary.Secondary(test.endpoint)
-		if (err == nil) != (test.want != "") || err == nil && second.url.String() != test.want {
-			t.Errorf("%s, %q: got %v, %v, want %s", test.cs, test.endpoint, second.url, err, test.want)
-		}
-		if primary.url.String() != before {
-			t.Errorf("%s: the primary is now at %s", test.cs, primary.url)
-		}
-	}
-}
-
 func TestConnectionStringsThatCantBeUsed(t *testing.T) {
 	const key = "c2VjcmV0LWtleQ=="
 	for _, s := range []string{
@@ -69,6 +40,5 @@ func FuzzConnectionString(f *testing.F) {
 		if a.key == nil && a.url.RawQuery == "" {
 			t.Errorf("%q has no login", text)
 		}
-		_, _ = a.Secondary("")
 	})
 }

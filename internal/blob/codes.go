@@ -98,7 +98,7 @@ var meanings = map[bloberror.Code]meaning{
 	"AccountRequiresHttps":                   refused("the account requires https: give an endpoint that begins with https://, or DefaultEndpointsProtocol=https"),
 	"TlsVersionNotPermitted":                 refused("the account's minimum TLS version is higher than that of the connection: check for a proxy or a transport with an old TLS version"),
 	bloberror.UnauthorizedBlobOverwrite:      refused("the shared access signature lacks the permission w"),
-	bloberror.InsufficientAccountPermissions: refused("the account does not allow this operation now: check its state, and whether it is read-only"),
+	bloberror.InsufficientAccountPermissions: refused("the account does not allow this operation now: check its state, and whether it is read-only, as a secondary is"),
 	bloberror.AccountIsDisabled:              refused("the account is disabled: check its subscription"),
 	bloberror.ContainerDisabled:              refused("the container is disabled: check the state of the account"),
 

@@ -11,8 +11,8 @@ import (
 // RequestEvent describes an HTTP request. It has no URL, because a URL may contain a signature.
 type RequestEvent struct {
 	// Op is put, get, head, delete, delete batch, list, list containers, create container, head container, set
-	// container metadata, delete container, acquire lease, release lease, get account info, get service
-	// properties or get service stats.
+	// container metadata, delete container, acquire lease, release lease, get account info or get service
+	// properties.
 	Op             string
 	Ref            Ref
 	Method         string

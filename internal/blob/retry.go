@@ -98,11 +98,6 @@ func (c call) watchAnswer(resp *http.Response) {
 // it waits with exponential back-off and jitter, and at least as long as the service asks. An attempt holds
 // one of the client's slots unless it is [Urgent]. The error is an [*Error] that names the host of the account.
 func (c *Client) do(ctx context.Context, call call, try func(ctx context.Context) error) error {
-	if patience, ok := ctx.Value(patienceKey{}).(time.Duration); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, patience, ErrPatience)
-		defer cancel()
-	}
 	started := time.Now()
 	var wait *backoff.ExponentialBackOff // nil until an attempt fails
 
@@ -202,17 +197,6 @@ type onceKey struct{}
 // Once returns a context whose requests are tried once.
 func Once(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, true)
-}
-
-// patienceKey is the context key of the time that each request has.
-type patienceKey struct{}
-
-// ErrPatience is the cause of a request that has taken longer than its [WithPatience].
-var ErrPatience = errors.New("the request took too long")
-
-// WithPatience returns a context whose requests, with their retries, take at most d each.
-func WithPatience(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, patienceKey{}, d)
 }
 
 // errNotStarted means that the context ended before an attempt was sent.

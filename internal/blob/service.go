@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
@@ -45,24 +44,6 @@ func (c *Client) SoftDelete(ctx context.Context) (days int, told bool, err error
 		return nil
 	})
 	return days, told, err
-}
-
-// Replication is what the secondary of an account says about its replication.
-type Replication struct {
-	Status string    // live, bootstrap or unavailable
-	Synced time.Time // the Last-Sync-Time: the secondary has all writes before it; zero if there is none yet
-}
-
-// Replication asks the secondary for the state of its replication.
-func (c *Client) Replication(ctx context.Context) (r Replication, err error) {
-	err = c.do(ctx, call{op: "get service stats"}, func(ctx context.Context) error {
-		resp, err := c.service.GetStatistics(ctx, nil)
-		if err == nil && resp.GeoReplication != nil {
-			r = Replication{string(deref(resp.GeoReplication.Status)), deref(resp.GeoReplication.LastSyncTime)}
-		}
-		return err
-	})
-	return r, err
 }
 
 // VersionID returns the ID of a blob's current version, or "" if the account did not keep versions when the

@@ -39,8 +39,6 @@ func TestQuestionsAboutTheAccount(t *testing.T) {
 		wantError(t, "account info", err, Refused, false)
 		_, _, err = w.SoftDelete(t.Context())
 		wantError(t, "soft delete", err, Refused, false)
-		_, err = w.Replication(t.Context())
-		wantError(t, "replication", err, Refused, false)
 	}, emulator.WithSoftDelete())
 }
 

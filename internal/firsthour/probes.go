@@ -60,9 +60,7 @@ var probes = []probe{
 		"listings can't read catalogues; reads of running plans wait", ranges),
 	newProbe("a ramp of writes: new container, warm, across midnight", "no refusal, or 503 with x-ms-request-id",
 		"vaults do not slow down when they should", ramp),
-	newProbe("hierarchical and geo-redundant accounts",
-		"200 or 400 for delimiter -; the secondary answers 200, or 404 while it lags",
-		"listings fail there, or reads in an outage", kinds),
+	newProbe("hierarchical accounts", "200 or 400 for delimiter -", "listings fail there", kinds),
 	newProbe("what the account keeps: versions, snapshots, deleted blobs",
 		"a version for each write; 409 SnapshotsPresent for a blob with snapshots; a deleted blob comes back",
 		"docs/account.md is wrong about kept copies", kept),
@@ -500,24 +498,6 @@ func kinds(x *trial) {
 		x.ask("again", exists, "PUT", x.container+"/directory/blob", ifMissing...)
 	default:
 		x.skip("hierarchical", "the account is flat")
-	}
-	x.secondary(info.header.Get("X-Ms-Sku-Name"))
-}
-
-// secondary tries the secondary of an account, whose SKU may be unknown.
-func (x *trial) secondary(sku string) {
-	w := x.wire
-	second, err := x.login.Secondary("")
-	w.login = second.Login(blob.Options{Transport: x.Transport})
-	if sku != "" && !strings.Contains(sku, "_RAG") {
-		x.skip("secondary", "the account is "+sku)
-	} else if err != nil {
-		x.skip("secondary", err.Error())
-	} else if a := w.send("GET", x.container+"/versions/a", nil); sku == "" && !a.is("200 or 404") {
-		x.skip("secondary", "the account's SKU is unknown, and its secondary says "+a.String())
-	} else {
-		x.see("GET at the secondary", a, "200 or 404")
-		x.see("statistics", w.send("GET", "?restype=service&comp=stats", nil), "200 or 403")
 	}
 }
 

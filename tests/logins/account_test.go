@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
@@ -26,24 +29,16 @@ import (
 // reason. Azurite does not say whether it keeps deleted blobs.
 func TestAccount(t *testing.T) {
 	for name, test := range map[string]struct {
-		options                         []emulator.Option
-		second                          bool
-		sku, hns, kept, versions, state string
+		options             []emulator.Option
+		hns, kept, versions string
 	}{
-		"flat":         {nil, false, "Standard_LRS", "false", "0", "false", azblob.NoSecondary},
-		"hierarchical": {[]emulator.Option{emulator.WithHierarchicalNamespace()}, false, "Standard_LRS", "true", "0", "false", azblob.NoSecondary},
-		"kept":         {[]emulator.Option{emulator.WithSoftDelete(), emulator.WithVersioning()}, false, "Standard_LRS", "false", "7", "true", azblob.NoSecondary},
-		"replicated":   {nil, true, "Standard_RAGRS", "false", "0", "false", "live"},
+		"flat":         {nil, "false", "0", "false"},
+		"hierarchical": {[]emulator.Option{emulator.WithHierarchicalNamespace()}, "true", "0", "false"},
+		"kept":         {[]emulator.Option{emulator.WithSoftDelete(), emulator.WithVersioning()}, "false", "7", "true"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(test.options...)
-			var opts []azblob.Option
-			if test.second {
-				server.Replicate()
-				opts = append(opts, azblob.WithSecondary(""))
-			}
-			synced := time.Now()
-			v := vaulttest.Signing(t, server, opts...)
+			v := vaulttest.Signing(t, server)
 			empty, err := v.Account(t.Context())
 			if err != nil || !errors.Is(empty.Unknown["Versioning"], storage.ErrNotFound) {
 				t.Errorf("%s, empty: %+v, %v", name, empty, err)
@@ -52,23 +47,20 @@ func TestAccount(t *testing.T) {
 			time.Sleep(time.Minute)
 			server.ResetRequests()
 			r, err := v.Account(t.Context())
-			if n, want := len(server.Requests()), 5+len(opts); n != want { // whatever is stored
-				t.Errorf("%s: %d requests, want %d: %v", name, n, want, server.Requests())
+			if n := len(server.Requests()); n != 5 { // whatever is stored
+				t.Errorf("%s: %d requests, want 5: %v", name, n, server.Requests())
 			}
 			if err != nil || len(r.Unknown) > 0 {
 				t.Errorf("%s: %+v, %v", name, r, err)
 			}
-			got := strings.Fields(fmt.Sprintln(r.Kind, r.SKU, r.Hierarchical, r.SoftDelete, r.Versioning, r.Replication.Status))
-			if want := []string{"StorageV2", test.sku, test.hns, test.kept, test.versions, test.state}; !slices.Equal(got, want) {
+			got := strings.Fields(fmt.Sprintln(r.Kind, r.SKU, r.Hierarchical, r.SoftDelete, r.Versioning))
+			if want := []string{"StorageV2", "Standard_LRS", test.hns, test.kept, test.versions}; !slices.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", name, got, want)
-			}
-			if test.second && !r.Replication.Synced.Equal(synced.UTC().Truncate(time.Second)) {
-				t.Errorf("synced %v, want %v", r.Replication.Synced, synced)
 			}
 		})
 	}
 	t.Run("azurite", func(t *testing.T) {
-		v := vaulttest.OpenVault(t, "account", vaulttest.Azurite.Get(t).ConnectionString(), azblob.WithSecondary(""))
+		v := vaulttest.OpenVault(t, "account", vaulttest.Azurite.Get(t).ConnectionString())
 		vaulttest.Created(t, v, plantest.Small())
 		r, err := v.Account(t.Context())
 		if err != nil || r.Kind != "StorageV2" || r.Versioning || len(r.Unknown) != 1 || r.Unknown["SoftDelete"] == nil {
@@ -90,15 +82,14 @@ func TestAccountOfLogins(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithTokens(tenant))
 			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
-			server.Replicate()
-			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.WithTransport(server.Transport()), azblob.WithSecondary(""), azblob.WithDayProbing(2))
+			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.WithTransport(server.Transport()), azblob.WithDayProbing(2))
 			vaulttest.Must(t, err)
 			r, err := v.Account(t.Context())
 			if err != nil {
 				t.Errorf("%s: %v", login, err)
 			}
 			info := cmp.Or(r.Unknown["Kind"], r.Unknown["SKU"], r.Unknown["Hierarchical"])
-			checkRow(t, login, cells, info, r.Unknown["SoftDelete"], r.Unknown["Versioning"], r.Unknown["Replication"])
+			checkRow(t, login, cells, info, r.Unknown["SoftDelete"], r.Unknown["Versioning"])
 		})
 	}
 	if rows < 8 {
@@ -120,7 +111,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 	}
 	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
 	r, err := v.Account(t.Context())
-	if err != nil || r.Unknown["Kind"] == nil || r.Unknown["SKU"] == nil || r.Unknown["Hierarchical"] == nil || r.Unknown["Replication"] == nil {
+	if err != nil || r.Unknown["Kind"] == nil || r.Unknown["SKU"] == nil || r.Unknown["Hierarchical"] == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for name, effect := range map[string]emulator.Effect{
@@ -138,18 +129,46 @@ func TestAccountGuessesNothing(t *testing.T) {
 	}
 }
 
-// TestAccountOfDeadSecondary checks that a secondary that is away delays the report by two seconds at most, and is
-// no error.
-func TestAccountOfDeadSecondary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+// TestSecondary opens a vault at the endpoint of an account's secondary. It reads what was there at the last
+// replication, and refuses every write.
+func TestSecondary(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		primary := vaulttest.OnEmulator(t, server)
+		plan, after := vaulttest.Running(t, primary, vaulttest.EachKind())
+		vaulttest.PutDay(server, vaulttest.DaysAgo(9))
 		server.Replicate()
-		server.Inject(emulator.On(emulator.GetServiceStats).Do(emulator.Silence()))
-		v := vaulttest.OnEmulator(t, server, azblob.WithSecondary(""))
-		began := time.Now()
-		r, err := v.Account(t.Context())
-		if err != nil || !errors.Is(r.Unknown["Replication"], storage.ErrUnavailable) || time.Since(began) > 3*time.Second {
-			t.Errorf("after %v: %+v, %v", time.Since(began), r, err)
+		late := vaulttest.Created(t, primary, plantest.Small())
+		at := strings.Replace(server.ConnectionString(), "/"+emulator.DefaultAccount, "/"+emulator.DefaultAccount+"-secondary", 1)
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", at, plantest.Register(), azblob.WithTransport(server.Transport()))
+		vaulttest.Must(t, err)
+		vaulttest.Reread(t, v, plan)
+		for id, want := range map[uuid.UUID]bool{plan.ID: true, late.ID: false} {
+			if found, err := v.Exists(t.Context(), id); err != nil || found != want {
+				t.Errorf("Exists: %t, %v", found, err)
+			}
+		}
+		vaulttest.Fails(t, vaulttest.ErrOf(v.Read(t.Context(), late.ID)), storage.ErrNotFound)
+		for _, f := range []storage.Filters{{After: vaulttest.DaysAgo(2)}, {ByIDs: []uuid.UUID{plan.ID, late.ID}}, {ByStatus: []workflow.Status{workflow.Running, workflow.NotStarted}}} {
+			found, err := storage.Collect(v.Search(t.Context(), f))
+			n, countErr := v.Count(t.Context(), f)
+			if err != nil || countErr != nil || n != 1 || !slices.Equal(vaulttest.IDs(found), []uuid.UUID{plan.ID}) {
+				t.Errorf("%+v: %v, %v; %d, %v", f, found, err, n, countErr)
+			}
+		}
+		if found, err := storage.Collect(v.List(t.Context(), 0)); err != nil || !slices.Equal(vaulttest.IDs(found), []uuid.UUID{plan.ID}) {
+			t.Errorf("List: %v, %v", found, err)
+		}
+		before := vaulttest.Contents(server)
+		for call, err := range map[string]error{
+			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
+			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
+			"RequestStop": v.RequestStop(t.Context(), plan.ID, workflow.Deed{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
+			"Hold": v.Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 24 * time.Hour})),
+		} {
+			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
+		}
+		if !maps.Equal(before, vaulttest.Contents(server)) {
+			t.Error("a write took effect")
 		}
 	})
 }

@@ -103,34 +103,6 @@ func (Token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acces
 	return azcore.AccessToken{Token: "made-up", ExpiresOn: time.Now().Add(24 * time.Hour)}, nil
 }
 
-// Geo is an account with a secondary, in virtual time.
-type Geo struct {
-	*emulator.Server
-	Down bool
-}
-
-// At counts the requests at the primary and at the secondary since the last call.
-func (g *Geo) At() (primary, secondary int) {
-	for _, r := range g.Requests() {
-		if r.Secondary {
-			secondary++
-		} else {
-			primary++
-		}
-	}
-	g.ResetRequests()
-	return primary, secondary
-}
-
-// Open opens a vault on the account.
-func (g *Geo) Open(t *testing.T, opts ...azblob.Option) *azblob.Vault {
-	t.Helper()
-	opts = append([]azblob.Option{azblob.WithTransport(g.Transport()), azblob.WithSecondary("")}, opts...)
-	v, err := azblob.NewFromConnectionString(t.Context(), "test", g.ConnectionString(), plantest.Register(), opts...)
-	Must(t, err)
-	return v
-}
-
 // DropContainers removes what a case stored: Azurite looks through all of its blobs at each delete.
 func DropContainers(ctx context.Context, connectionString, prefix string) error {
 	client, err := service.NewClientFromConnectionString(connectionString, nil)
