@@ -238,6 +238,7 @@ func TestDeathsThatCountAsCrashes(t *testing.T) {
 					e := s.join("node", engine.Options{Drain: test.drain})
 					all = append(all, e)
 					time.Sleep(2 * time.Minute)
+					synctest.Wait()
 					if len(all) < 5 {
 						test.ends(t, s, e)
 					}

@@ -169,12 +169,12 @@ func TestOrphansBesideABacklog(t *testing.T) {
 			for range 2 {
 				orphans[claimed(t, dying, victim, 1).ID] = true
 			}
-			asked := 0
+			var asked atomic.Int64
 			work := func(plan *workflow.Plan) {
 				ctx, done := n.Work(plan.ID)
 				time.Sleep(time.Minute + time.Duration(plan.ID[15]%7)*time.Second)
 				if errors.Is(context.Cause(ctx), fleet.ErrStopRequested) {
-					asked++
+					asked.Add(1)
 				}
 				must(t, finish(t.Context(), p, plan))
 				done()
@@ -195,8 +195,8 @@ func TestOrphansBesideABacklog(t *testing.T) {
 				}
 			}
 			time.Sleep(2 * time.Minute)
-			if asked != 2 {
-				t.Errorf("offered: %t: %d of the plans were asked to stop", offered, asked)
+			if asked.Load() != 2 {
+				t.Errorf("offered: %t: %d of the plans were asked to stop", offered, asked.Load())
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d steps and the suite, want %d", n, steps)
 		}
 		for _, want := range []string{
-			"Target: the emulator in this process\n", "\n== crash: ", "\n   Delete (6 requests)\n", " no answer\n", "actions/<plan>/… x 300", "\nDeleted it-",
+			"Target: the emulator in this process\n", "\n== crash: ", "\n   Delete (8 requests)\n", " no answer\n", "actions/<plan>/… x 300", "\nDeleted it-",
 			fmt.Sprintf("\n%d cases, 0 failed, 0 skipped\n", cases),
 		} {
 			if !strings.Contains(out.String(), want) {

@@ -143,8 +143,8 @@ func TestOutage(t *testing.T) {
 		{"count --timeout 10s", silent, exitFailed, "3s planvault: waiting for the service, up to 10s in all (--timeout): no answer for 3s\n", 10 * time.Second, "count did not end within 10s (--timeout)"},
 		{"stuck --timeout 10s", stalls, exitFailed, "3s planvault: waiting for the service, up to 10s in all (--timeout): no answer for 3s\n", 10 * time.Second, "stuck did not end within 10s (--timeout)"},
 		{"check", down, exitFailed, "3s planvault: waiting for the service: blob.emulator.invalid: the cable is cut\n", 15 * time.Minute, "unavailable: blob.emulator.invalid: the cable is cut\n"},
-		{"list --all", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "context deadline exceeded\n"},
-		{"list --timeout 0", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "context deadline exceeded\n"},
+		{"list --all", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "nothing was received or sent for 30s"},
+		{"list --timeout 0", silent, exitFailed, "3s planvault: waiting for the service: no answer for 3s\n", 15 * time.Minute, "nothing was received or sent for 30s"},
 		{"list --timeout -1s", silent, exitUsage, "", 0, "must not be negative\n"},
 	} {
 		for _, terminal := range []bool{false, true} {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -227,14 +228,14 @@ func TestTokensAreRenewed(t *testing.T) {
 
 // stuck is a credential that does not answer the first time, even when its context has ended.
 type stuck struct {
-	asked   int
+	asked   atomic.Int64
 	release chan struct{}
-	ended   bool // the context of the first request
+	ended   atomic.Bool // the context of the first request
 }
 
 func (s *stuck) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	if s.asked++; s.asked == 1 {
-		defer func() { s.ended = ctx.Err() != nil }()
+	if s.asked.Add(1) == 1 {
+		defer func() { s.ended.Store(ctx.Err() != nil) }()
 		<-s.release
 	}
 	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, nil
@@ -253,9 +254,10 @@ func TestStuckCredentials(t *testing.T) {
 				t.Errorf("closes %v: %v", closes, err)
 			}
 			vaulttest.Must(t, v.Close(t.Context()))
+			synctest.Wait()
 			close(cred.release)
 			synctest.Wait()
-			if !cred.ended {
+			if !cred.ended.Load() {
 				t.Error("the request for a token has not ended")
 			}
 		})
