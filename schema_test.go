@@ -57,7 +57,7 @@ func goldenPlan() *workflow.Plan {
 			Attempts: []workflow.Attempt{
 				{
 					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
-					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Epoch: 2,
+					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Owner: examplePart,
 				},
 				{Resp: &plantest.Response{Text: "<response>", OK: true}, Start: at.Add(2 * time.Minute), End: at.Add(121 * time.Second)},
 			},
@@ -240,7 +240,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
-			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Epoch, o.Idempotent = nil, false, 0, false
+			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent = nil, false, uuid.Nil, false
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil
 		}

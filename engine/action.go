@@ -105,7 +105,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	if a.State.Status == workflow.NotStarted {
 		a.State.Status, a.State.Start = workflow.Running, now
 	}
-	a.Attempts = append(a.Attempts, workflow.Attempt{Start: now, Epoch: r.plan.Epoch})
+	a.Attempts = append(a.Attempts, workflow.Attempt{Start: now, Owner: r.plan.Owner})
 	if _, doubtful := r.doubts.Load(a); doubtful || !a.Idempotent {
 		if err := r.write(a); err != nil {
 			return false, err

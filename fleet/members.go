@@ -180,14 +180,15 @@ func (n *Node) excuses(owner uuid.UUID) bool {
 	return excused
 }
 
-// interrupt says of each attempt of an epoch that never ended that it was interrupted, and so counts as no crash.
-func interrupt(plan *workflow.Plan, epoch int64) {
+// interrupt says of each attempt that never ended that it was interrupted, and so counts as no crash, if its owner is excused.
+// That may be any former owner: who took the plan from it may have died before the fence was finished.
+func (n *Node) interrupt(plan *workflow.Plan) {
 	for o := range workflow.Walk(plan) {
 		a, ok := o.(*workflow.Action)
 		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
 			continue
 		}
-		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && last.Epoch == epoch {
+		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && n.excuses(last.Owner) {
 			last.Interrupted = true
 		}
 	}

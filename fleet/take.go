@@ -16,8 +16,8 @@ import (
 // Take makes the node the owner of a running plan whose owner is no longer a member, or is the node itself,
 // and fences the plan: no write of a former owner, or of this node from before Take, takes effect any more.
 // An owner that met [storage.ErrConflict] calls Take too, after its requests in flight have ended. It goes on
-// from the plan that Take returns. If the former owner was draining, or a person evicted it, its attempts that never ended
-// are stored as Interrupted.
+// from the plan that Take returns. Attempts that never ended are stored as Interrupted if their owner was draining, or a
+// person evicted it.
 //
 // A plan that is final needs no owner. Take stores it again, which completes an end that was interrupted, and
 // returns it: the caller looks at State.Status. A plan that has not begun is claimed, as [Node.Claim] does.
@@ -47,7 +47,7 @@ const maxRounds = 16
 // the read: what was read before does not belong to the epoch that would follow. It returns no plan with an
 // error.
 func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	began, excused := time.Now(), int64(0) // the epoch of an owner whose end is no fault of what it ran
+	began := time.Now()
 	for round := 1; ; round++ {
 		plan, err := n.store.Read(ctx, id)
 		if err != nil {
@@ -64,12 +64,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			if err := n.mayTake(ctx, plan); err != nil {
 				return nil, err
 			}
-			if n.excuses(from) {
-				excused = plan.Epoch
-			}
-			if excused > 0 { // also since an earlier round
-				interrupt(plan, excused)
-			}
+			n.interrupt(plan)
 			if err = n.fence(ctx, plan); err == nil {
 				n.own(id)
 				notify(ctx, n.o.Observer.Takeover, TakeoverEvent{n.id, id, from, plan.Epoch, round, time.Since(began)})

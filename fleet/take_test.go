@@ -327,26 +327,51 @@ func TestTakeBesideAnOutage(t *testing.T) {
 	})
 }
 
-// TestExcusedAttempts takes a plan from a node that drained and died. An attempt of it that never ended was interrupted, and
-// that of an owner before it was not.
+// TestExcusedAttempts takes a plan from a node that drained and died. An attempt of it that never ended was interrupted, also
+// if an earlier take was cut short, and that of an owner before it was not.
 func TestExcusedAttempts(t *testing.T) {
-	for epoch, want := range map[int64]bool{1: false, 2: true} {
+	for _, test := range []struct {
+		name            string
+		earlier, broken bool // the attempt is an earlier owner's; the first take fails behind the entry
+		want            bool
+	}{
+		{name: "its own", want: true},
+		{name: "its own, and a take was cut short", broken: true, want: true},
+		{name: "of an earlier owner", earlier: true},
+	} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			p := open(store)
 			plan := orphan(t, p, plantest.Small())
+			earlier := plan.Owner
 			drained, n := start(t, store, fleet.Options{})
 			taken, err := n.Take(t.Context(), plan.ID)
 			must(t, err)
 			a := actions(taken)[0]
-			a.State.Status, a.Attempts = workflow.Running, []workflow.Attempt{{Start: time.Now(), Epoch: epoch}}
+			a.State.Status, a.Attempts = workflow.Running, []workflow.Attempt{{Start: time.Now(), Owner: n.ID()}}
+			if test.earlier {
+				a.Attempts[0].Owner = earlier
+			}
 			must(t, storage.Update(t.Context(), drained, a))
 			n.Drain()
 			time.Sleep(time.Second)
 			drained.Kill()
+			cut := false
+			p.OnOp("UpdateAction", func(_ context.Context, c processtest.Call, do func() error) error {
+				if cut {
+					return processtest.Unavailable(c.Op)
+				}
+				return do()
+			})
 			next := join(t, p, fleet.Options{})
 			time.Sleep(2 * time.Minute)
-			if taken, err = next.Take(t.Context(), plan.ID); err != nil || actions(taken)[0].Attempts[0].Interrupted != want {
-				t.Errorf("of epoch %d: interrupted is %t, %v", epoch, !want, err)
+			if cut = test.broken; cut {
+				if _, err = next.Take(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) {
+					t.Errorf("%s: a take that is cut short returned %v", test.name, err)
+				}
+				cut = false
+			}
+			if taken, err = next.Take(t.Context(), plan.ID); err != nil || actions(taken)[0].Attempts[0].Interrupted != test.want {
+				t.Errorf("%s: interrupted is %t, %v", test.name, !test.want, err)
 			}
 		})
 	}

@@ -169,8 +169,8 @@ type Attempt struct {
 	// Interrupted means that the engine ended the attempt because it shut down, or, without an End, that it died while it
 	// shut down or was evicted. It counts as no failure.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Epoch is the plan's when the attempt began, and 0 for a plan without an owner. It tells which owner made the attempt.
-	Epoch int64 `json:"epoch,omitempty"`
+	// Owner is the plan's owner that made the attempt, if it had one.
+	Owner uuid.UUID `json:"owner,omitzero"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
 	Resp any `json:"resp,omitempty"`

@@ -104,6 +104,13 @@
 // What of a plan an engine stores before it acts is a model of its own, too: a sequence, its actions and a deferred action.
 // Any number of times, an engine dies, freezes, takes the plan from another one, or is asked to stop it (TestEngine).
 //
+// # Excuses
+//
+// Which attempts at an action count as crashes is a model of its own: an action fails only if more owners crashed or froze in
+// it than Options.Crashes allows, and does not run again after that. Any number of times, nodes drain, die, freeze, are
+// evicted, and take the plan from each other, as a whole or in part (TestExcuses). All that take have seen the records of
+// excused members.
+//
 // # Deaths
 //
 // Who is dead is a model of its own, too, in discrete time: a node renews its record, a judge polls, and the service

@@ -151,6 +151,7 @@ const (
 	runForgets
 	runEndless
 	runTwiceFenced
+	runBlamed
 
 	breaches
 )
@@ -197,6 +198,7 @@ func (b breach) String() string {
 		runForgets:      "a plan ends with a container that is NotStarted above an action that is not",
 		runEndless:      "an action ends more processes than Options.Crashes allows",
 		runTwiceFenced:  "an engine begins more than one action after it has lost the plan",
+		runBlamed:       "an action fails although no more owners crashed or froze in it than Options.Crashes allows",
 	}[b]
 }
 
@@ -227,7 +229,7 @@ func removeRules(t *testing.T, table map[rule]need) {
 // TestTables checks that each rule is in a table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := 0, map[breach]bool{}
-	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, copyNeeds, policyNeeds, runNeeds} {
+	for _, table := range []map[rule]need{planNeeds, dayNeeds, fleetNeeds, findNeeds, switchNeeds, copyNeeds, policyNeeds, runNeeds, excuseNeeds} {
 		for r, n := range table {
 			known, promises[n.promise] = known+1, true
 			if (n.promise == 0) == (n.why == "") {
