@@ -70,12 +70,15 @@ func must(t testing.TB, err error) {
 // onStage calls play in virtual time, with a store in memory.
 func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		store := memvault.NewStore()
-		s.open = func() processtest.Store { return store.Open(s.reg) }
-		play(t, s)
-	})
+	synctest.Test(t, func(t *testing.T) { play(t, inMemory(t)) })
+}
+
+// inMemory returns a stage with a store in memory.
+func inMemory(t *testing.T) *stage {
+	s := newStage(t)
+	store := memvault.NewStore()
+	s.open = func() processtest.Store { return store.Open(s.reg) }
+	return s
 }
 
 // newStage returns a stage without a store.

@@ -16,13 +16,18 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// closedBy returns [ErrClosed] if a roster or the store says that the store is closed, with who closed it and why.
+// closedBy returns [ErrClosed] if a roster or the store says that the store is closed, with who closed it and why, or why
+// that is not known.
 func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
 	_, closed := r.FindNote(storage.NoteClosed)
 	var c storage.Closing
 	n, err := store.FindNote(ctx, storage.NoteClosed)
-	if !closed && errors.Is(err, storage.ErrNotFound) {
+	switch {
+	case closed || err == nil:
+	case errors.Is(err, storage.ErrNotFound):
 		return nil // a roster alone may have missed it
+	default:
+		return fmt.Errorf("look whether the vault is closed: %w", err)
 	}
 	if err == nil {
 		c, err = storage.ReadNote[storage.Closing](n)

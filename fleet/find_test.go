@@ -376,23 +376,6 @@ func TestPlansThatWereNotYielded(t *testing.T) {
 	})
 }
 
-// TestFailedTakeIsTakenAgain: the node takes a plan again whose take failed without an outcome.
-func TestFailedTakeIsTakenAgain(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		plan := orphan(t, open(store), plantest.Sized(1, 1, 3))
-		n := join(t, p, fleet.Options{})
-		p.Fail("UpdateAction", processtest.Unavailable)
-		found := plans(t.Context(), t, n)
-		time.Sleep(35 * time.Second)
-		p.On(nil)
-		taken := within(t, found, 11*time.Second)
-		if taken.ID != plan.ID || taken.Epoch < 3 {
-			t.Errorf("plan %s with epoch %d", taken.ID, taken.Epoch)
-		}
-	})
-}
-
 // TestLetGo: a plan that its node let go before it was final comes again.
 func TestLetGo(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {

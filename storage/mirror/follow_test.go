@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
@@ -338,9 +340,8 @@ func TestFollowClaimsNothing(t *testing.T) {
 			}
 			return err
 		}
-		fail := func(*hooked.Call) error { return storage.ErrUnavailable }
 		for _, hook := range []func(*hooked.Call) error{
-			hooked.On("Search", short), hooked.On("Search", fail), hooked.On("Read", fail), hooked.On("Roster", fail), hooked.On("PutNote", fail),
+			hooked.On("Search", short),
 			hooked.On("Read", func(c *hooked.Call) error { return &storage.Error{Op: "Read", Plan: c.ID, Err: storage.ErrCorrupt} }),
 		} {
 			if err := w.follow(hooked.Wrap(w.from, hook), to, 1, mirror.FollowOptions{}); err == nil {
@@ -356,6 +357,67 @@ func TestFollowClaimsNothing(t *testing.T) {
 		anew := memvault.New(nil)
 		must(t, w.follow(w.from.(mirror.Source), anew, 1, mirror.FollowOptions{}))
 		equal(t, w.from, anew)
+	})
+}
+
+// revising is a [mirror.Reviser].
+type revising struct {
+	*hooked.Vault
+	revisions func(ids []uuid.UUID) (map[uuid.UUID]string, error)
+}
+
+func (v revising) Revisions(_ context.Context, ids []uuid.UUID) (map[uuid.UUID]string, error) {
+	return v.revisions(ids)
+}
+
+// TestRefusedForHours refuses a follower one kind of call on one side for two hours, beside an engine and a deletion. Each round
+// that meets it says so, the note claims nothing that the copy lacks, and afterwards the copy has everything.
+func TestRefusedForHours(t *testing.T) {
+	type kind struct{ side, op string }
+	processtest.EachRefusal(t, func(t *testing.T, refuse func(k kind) error) (told int64) {
+		w, to := newWorld(t, 3), memvault.New(nil)
+		for range 12 {
+			w.work()
+		}
+		gone := created(t, w.from, workflow.Completed)
+		must(t, w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}))
+		must(t, w.from.Delete(t.Context(), gone.ID))
+		side := func(v storage.Vault, name string) *hooked.Vault {
+			return hooked.Wrap(v, func(c *hooked.Call) error {
+				if err := refuse(kind{name, c.Op}); err != nil {
+					return err
+				}
+				return c.Do()
+			})
+		}
+		source := revising{side(w.from, "source"), func(ids []uuid.UUID) (map[uuid.UUID]string, error) {
+			revisions := map[uuid.UUID]string{}
+			for _, id := range ids {
+				revisions[id] = fmt.Sprint(steps(read(t, w.from, id)))
+			}
+			return revisions, refuse(kind{"source", "Revisions"})
+		}}
+		ctx, stop := context.WithTimeout(t.Context(), processtest.Outage+6*time.Hour)
+		defer stop()
+		began := time.Now()
+		err := mirror.Follow(ctx, source, side(to, "copy"), mirror.FollowOptions{
+			Name: "b", Interval: 5 * time.Minute, Compare: time.Hour, Delete: true, Concurrency: 1,
+			Round: func(r mirror.Round) {
+				if r.Err != nil {
+					told++
+				}
+				w.claims(to, w.standing().CaughtUp)
+				if time.Since(began) < processtest.Outage {
+					w.work()
+				}
+			},
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		w.claims(to, time.Now())
+		equal(t, w.from, to)
+		return told
 	})
 }
 
