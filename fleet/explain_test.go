@@ -125,6 +125,8 @@ func TestExplain(t *testing.T) {
 		test.plan.Condition, test.plan.Stuck = c, stuck
 		if r := f.reason(test.plan); (r != "") != (stuck || c != Working && c != Stopping && c != Unclaimed) {
 			t.Errorf("the reason of a plan that %s is %q", test.name, r)
+		} else if (r != "") != (r.Remedy() != "") {
+			t.Errorf("the remedy of %q is %q", r, r.Remedy())
 		}
 		if c != test.c || stuck != test.stuck || why != test.why {
 			t.Errorf("a plan that %s is %s, stuck: %t\n%s\nwant %s, %t\n%s", test.name, c, stuck, why, test.c, test.stuck, test.why)

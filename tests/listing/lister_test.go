@@ -216,9 +216,20 @@ func TestDayProbing(t *testing.T) {
 		}
 		// What is not a matter of rights is an error.
 		ended(probing(t, server, 3, emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthenticationFailed"))), storage.ErrDenied, "look for container")
-		// An empty vault is an empty vault.
-		if n := len(vaulttest.Collect(t, probing(t, emulator.New(), 3), storage.Filters{Limit: 100})); n != 0 {
-			t.Errorf("%d plans in an empty vault", n)
+		// An empty vault is an empty vault. A day that has come since is there, also after one false 404.
+		fresh := emulator.New()
+		lie := emulator.On(emulator.GetContainerProperties).Path("test-" + time.Now().UTC().Format(time.DateOnly)).Nth(4)
+		v = probing(t, fresh, 3, lie.Do(emulator.Answer(404, "ContainerNotFound")))
+		for i, want := range []int{0, 1, 1} {
+			if n := len(vaulttest.Collect(t, v, storage.Filters{Limit: 100})); n != want {
+				t.Errorf("listing %d: %d plans, want %d", i, n, want)
+			}
+			if i == 0 {
+				vaulttest.Created(t, vaulttest.OnEmulator(t, fresh), &workflow.Plan{})
+			}
+		}
+		if lie.Fired() == 0 {
+			t.Error("no false 404")
 		}
 	})
 }
