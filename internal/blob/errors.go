@@ -162,10 +162,20 @@ func judge(err error) verdict {
 // vary its codes; for an unknown code the status decides.
 func judgeAnswer(answer *azcore.ResponseError) verdict {
 	v := judgeCode(answer.StatusCode, bloberror.Code(answer.ErrorCode))
+	if v.reason == Refused && challenges(answer) {
+		v.again, v.once = true, true
+	}
 	if v.again && answer.RawResponse != nil {
 		v.after = retryAfter(answer.RawResponse.Header)
 	}
 	return v
+}
+
+// challenges reports whether the service wants a token with certain claims. azcore's policy has answered that with the newest
+// token, which another request may have got a moment before without the claims.
+func challenges(answer *azcore.ResponseError) bool {
+	return answer.StatusCode == http.StatusUnauthorized && answer.RawResponse != nil &&
+		strings.Contains(answer.RawResponse.Header.Get("WWW-Authenticate"), "insufficient_claims")
 }
 
 func judgeCode(status int, code bloberror.Code) verdict {

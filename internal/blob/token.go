@@ -110,7 +110,7 @@ func (t *tokens) ask(ctx context.Context, o policy.TokenRequestOptions, r *token
 	defer context.AfterFunc(t.ended, cancel)()
 	token, err := t.cred.GetToken(ctx, o)
 	if err != nil {
-		err = &tokenError{err}
+		err = newTokenError(err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", errNoToken, err)
 		}
@@ -121,13 +121,19 @@ func (t *tokens) ask(ctx context.Context, o policy.TokenRequestOptions, r *token
 	close(r.done)
 }
 
-// tokenError is the error of a credential on one line. Those of azidentity are pages.
-type tokenError struct{ error }
-
-func (e *tokenError) Error() string {
-	return "the credential gives no token: " + strings.Join(strings.Fields(e.error.Error()), " ")
+// tokenError is the error of a credential on one line. Those of azidentity are pages, and make their text anew each time,
+// which only one goroutine may do.
+type tokenError struct {
+	text string
+	err  error
 }
-func (e *tokenError) Unwrap() error { return e.error }
+
+func newTokenError(err error) error {
+	return &tokenError{"the credential gives no token: " + strings.Join(strings.Fields(err.Error()), " "), err}
+}
+
+func (e *tokenError) Error() string { return e.text }
+func (e *tokenError) Unwrap() error { return e.err }
 
 // tokenOf is a credential with the tokens of a login. The SDK takes one for each batch.
 type tokenOf struct{ login policy.Policy }
