@@ -203,7 +203,10 @@ func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
 			return fmt.Errorf("evict node %s: %w", member, err)
 		}
 		m.Excused = true
-		err = settle(ctx, func() error { return retire(ctx, store, m) })
+		err = settle(ctx, func() error {
+			_, err := retire(ctx, store, m)
+			return err
+		})
 		switch {
 		case err == nil, overtaken(err) && !conflicted(err):
 			return nil

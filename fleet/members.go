@@ -59,7 +59,7 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 	var errs []error
 	for _, m := range n.judge.look(r) {
-		err := retire(ctx, n.store, m)
+		left, err := retire(ctx, n.store, m)
 		switch {
 		case err == nil:
 			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})
@@ -70,7 +70,7 @@ func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 			continue
 		}
 		i := slices.IndexFunc(r.Members, func(other storage.Member) bool { return other.ID == m.ID })
-		r.Members[i].Phase, r.Members[i].Excused = storage.Left, excused(m)
+		r.Members[i].Phase, r.Members[i].Excused = storage.Left, left.Excused
 	}
 	return errors.Join(errs...)
 }

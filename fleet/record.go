@@ -248,20 +248,20 @@ func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Lea
 
 // retire marks the record of a member as left, in the version that was judged. This fences the member: its next
 // heartbeat meets another version. retire returns ErrConflict if the member has renewed its record since, and ErrNotFound
-// if somebody else has marked or removed the record.
-func retire(ctx context.Context, store storage.Members, m storage.Member) error {
-	_, err := store.RenewMember(ctx, leftRecord(m))
-	if !conflicted(err) {
-		return err
+// if somebody else has marked or removed the record. Then left is that mark, which may excuse what this one would not.
+func retire(ctx context.Context, store storage.Members, m storage.Member) (left storage.Member, err error) {
+	left = leftRecord(m)
+	if _, err = store.RenewMember(ctx, left); !conflicted(err) {
+		return left, err
 	}
 	now, findErr := store.FindMember(ctx, m.ID)
 	switch {
 	case findErr != nil:
-		return findErr
+		return left, findErr
 	case now.Phase == storage.Left:
-		return storage.ErrNotFound
+		return now, storage.ErrNotFound
 	}
-	return err
+	return left, err
 }
 
 func (n *Node) adopt(version string) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,6 +324,36 @@ func TestTakeBesideAnOutage(t *testing.T) {
 		}
 		if now := read(t, p, plan.ID); now.Epoch != 1 {
 			t.Errorf("the plan has epoch %d", now.Epoch)
+		}
+	})
+}
+
+// TestExcuseOfAnEviction takes a plan from a dead node that a person evicted just before the taker could mark it.
+func TestExcuseOfAnEviction(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, person := open(store), open(store)
+		plan := orphan(t, p, plantest.Small())
+		evicted, n := start(t, store, fleet.Options{})
+		taken, err := n.Take(t.Context(), plan.ID)
+		must(t, err)
+		a := actions(taken)[0]
+		a.State.Status, a.Attempts = workflow.Running, []workflow.Attempt{{Start: time.Now(), Owner: n.ID()}}
+		must(t, storage.Update(t.Context(), evicted, a))
+		evicted.Kill()
+		var judged atomic.Bool
+		p.OnOp("RenewMember", func(ctx context.Context, c processtest.Call, do func() error) error {
+			if c.Plan != n.ID() { // the member
+				return do()
+			}
+			judged.Store(true)
+			return errors.Join(fleet.Evict(ctx, person, n.ID()), do())
+		})
+		next := join(t, p, fleet.Options{})
+		for !judged.Load() {
+			time.Sleep(time.Second)
+		}
+		if taken, err = next.Take(t.Context(), plan.ID); err != nil || !actions(taken)[0].Attempts[0].Interrupted {
+			t.Errorf("not interrupted, %v", err)
 		}
 	})
 }
