@@ -227,33 +227,6 @@ func TestTakeAgain(t *testing.T) {
 	}
 }
 
-// TestOutageOfTheStore lets the store be unavailable for half an hour. Nobody is fenced, and the plan goes on
-// soon after it.
-func TestOutageOfTheStore(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(long("a", "b", "c"))
-		all := []*process{s.join("a", engine.Options{}), s.join("b", engine.Options{})}
-		time.Sleep(15 * time.Second)
-		for _, e := range all {
-			e.Kill()
-		}
-		time.Sleep(30 * time.Minute)
-		for _, e := range all {
-			e.On(nil)
-		}
-		before := time.Now()
-		for _, e := range all {
-			e.wait(t, 0)
-		}
-		if took := time.Since(before); took > 90*time.Second || fmt.Sprint(s.ran) != "map[a:1 b:1 c:1]" {
-			t.Errorf("ended %v after the outage; ran %v", took, s.ran)
-		}
-		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(all[0].nodes)+len(all[1].nodes) != 2 {
-			t.Errorf("%v, %v: %s", all[0].nodes, all[1].nodes, outline(got))
-		}
-	})
-}
-
 // TestShutdownHandsOver shuts an engine down. Another one continues its plan within two intervals, long before
 // a dead engine would have been replaced.
 func TestShutdownHandsOver(t *testing.T) {
@@ -461,15 +434,4 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestJoinFails checks that Run reports a fleet that it can't join at the start.
-func TestJoinFails(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		v := s.process().Fail("AddMember", func(string) error { return storage.ErrDenied })
-		e := s.engine(v, engine.Options{Fleet: &fleet.Options{}})
-		if err := e.Run(t.Context()); !errors.Is(err, storage.ErrDenied) {
-			t.Error(err)
-		}
-	})
 }

@@ -630,10 +630,8 @@ func TestVaultFails(t *testing.T) {
 		fail int  // how often each write fails
 		left bool
 	}{
-		{"unavailable twice", storage.ErrUnavailable, false, 2, false},
 		{"unknown, without effect", storage.ErrUnknown, false, 1, false},
 		{"too slow", context.DeadlineExceeded, false, 1, false},
-		{"denied for minutes", storage.ErrDenied, false, 10, false},
 		{"unknown, and then another's", storage.ErrUnknown, true, 1, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -269,26 +269,24 @@ func TestOlderCatalogue(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// cut is a source whose reads fail from the nth on.
+// cut is a source that fails after some reads.
 type cut struct {
 	inMemory
 	reads *int
 }
 
-var errCut = errors.New("cut")
-
 func (c cut) Get(ctx context.Context, offset, size int) ([]byte, error) {
 	if *c.reads--; *c.reads < 0 {
-		return nil, errCut
+		return nil, storage.ErrUnavailable
 	}
 	return c.inMemory.Get(ctx, offset, size)
 }
 
-// TestOpenFails fails the first and the second read of a catalogue with a few blocks behind the first one. Open says so.
+// TestOpenFails fails the reads of a catalogue with a few blocks behind the first read. Open says so.
 func TestOpenFails(t *testing.T) {
 	body := encode(t, randomPlans(rand.New(rand.NewPCG(1, 9)), 15_000, 0))
-	for reads, want := range []error{errCut, errCut, nil} {
-		if _, err := Open(context.Background(), cut{body, &reads}, container, Search{Query: all, Chosen: all.chooses}); !errors.Is(err, want) {
+	for reads, want := range []error{storage.ErrUnavailable, storage.ErrUnavailable, nil} {
+		if err := second(Open(t.Context(), cut{body, &reads}, container, Search{Query: all, Chosen: all.chooses})); !errors.Is(err, want) {
 			t.Errorf("%v, want %v, of a catalogue of %d bytes", err, want, len(body))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // Outage is how long EachRefusal refuses calls.
 const Outage = 2 * time.Hour
 
-// EachRefusal runs a test in virtual time, first without a fault, and then once with each kind of call refused as
+// EachRefusal runs a test in virtual time, first without a fault, and then once with each kind of call, or all, refused as
 // unavailable, and once as denied, for the time of an Outage that begins with the first call. The test asks refuse before
 // each call, and returns how often somebody was told of a failure. A refusal must be told, and nothing else.
 func EachRefusal[K comparable](t *testing.T, test func(t *testing.T, refuse func(kind K) error) (told int64)) {
@@ -39,11 +39,11 @@ func EachRefusal[K comparable](t *testing.T, test func(t *testing.T, refuse func
 	if bubble(t, func(kind K) error { seen[kind] = true; return nil }) > 0 {
 		t.Error("somebody was told of a failure, and nothing was refused")
 	}
-	for refused := range seen {
+	refuses := func(name string, refused func(kind K) bool) {
 		for _, err := range []error{storage.ErrUnavailable, storage.ErrDenied} {
-			t.Run(fmt.Sprint(refused, " ", err), func(t *testing.T) {
+			t.Run(name+" "+err.Error(), func(t *testing.T) {
 				if bubble(t, func(kind K) error {
-					if kind == refused {
+					if refused(kind) {
 						return &storage.Error{Op: fmt.Sprint(kind), Err: err}
 					}
 					return nil
@@ -52,5 +52,9 @@ func EachRefusal[K comparable](t *testing.T, test func(t *testing.T, refuse func
 				}
 			})
 		}
+	}
+	refuses("all", func(K) bool { return true })
+	for one := range seen {
+		refuses(fmt.Sprint(one), func(kind K) bool { return kind == one })
 	}
 }
