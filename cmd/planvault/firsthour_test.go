@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/firsthour"
 )
 
 // TestFirstHour runs doctor --first-hour: its text, its JSON, its exit codes, and what it leaves.
 func TestFirstHour(t *testing.T) {
+	efforttest.NotShort(t, "TestFirstHourThatWasKilled runs it under the race detector")
 	for name, test := range map[string]struct {
 		options []emulator.Option
 		rule    *emulator.Rule

@@ -263,10 +263,13 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 func TestLateDeletes(t *testing.T) {
 	runs := 0
 	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork, "final": vaulttest.Final} {
+		if testing.Short() && name != "running" {
+			continue
+		}
 		for nth, next := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 			for n, more := 1, true; more; n++ {
 				for k, late := 0, false; !late; k++ {
-					if n > 1 && efforttest.Pick(!vaulttest.Sampled(16, n+nth, k), !vaulttest.Sampled(4, n+nth, k), false) && k < 20 {
+					if n > 1 && efforttest.Pick(!vaulttest.Sampled(64, n+nth, k), !vaulttest.Sampled(4, n+nth, k), false) && k < 20 {
 						continue
 					}
 					runs++
