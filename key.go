@@ -89,22 +89,22 @@ func (p prefix) control() string { return string(p) + controlTail }
 // log returns the name of the container of the log.
 func (p prefix) log() string { return p.containerPrefix() + "log" }
 
-// deed names a deed in the log. The first part of its name is the complement of the first half of the ID, so that
+// audit entry names an audit entry in the log. The first part of its name is the complement of the first half of the ID, so that
 // listings show the newest first.
-func (p prefix) deed(id uuid.UUID) blob.Ref {
-	return blob.Ref{Container: p.log(), Name: fmt.Sprintf("%s%016x-%s%s", deedsDir, ^binary.BigEndian.Uint64(id[:8]), id, jsonTail)}
+func (p prefix) auditEntry(id uuid.UUID) blob.Ref {
+	return blob.Ref{Container: p.log(), Name: fmt.Sprintf("%s%016x-%s%s", auditDir, ^binary.BigEndian.Uint64(id[:8]), id, jsonTail)}
 }
 
-// deedsFrom returns a name that is before those of the deeds that are not younger than a time.
-func deedsFrom(at time.Time) string {
-	return fmt.Sprintf("%s%012x", deedsDir, ^uint64(at.UnixMilli())&(1<<48-1))
+// auditEntriesFrom returns a name that is before those of the audit entries that are not younger than a time.
+func auditEntriesFrom(at time.Time) string {
+	return fmt.Sprintf("%s%012x", auditDir, ^uint64(at.UnixMilli())&(1<<48-1))
 }
 
-// parseDeedName parses the name of a deed. It returns false for a name that no vault writes.
-func parseDeedName(name string) (id uuid.UUID, ok bool) {
+// parseAuditName parses the name of an audit entry. It returns false for a name that no vault writes.
+func parseAuditName(name string) (id uuid.UUID, ok bool) {
 	text, _ := strings.CutSuffix(name, jsonTail)
 	id, ok = parseID(text[max(0, len(text)-len(uuid.Nil.String())):])
-	return id, ok && workflow.IsV7(id) && prefix("").deed(id).Name == name
+	return id, ok && workflow.IsV7(id) && prefix("").auditEntry(id).Name == name
 }
 
 // member names the record of a member.
@@ -173,7 +173,7 @@ const (
 	signalsDir = "signals/"
 	stopTail   = "-stop"
 
-	deedsDir = "deeds/"
+	auditDir = "deeds/"
 )
 
 func (k keys) at(name string) blob.Ref { return blob.Ref{Container: k.container, Name: name} }

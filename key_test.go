@@ -35,7 +35,7 @@ func Example_names() {
 	fmt.Println(keys.of(&workflow.Action{ID: examplePart}))
 	fmt.Println(p.member(examplePart))
 	fmt.Println(p.stop(examplePlan))
-	fmt.Println(p.deed(examplePlan))
+	fmt.Println(p.auditEntry(examplePlan))
 	// Output:
 	// prod-2026-01-02
 	// prod-2026-01-02/open/019b7c5a-1c80-7000-8000-00000000000a

@@ -136,7 +136,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return err
 		}},
 		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindMember(ctx, member.ID)) }},
-		{"RequestStop", "", true, func(ctx context.Context, v *Vault) error { return v.RequestStop(ctx, plan.ID, workflow.Deed{}) }},
+		{"RequestStop", "", true, func(ctx context.Context, v *Vault) error { return v.RequestStop(ctx, plan.ID, workflow.Attribution{}) }},
 		{"Roster", "", false, func(ctx context.Context, v *Vault) error {
 			found, err := v.Roster(ctx)
 			if err == nil { // the vault is not closed yet
@@ -152,8 +152,8 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"RemoveNote", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveNote(ctx, note.Name, note.Version) }},
 		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, plan.ID, stop) }},
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
-		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenDeed()) }},
-		{"Deeds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Deeds(ctx, storage.DeedFilters{})) }},
+		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenAuditEntry()) }},
+		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error { return failure(v.AuditEntries(ctx, storage.AuditFilters{})) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Expire(ctx, ExpireOptions{OlderThan: 1000 * time.Hour}))
 		}},

@@ -74,54 +74,54 @@ func TestGoldenRecords(t *testing.T) {
 	}
 }
 
-func goldenDeed() storage.Deed {
+func goldenAuditEntry() storage.AuditEntry {
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	return driver.RecordedDeed(storage.Deed{
-		ID: examplePart, What: "purge", Deed: workflow.Deed{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
+	return driver.RecordedAuditEntry(storage.AuditEntry{
+		ID: examplePart, What: "purge", Attribution: workflow.Attribution{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
 		From: day, To: day, Detail: "--status failed", Result: "done",
 	}, day)
 }
 
-func TestGoldenDeed(t *testing.T) {
-	r, err := deedRecord(goldenDeed())
+func TestGoldenAuditEntry(t *testing.T) {
+	r, err := auditRecord(goldenAuditEntry())
 	must(t, err)
 	body, err := format(nil).encodeRecord(r)
 	golden(t, "deed", body, err)
 	m := format(nil).recordMetadata(r, "write-1")
 	text, err := json.MarshalIndent(m, "", "  ")
 	golden(t, "deedmetadata", append(text, '\n'), err)
-	p := blob.Properties{Metadata: m, LastModified: goldenDeed().Stored}
-	if got, err := format(nil).deedOf(examplePart, p); err != nil || !reflect.DeepEqual(got, goldenDeed()) {
+	p := blob.Properties{Metadata: m, LastModified: goldenAuditEntry().Stored}
+	if got, err := format(nil).auditEntryOf(examplePart, p); err != nil || !reflect.DeepEqual(got, goldenAuditEntry()) {
 		t.Errorf("the deed is read as %+v, %v", got, err)
 	}
-	_, err = format(nil).deedOf(examplePlan, p)
+	_, err = format(nil).auditEntryOf(examplePlan, p)
 	checkError(t, "another deed", err, storage.ErrCorrupt)
 	m[metaSchema] = "2"
-	_, err = format(nil).deedOf(examplePart, p)
+	_, err = format(nil).auditEntryOf(examplePart, p)
 	checkError(t, "schema 2", err, storage.ErrSchema)
 }
 
-func FuzzDeedMetadata(f *testing.F) {
-	r, err := deedRecord(goldenDeed())
+func FuzzAuditMetadata(f *testing.F) {
+	r, err := auditRecord(goldenAuditEntry())
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add("1", r.metadata[typeDeed])
+	f.Add("1", r.metadata[typeAudit])
 	f.Add("1", `{"id":"`+examplePart.String()+`","what":"purge","from":"2026-01-02"}`)
 	f.Add("2", "=?")
 	f.Fuzz(func(t *testing.T, version, text string) {
-		d, err := format(nil).deedOf(examplePart, blob.Properties{Metadata: map[string]string{metaSchema: version, typeDeed: text}})
+		d, err := format(nil).auditEntryOf(examplePart, blob.Properties{Metadata: map[string]string{metaSchema: version, typeAudit: text}})
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				t.Error(err)
 			}
 			return
 		}
-		again, err := deedRecord(d)
-		if err != nil || blob.MaxMetadata < len(again.metadata[typeDeed])+200 {
-			t.Fatalf("%+v takes %d bytes of metadata: %v", d, len(again.metadata[typeDeed]), err)
+		again, err := auditRecord(d)
+		if err != nil || blob.MaxMetadata < len(again.metadata[typeAudit])+200 {
+			t.Fatalf("%+v takes %d bytes of metadata: %v", d, len(again.metadata[typeAudit]), err)
 		}
-		second, err := format(nil).deedOf(examplePart, blob.Properties{Metadata: format(nil).recordMetadata(again, "w")})
+		second, err := format(nil).auditEntryOf(examplePart, blob.Properties{Metadata: format(nil).recordMetadata(again, "w")})
 		if err != nil || !reflect.DeepEqual(second, d) {
 			t.Errorf("%+v is stored and read again as %+v, %v", d, second, err)
 		}
@@ -134,23 +134,23 @@ func FuzzStopMetadata(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version, by, why string) {
 		var got storage.StopRequest
 		format(nil).readStopMetadata(&got, map[string]string{metaSchema: version, metaBy: by, metaWhy: why})
-		if err := workflow.CheckDeed(got.Deed()); err != nil || version != "1" && got.By+got.Why != "" {
+		if err := workflow.CheckAttribution(got.Attribution()); err != nil || version != "1" && got.By+got.Why != "" {
 			t.Errorf("%q and %q are read as %+v, %v", by, why, got, err)
 		}
 	})
 }
 
-// FuzzParseDeedName parses no name that the builder does not make.
-func FuzzParseDeedName(f *testing.F) {
-	name := prefix("p").deed(examplePart).Name
+// FuzzParseAuditName parses no name that the builder does not make.
+func FuzzParseAuditName(f *testing.F) {
+	name := prefix("p").auditEntry(examplePart).Name
 	for _, seed := range []string{name, name[:len(name)-5], "deeds/" + examplePart.String() + ".json", "deeds/000000000000-" + examplePart.String() + ".json", "x"} {
 		f.Add(seed)
-		if id, ok := parseDeedName(seed); ok != (seed == name) || ok && id != examplePart {
+		if id, ok := parseAuditName(seed); ok != (seed == name) || ok && id != examplePart {
 			f.Errorf("%s is parsed as %s, %v", seed, id, ok)
 		}
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if id, ok := parseDeedName(name); ok && prefix("p").deed(id).Name != name {
+		if id, ok := parseAuditName(name); ok && prefix("p").auditEntry(id).Name != name {
 			t.Errorf("%q is parsed as %s", name, id)
 		}
 	})

@@ -42,7 +42,7 @@ const (
 	typeMember = "member"
 	typeStop   = "stop"
 	typeNote   = "note"
-	typeDeed   = "deed"
+	typeAudit  = "deed"
 )
 
 // encodeEntry returns the document with a plan's own fields and the IDs of its children.
@@ -252,8 +252,8 @@ func stopRecord(r storage.StopRequest) record {
 	return record{typeStop, stopData{r.Plan, r.By, r.Why}, textMetadata(map[string]string{metaBy: r.By, metaWhy: r.Why})}
 }
 
-// deedData is the data of a deed.
-type deedData struct {
+// auditData is the data of an audit entry.
+type auditData struct {
 	ID     uuid.UUID   `json:"id"`
 	What   string      `json:"what"`
 	By     string      `json:"by,omitempty"`
@@ -265,9 +265,9 @@ type deedData struct {
 	Result string      `json:"result,omitempty"`
 }
 
-// deedRecord returns the record of a deed. Its metadata has all of it, so that a listing shows it.
-func deedRecord(d storage.Deed) (record, error) {
-	data := deedData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, Detail: d.Detail, Result: d.Result}
+// auditRecord returns the record of an audit entry. Its metadata has all of it, so that a listing shows it.
+func auditRecord(d storage.AuditEntry) (record, error) {
+	data := auditData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, Detail: d.Detail, Result: d.Result}
 	if !d.From.IsZero() {
 		data.From, data.To = d.From.UTC().Format(time.DateOnly), d.To.UTC().Format(time.DateOnly)
 	}
@@ -275,12 +275,12 @@ func deedRecord(d storage.Deed) (record, error) {
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	err := e.Encode(data)
-	return record{typeDeed, data, textMetadata(map[string]string{typeDeed: strings.TrimSpace(text.String())})}, err
+	return record{typeAudit, data, textMetadata(map[string]string{typeAudit: strings.TrimSpace(text.String())})}, err
 }
 
-// deedOf returns the deed with an ID whose blob has these properties.
-func (f format) deedOf(id uuid.UUID, p blob.Properties) (d storage.Deed, err error) {
-	bad := func(err error) error { return fmt.Errorf("%w: metadata %s: %w", storage.ErrCorrupt, typeDeed, err) }
+// auditEntryOf returns the audit entry with an ID whose blob has these properties.
+func (f format) auditEntryOf(id uuid.UUID, p blob.Properties) (d storage.AuditEntry, err error) {
+	bad := func(err error) error { return fmt.Errorf("%w: metadata %s: %w", storage.ErrCorrupt, typeAudit, err) }
 	version, err := strconv.Atoi(p.Metadata[metaSchema])
 	if err != nil {
 		return d, bad(err)
@@ -288,15 +288,15 @@ func (f format) deedOf(id uuid.UUID, p blob.Properties) (d storage.Deed, err err
 	if err := f.checkSchema(version); err != nil {
 		return d, err
 	}
-	var data deedData
-	text, err := decodeText(p.Metadata[typeDeed])
+	var data auditData
+	text, err := decodeText(p.Metadata[typeAudit])
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &data)
 	}
 	if err == nil && data.ID != id {
 		err = fmt.Errorf("it is deed %s", data.ID)
 	}
-	d = storage.Deed{ID: data.ID, What: data.What, Deed: workflow.Deed{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
+	d = storage.AuditEntry{ID: data.ID, What: data.What, Attribution: workflow.Attribution{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
 	if err == nil && data.From != "" {
 		d.From, err = time.Parse(time.DateOnly, data.From)
 	}
@@ -304,12 +304,12 @@ func (f format) deedOf(id uuid.UUID, p blob.Properties) (d storage.Deed, err err
 		d.To, err = time.Parse(time.DateOnly, data.To)
 	}
 	if err == nil {
-		err = driver.CheckDeed(d)
+		err = driver.CheckAuditEntry(d)
 	}
 	if err != nil {
-		return storage.Deed{}, bad(err)
+		return storage.AuditEntry{}, bad(err)
 	}
-	return driver.RecordedDeed(d, p.LastModified), nil
+	return driver.RecordedAuditEntry(d, p.LastModified), nil
 }
 
 // textMetadata returns metadata with the texts that are not empty.
@@ -452,7 +452,7 @@ func (f format) readStopMetadata(r *storage.StopRequest, metadata map[string]str
 	}
 	by, byErr := decodeText(metadata[metaBy])
 	why, whyErr := decodeText(metadata[metaWhy])
-	if d := (workflow.Deed{By: by, Why: why}); byErr == nil && whyErr == nil && workflow.CheckDeed(d) == nil {
+	if d := (workflow.Attribution{By: by, Why: why}); byErr == nil && whyErr == nil && workflow.CheckAttribution(d) == nil {
 		r.By, r.Why = by, why
 	}
 }

@@ -46,8 +46,8 @@ func goldenPlan() *workflow.Plan {
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
 		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
-		Forked:  workflow.Deed{By: "<golden>@example.com", Why: "once more"},
-		Stopped: workflow.Deed{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
+		Forked:  workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
+		Stopped: workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -236,7 +236,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.Labels, older.Forked, older.Stopped = nil, workflow.Deed{}, workflow.Deed{}
+	older.Labels, older.Forked, older.Stopped = nil, workflow.Attribution{}, workflow.Attribution{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:

@@ -208,8 +208,8 @@ func lost(vault storage.Vault, opts Options) (all []string) {
 	if _, ok := vault.(retention.Vault); !ok && !opts.NoRetention {
 		all = append(all, "enforces no policy of retention (retention.Vault; see Options.NoRetention)")
 	}
-	if _, ok := vault.(storage.Journal); !ok {
-		all = append(all, "keeps no log of who changed it (storage.Journal)")
+	if _, ok := vault.(storage.AuditLog); !ok {
+		all = append(all, "keeps no log of who changed it (storage.AuditLog)")
 	}
 	return all
 }
@@ -466,7 +466,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 // In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
 // the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there
 // is none.
-func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Deed) error {
+func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Attribution) error {
 	e.mu.Lock()
 	r := e.runs[id]
 	e.mu.Unlock()
@@ -486,7 +486,7 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Deed) error
 }
 
 // stopElsewhere asks the owner of a plan to stop it, whoever that is.
-func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID, by workflow.Deed) error {
+func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID, by workflow.Attribution) error {
 	found, err := storage.Collect(e.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 	switch {
 	case err != nil:

@@ -185,7 +185,7 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 		obey := func() {
 			switch cause := context.Cause(c); {
 			case errors.Is(cause, fleet.ErrStopRequested):
-				_ = r.stop(r.owned, deedOf(cause)) // unless the plan is ending, or is given up
+				_ = r.stop(r.owned, attributionOf(cause)) // unless the plan is ending, or is given up
 			case errors.Is(cause, fleet.ErrClosed):
 				m.closed.Store(true)
 				r.drain()
@@ -195,7 +195,7 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 		}
 		if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
 			if r.own.TryAcquire(1) { // the run may end before the function above stores it
-				r.asked(deedOf(cause))
+				r.asked(attributionOf(cause))
 				r.own.Release(1)
 			}
 			r.halt() // before anything begins
@@ -211,12 +211,12 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 	return err
 }
 
-// deedOf returns who asked for the stop that is the cause.
-func deedOf(cause error) workflow.Deed {
+// attributionOf returns who asked for the stop that is the cause.
+func attributionOf(cause error) workflow.Attribution {
 	if asked, ok := errors.AsType[*fleet.StopError](cause); ok {
-		return asked.Deed
+		return asked.Attribution
 	}
-	return workflow.Deed{}
+	return workflow.Attribution{}
 }
 
 // mayGoOn reports whether work that ended with this error goes on if the node takes the plan again.

@@ -248,9 +248,11 @@ func TestShutdownHandsOver(t *testing.T) {
 }
 
 // asked is who stops plans in tests.
-var asked = workflow.Deed{By: "ops@example.com", Why: "wrong cluster"}
+var asked = workflow.Attribution{By: "ops@example.com", Why: "wrong cluster"}
 
-func isAsked(d workflow.Deed) bool { return d.By == asked.By && d.Why == asked.Why && !d.At.IsZero() }
+func isAsked(d workflow.Attribution) bool {
+	return d.By == asked.By && d.Why == asked.Why && !d.At.IsZero()
+}
 
 // TestStopElsewhere stops plans from an engine that does not run them.
 func TestStopElsewhere(t *testing.T) {
@@ -263,12 +265,12 @@ func TestStopElsewhere(t *testing.T) {
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
 		must(t, other.Stop(t.Context(), p.ID, asked))
-		if err := other.Stop(t.Context(), workflow.NewV7(), workflow.Deed{}); !errors.Is(err, storage.ErrNotFound) {
+		if err := other.Stop(t.Context(), workflow.NewV7(), workflow.Attribution{}); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("no such plan: %v", err)
 		}
 		owner.wait(t, 0)
 		other.wait(t, 0)
-		if err := other.Stop(t.Context(), p.ID, workflow.Deed{}); !errors.Is(err, engine.ErrNotRunning) {
+		if err := other.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
 			t.Errorf("at the end: %v", err)
 		}
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 || !isAsked(got.Stopped) {
@@ -315,7 +317,7 @@ func TestStopDuringTake(t *testing.T) {
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		must(t, owner.Stop(ctx, p.ID, workflow.Deed{}))
+		must(t, owner.Stop(ctx, p.ID, workflow.Attribution{}))
 		time.Sleep(10 * time.Second)
 		close(answers)
 		owner.wait(t, 0)
@@ -386,7 +388,7 @@ func TestFencedWhileStopping(t *testing.T) {
 		s.create(p)
 		e := s.join("a", engine.Options{})
 		time.Sleep(time.Second)
-		must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Attribution{}))
 		time.Sleep(20 * time.Second) // d runs
 		store := s.open()
 		roster, err := store.Roster(t.Context())

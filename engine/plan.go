@@ -109,7 +109,7 @@ func (r *run) shrink(because error) (shrunk bool) {
 
 // stop stores the request to stop the plan, and then halts it. If the request can't be stored until ctx ends, the plan
 // is halted all the same, and the write goes on.
-func (r *run) stop(ctx context.Context, by workflow.Deed) error {
+func (r *run) stop(ctx context.Context, by workflow.Attribution) error {
 	r.slot.hurry()
 	if err := r.own.Acquire(ctx, 1); err != nil {
 		r.halt() // the plan itself is being stored
@@ -136,7 +136,7 @@ func (r *run) stop(ctx context.Context, by workflow.Deed) error {
 }
 
 // asked notes who asked the plan to stop, if that is known. The first one counts. The caller holds own.
-func (r *run) asked(by workflow.Deed) {
+func (r *run) asked(by workflow.Attribution) {
 	if r.ending || by.By+by.Why == "" || r.plan.Stopped.By+r.plan.Stopped.Why != "" {
 		return
 	}

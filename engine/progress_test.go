@@ -326,7 +326,7 @@ func TestFullEngine(t *testing.T) {
 			time.Sleep(time.Minute)
 			want := workflow.Completed
 			if test.stop {
-				must(t, full.Stop(t.Context(), p.ID, workflow.Deed{}))
+				must(t, full.Stop(t.Context(), p.ID, workflow.Attribution{}))
 				want = workflow.Stopped
 			} else {
 				defer s.join("idle", opts).stop()
@@ -367,7 +367,7 @@ func TestStopInAnOutage(t *testing.T) {
 			time.AfterFunc(at+time.Second, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := e.Stop(ctx, p.ID, workflow.Deed{}); !errors.Is(err, context.DeadlineExceeded) {
+				if err := e.Stop(ctx, p.ID, workflow.Attribution{}); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
@@ -387,7 +387,7 @@ func TestDrainInAnOutage(t *testing.T) {
 			dead := s.join("dead", engine.Options{})
 			time.Sleep(5 * time.Second)
 			dead.fails(errKilled)
-			must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Deed{}))
+			must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Attribution{}))
 			e := s.join("other", engine.Options{Patience: time.Hour})
 			e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
 				switch p, ok := c.Object.(*workflow.Plan); {

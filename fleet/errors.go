@@ -26,8 +26,8 @@ var (
 	ErrClosed = errors.New("the vault is closed")
 )
 
-// StopError is [ErrStopRequested] with the deed of whoever called [Stop].
-type StopError struct{ Deed workflow.Deed }
+// StopError is [ErrStopRequested] with the audit entry of whoever called [Stop].
+type StopError struct{ Attribution workflow.Attribution }
 
 // Error says the same as ErrStopRequested.
 func (e *StopError) Error() string { return ErrStopRequested.Error() }

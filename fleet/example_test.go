@@ -78,7 +78,7 @@ func ExampleStop() {
 	vault := memvault.New(nil)
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	check(vault.Create(ctx, plan))
-	check(fleet.Stop(ctx, vault, plan.ID, workflow.Deed{}))
+	check(fleet.Stop(ctx, vault, plan.ID, workflow.Attribution{}))
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
 	check(err)

@@ -55,8 +55,8 @@ func TestInspect(t *testing.T) {
 		n := join(t, open(store), fleet.Options{Name: "host", TTL: 2 * time.Hour})
 		works, stopping, final := claimed(n), claimed(n), claimed(n)
 		must(t, finish(t.Context(), p, final))
-		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Deed{By: "ana", Why: "wrong cluster"}))
-		must(t, fleet.Stop(t.Context(), p, final.ID, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Attribution{By: "ana", Why: "wrong cluster"}))
+		must(t, fleet.Stop(t.Context(), p, final.ID, workflow.Attribution{}))
 
 		i := inspect(t, p, fleet.InspectOptions{})
 		if !i.Now.Equal(time.Now()) || i.Alive() != 1 || len(i.Members) != 2 {
@@ -241,7 +241,7 @@ func TestInspectBounded(t *testing.T) {
 				must(t, n.Claim(t.Context(), plan))
 			}
 		}
-		must(t, fleet.Stop(t.Context(), p, ids["stops"], workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, ids["stops"], workflow.Attribution{}))
 		time.Sleep(20 * time.Minute)
 		works := actions(read(t, p, ids["works"]))[0]
 		works.State.Start = time.Now().UTC()

@@ -88,7 +88,7 @@ func TestLetGoAlone(t *testing.T) {
 		}
 		n.LetGo(id)
 		time.Sleep(2 * time.Minute)
-		must(t, fleet.Stop(t.Context(), p, id, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, id, workflow.Attribution{}))
 		within(t, found, 11*time.Second)
 		n.LetGo(id)
 		within(t, found, time.Minute+time.Second)

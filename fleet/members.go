@@ -102,7 +102,7 @@ func (n *Node) note(r storage.Roster) {
 		n.departures++ // the records of members that left may have been removed between the two looks
 	}
 	members, left := n.members, n.left
-	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]workflow.Deed{}
+	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]workflow.Attribution{}
 	n.takers, n.left, n.letGo = map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}, map[release]struct{}{}
 	for _, m := range r.Members {
 		n.noteMember(m, left)
@@ -115,9 +115,9 @@ func (n *Node) note(r storage.Roster) {
 		}
 	}
 	for _, s := range r.Stops {
-		n.stops[s.Plan] = s.Deed()
+		n.stops[s.Plan] = s.Attribution()
 		if w := n.work[s.Plan]; w != nil {
-			w.end(&StopError{s.Deed()})
+			w.end(&StopError{s.Attribution()})
 		}
 	}
 	n.notifyLocked()

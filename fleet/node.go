@@ -33,18 +33,18 @@ type Node struct {
 	mu         sync.Mutex
 	record     record
 	clock      clock
-	now        time.Time                   // the store's clock at the last look
-	looked     time.Time                   // the time of the last look, by this machine's clock on the wall
-	closed     bool                        // the store was closed
-	members    map[uuid.UUID]struct{}      // those of the last look, and owners that were found since
-	takers     map[uuid.UUID]struct{}      // the members of the last look that take plans; it does not change
-	left       map[uuid.UUID]struct{}      // those of the last look that were marked as left
-	absent     map[uuid.UUID]struct{}      // owners that were found to be no members
-	excused    map[uuid.UUID]struct{}      // members whose end is no fault of what they ran
-	departures int                         // how many members have gone so far
-	letGo      map[release]struct{}        // what the other members of the last look have let go; it does not change
-	gauger     uuid.UUID                   // the member that looked after the gauges at the last look
-	stops      map[uuid.UUID]workflow.Deed // the plans that were asked to stop, at the last look
+	now        time.Time                          // the store's clock at the last look
+	looked     time.Time                          // the time of the last look, by this machine's clock on the wall
+	closed     bool                               // the store was closed
+	members    map[uuid.UUID]struct{}             // those of the last look, and owners that were found since
+	takers     map[uuid.UUID]struct{}             // the members of the last look that take plans; it does not change
+	left       map[uuid.UUID]struct{}             // those of the last look that were marked as left
+	absent     map[uuid.UUID]struct{}             // owners that were found to be no members
+	excused    map[uuid.UUID]struct{}             // members whose end is no fault of what they ran
+	departures int                                // how many members have gone so far
+	letGo      map[release]struct{}               // what the other members of the last look have let go; it does not change
+	gauger     uuid.UUID                          // the member that looked after the gauges at the last look
+	stops      map[uuid.UUID]workflow.Attribution // the plans that were asked to stop, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
 	pauses     map[uuid.UUID]pause // the plans that the node has let go
@@ -81,7 +81,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	n := &Node{
 		store: store, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
-		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Deed{},
+		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Attribution{},
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}

@@ -191,7 +191,7 @@ func TestOrphansBesideABacklog(t *testing.T) {
 				}
 				go work(plan)
 				for id := range orphans {
-					must(t, fleet.Stop(t.Context(), p, id, workflow.Deed{}))
+					must(t, fleet.Stop(t.Context(), p, id, workflow.Attribution{}))
 				}
 			}
 			time.Sleep(2 * time.Minute)

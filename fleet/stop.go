@@ -18,7 +18,7 @@ import (
 // gone.
 //
 // Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
-func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflow.Deed) error {
+func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflow.Attribution) error {
 	return settle(ctx, func() error { return store.RequestStop(ctx, plan, by) })
 }
 

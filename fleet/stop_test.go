@@ -59,7 +59,7 @@ func TestStop(t *testing.T) {
 				p, n := start(t, store, fleet.Options{})
 				other := claimed(t, p, n, 1)
 				id := test.begin(t, p, n).ID
-				must(t, fleet.Stop(t.Context(), store.Open(nil), id, workflow.Deed{}))
+				must(t, fleet.Stop(t.Context(), store.Open(nil), id, workflow.Attribution{}))
 				time.Sleep(10*time.Second + 1)
 				test.get(t, n, id)
 				work, done := n.Work(id)
@@ -94,7 +94,7 @@ func TestRequestsAreKept(t *testing.T) {
 		p := open(store)
 		join(t, p, fleet.Options{})
 		gone := workflow.NewV7()
-		must(t, fleet.Stop(t.Context(), p, gone, workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, gone, workflow.Attribution{}))
 		time.Sleep(55 * time.Second)
 		if s := stopped(t, store); len(s) != 1 {
 			t.Errorf("after 55s the requests are %v", s)
@@ -120,7 +120,7 @@ func TestRequestsBesideADamagedPlan(t *testing.T) {
 		damage(p, damaged, "Search", storage.ErrCorrupt)
 		join(t, p, fleet.Options{})
 		for _, plan := range []uuid.UUID{workflow.NewV7At(time.Now().Add(-time.Hour)), damaged, workflow.NewV7At(time.Now().Add(time.Hour))} {
-			must(t, fleet.Stop(t.Context(), p, plan, workflow.Deed{}))
+			must(t, fleet.Stop(t.Context(), p, plan, workflow.Attribution{}))
 		}
 		time.Sleep(2 * time.Minute)
 		if s := stopped(t, store); !slices.Equal(s, []uuid.UUID{damaged}) {
@@ -140,18 +140,18 @@ func TestStopIsRepeated(t *testing.T) {
 			}
 			return do()
 		})
-		must(t, fleet.Stop(t.Context(), p, workflow.NewV7(), workflow.Deed{}))
+		must(t, fleet.Stop(t.Context(), p, workflow.NewV7(), workflow.Attribution{}))
 		if calls != 4 {
 			t.Errorf("%d calls", calls)
 		}
 		p.Fail("RequestStop", processtest.Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := fleet.Stop(ctx, p, workflow.NewV7(), workflow.Deed{}); !errors.Is(err, storage.ErrUnknown) {
+		if err := fleet.Stop(ctx, p, workflow.NewV7(), workflow.Attribution{}); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("Stop returned %v", err)
 		}
 		p.On(nil)
-		if err := fleet.Stop(t.Context(), p, uuid.Nil, workflow.Deed{}); !errors.Is(err, storage.ErrNotFound) {
+		if err := fleet.Stop(t.Context(), p, uuid.Nil, workflow.Attribution{}); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("Stop of no plan returned %v", err)
 		}
 	})

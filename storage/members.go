@@ -32,8 +32,8 @@ type Members interface {
 	// version, and ErrNotFound if there is none.
 	RemoveMember(ctx context.Context, id uuid.UUID, version string) error
 	// RequestStop asks the owner of a plan to stop it, and says who asks and why. It returns nil if the request is
-	// stored, also if an earlier one was, which stays. It does not look at the plan. The At of the deed is not stored.
-	RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error
+	// stored, also if an earlier one was, which stays. It does not look at the plan. The At of the audit entry is not stored.
+	RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error
 	// RemoveStop removes a request that has this version. It returns nil if there is none, and ErrConflict if
 	// it has another version.
 	RemoveStop(ctx context.Context, plan uuid.UUID, version string) error
@@ -84,14 +84,14 @@ const (
 // StopRequest asks the owner of a plan to stop it.
 type StopRequest struct {
 	Plan      uuid.UUID
-	By, Why   string    // as in [workflow.Deed]
+	By, Why   string    // as in [workflow.Attribution]
 	Requested time.Time // by the store's clock
 	Version   string
 }
 
-// Deed says who asked, when and why.
-func (r StopRequest) Deed() workflow.Deed {
-	return workflow.Deed{By: r.By, Why: r.Why, At: r.Requested}
+// AuditEntry says who asked, when and why.
+func (r StopRequest) Attribution() workflow.Attribution {
+	return workflow.Attribution{By: r.By, Why: r.Why, At: r.Requested}
 }
 
 // Roster is what a store knows of a fleet at one time.

@@ -113,7 +113,7 @@ func (p *Plan) fork(from string) *Plan {
 	f.ID = NewV7From(at.Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
-	f.Forked, f.Stopped = Deed{}, Deed{}
+	f.Forked, f.Stopped = Attribution{}, Attribution{}
 	return f
 }
 

@@ -158,8 +158,8 @@ func codeFor(t reflect.Type) code {
 		return nameCode(whenNames)
 	case reflect.TypeFor[State]():
 		return structCode[State]()
-	case reflect.TypeFor[Deed]():
-		return structCode[Deed]()
+	case reflect.TypeFor[Attribution]():
+		return structCode[Attribution]()
 	case reflect.TypeFor[any]():
 		return code{} // see formOf
 	case reflect.TypeFor[[]byte]():
@@ -264,7 +264,7 @@ func attemptsCode() code {
 	})
 }
 
-// structCode is the code of a state or a deed. It is left out if it is zero. A state is also left out if it is zero but
+// structCode is the code of a state or an audit entry. It is left out if it is zero. A state is also left out if it is zero but
 // for its version, and that is left out.
 func structCode[T comparable]() code {
 	f := formOf(reflect.TypeFor[T]())

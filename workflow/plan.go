@@ -64,9 +64,9 @@ type Plan struct {
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
 	// Forked says who forked the plan, and why. Whoever calls [Fork] may set it, before Create.
-	Forked Deed `json:"forked,omitzero"`
+	Forked Attribution `json:"forked,omitzero"`
 	// Stopped says who asked the plan to stop, when and why, also if the plan then failed. The engine sets it.
-	Stopped Deed `json:"stopped,omitzero"`
+	Stopped Attribution `json:"stopped,omitzero"`
 	// Meta is the author's own data. The vault stores it unchanged.
 	Meta []byte `json:"meta,omitempty"`
 

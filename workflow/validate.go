@@ -191,8 +191,8 @@ func (v *validator) fields(o Object) {
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
-		c.deed("Forked.", o.Forked)
-		c.deed("Stopped.", o.Stopped)
+		c.attribution("Forked.", o.Forked)
+		c.attribution("Stopped.", o.Stopped)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}
@@ -258,7 +258,7 @@ func (c fieldChecks) owner(p *Plan) {
 // forkedFrom checks the ID of the plan that a fork came from.
 func (c fieldChecks) forkedFrom(p *Plan) {
 	switch id := p.ForkedFrom; {
-	case id == uuid.Nil && p.Forked != (Deed{}):
+	case id == uuid.Nil && p.Forked != (Attribution{}):
 		c.bad("Forked", "is set, but ForkedFrom is nil")
 	case id == uuid.Nil:
 	case !IsV7(id):
@@ -268,8 +268,8 @@ func (c fieldChecks) forkedFrom(p *Plan) {
 	}
 }
 
-// deed checks a deed in a field.
-func (c fieldChecks) deed(field string, d Deed) {
+// audit entry checks an audit entry in a field.
+func (c fieldChecks) attribution(field string, d Attribution) {
 	d.check(func(name, problem string, args ...any) { c.bad(field+name, problem, args...) })
 }
 

@@ -64,8 +64,8 @@ type due[R any] struct {
 	found   R                   // by a look
 	err     error               // what the look could not read, which does not keep the rest
 	wouldDo func(planned) error // prints what was found, for a dry run
-	journal storage.Journal
-	deed    storage.Deed // for the journal, without Detail; none if its What is empty
+	journal storage.AuditLog
+	entry   storage.AuditEntry // for the journal, without Detail; none if its What is empty
 
 	do func() (R, error)
 	// done prints what was done, or that there is nothing to do. It reports whether the budget has left more.
@@ -91,11 +91,11 @@ func carryOut[R any](ctx context.Context, a *app, dryRun bool, d due[R]) error {
 		return err
 	}
 	var err error
-	if d.deed.What == "" || d.n == 0 {
+	if d.entry.What == "" || d.n == 0 {
 		err = do()
 	} else {
-		d.deed.Detail = d.what
-		err = a.deed(ctx, d.journal, d.deed, do)
+		d.entry.Detail = d.what
+		err = a.auditEntry(ctx, d.journal, d.entry, do)
 	}
 	more, printErr := d.done(report, err)
 	if printErr != nil {

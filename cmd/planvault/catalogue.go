@@ -46,7 +46,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 	n := int64(len(found.Built))
 	return carryOut(ctx, a, o.DryRun, due[azblob.CatalogueReport]{
 		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})},
-		n:      n, found: found, journal: v, deed: about("catalogue"),
+		n:      n, found: found, journal: v, entry: about("catalogue"),
 		wouldDo: func(p planned) error {
 			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Closed, "closed day"))
 			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))

@@ -51,8 +51,8 @@ func (a *app) closeCommand() *cobra.Command {
 
 // clear closes a vault and waits until no node works on it.
 func (a *app) clear(ctx context.Context, v *azblob.Vault, c storage.Closing) (report closed, err error) {
-	c.At, c.By = time.Now().UTC(), a.deedOf(ctx).By
-	err = a.deed(ctx, v, about("close"), func() (err error) {
+	c.At, c.By = time.Now().UTC(), a.attributionOf(ctx).By
+	err = a.auditEntry(ctx, v, about("close"), func() (err error) {
 		report, err = a.clearUnlogged(ctx, v, c)
 		return err
 	})
@@ -100,7 +100,7 @@ func (a *app) openCommand() *cobra.Command {
 			if err := a.confirm(ctx, change{doing: "open", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
 				return err
 			}
-			if err := a.deed(ctx, v, about("open"), open); err != nil {
+			if err := a.auditEntry(ctx, v, about("open"), open); err != nil {
 				return err
 			}
 			return a.print(struct {

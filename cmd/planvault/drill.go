@@ -95,7 +95,7 @@ func (a *app) drill(ctx context.Context, f drillFlags) (err error) {
 	a.grace.Store(int64(drillClear + interruptGrace))
 	p := a.progress("drill", "step", 0).then("the sandbox " + sides[0].Prefix + " is removed, unless it is named here")
 	defer p.end()
-	d := &drillRun{app: a, flags: f, deeds: map[uuid.UUID]drillDeed{}, begun: map[uuid.UUID]int{}}
+	d := &drillRun{app: a, flags: f, changes: map[uuid.UUID]drillChange{}, begun: map[uuid.UUID]int{}}
 	d.report.Sandbox = sides[0].Prefix
 	for _, s := range dead {
 		err = errors.Join(err, s.remove(ctx))
@@ -138,15 +138,15 @@ type drillRun struct {
 
 	mu        sync.Mutex
 	submitted []uuid.UUID
-	deeds     map[uuid.UUID]drillDeed // by object, what was stored of it last before the loss
-	begun     map[uuid.UUID]int       // how often an action began
-	first     time.Time               // when work began on the copy
+	changes   map[uuid.UUID]drillChange // by object, what was stored of it last before the loss
+	begun     map[uuid.UUID]int         // how often an action began
+	first     time.Time                 // when work began on the copy
 
 	lost sync.WaitGroup // what runs on the account that is cut off
 }
 
-// drillDeed is a write that the first account had confirmed.
-type drillDeed struct {
+// drillChange is a write that the first account had confirmed.
+type drillChange struct {
 	plan   uuid.UUID
 	status workflow.Status
 	writes []time.Time // by status, of this object
@@ -263,9 +263,9 @@ func (d *drillRun) changed(_ context.Context, o workflow.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := o.Header()
-	deed := d.deeds[*h.ID]
-	deed.plan, deed.status, deed.writes = *h.PlanID, h.State.Status, append(deed.writes, time.Now().UTC())
-	d.deeds[*h.ID] = deed
+	made := d.changes[*h.ID]
+	made.plan, made.status, made.writes = *h.PlanID, h.State.Status, append(made.writes, time.Now().UTC())
+	d.changes[*h.ID] = made
 	d.report.Writes++
 }
 
@@ -285,9 +285,9 @@ func (d *drillRun) losses(ctx context.Context, copied *azblob.Vault) error {
 			has[*o.Header().ID] = o.Header().State.Status
 		}
 	}
-	for id, deed := range d.deeds {
-		for missing := min(int(deed.status)-int(has[id]), len(deed.writes)); missing > 0; missing-- {
-			at := deed.writes[len(deed.writes)-missing]
+	for id, made := range d.changes {
+		for missing := min(int(made.status)-int(has[id]), len(made.writes)); missing > 0; missing-- {
+			at := made.writes[len(made.writes)-missing]
 			d.report.LostWrites++
 			if d.report.LostSince.IsZero() || at.Before(d.report.LostSince) {
 				d.report.LostSince = at
@@ -312,7 +312,7 @@ func (d *drillRun) switchTo(ctx context.Context, copied *azblob.Vault) error {
 		return err
 	}
 	d.report.Problems = len(checked.Problems)
-	err = mirror.Open(ctx, copied, d.app.deedOf(ctx).By)
+	err = mirror.Open(ctx, copied, d.app.attributionOf(ctx).By)
 	d.report.OpenSeconds = time.Since(d.report.Cut).Seconds()
 	return err
 }

@@ -68,7 +68,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
 	return carryOut(ctx, a, o.DryRun, due[azblob.ExpireReport]{
 		change: change{doing: "expire", what: what, requests: requests},
-		n:      int64(found.Dropped()), found: found, err: failed, journal: v, deed: dropped(found).deed("expire"),
+		n:      int64(found.Dropped()), found: found, err: failed, journal: v, entry: dropped(found).auditEntry("expire"),
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},

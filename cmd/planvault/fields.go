@@ -168,7 +168,7 @@ func (a *app) outputs() []output {
 		{commands: "stats", row: dayRow{}, columns: notesOf(dayColumns(true))},
 		{commands: "stats", when: "with --forecast", row: forecast{}},
 		{commands: "vaults", row: vaultRow{}},
-		{commands: "log", row: deedRow{}, columns: notesOf(a.logColumns())},
+		{commands: "log", row: auditRow{}, columns: notesOf(a.logColumns())},
 		{commands: "policy set", row: policySet{}},
 		{commands: "policy show", row: policyShown{}},
 		{commands: "close", row: closed{}},

@@ -57,7 +57,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	told := time.Time{}
 	var failed error
 	options := mirror.FollowOptions{
-		Name: f.name, From: a.places[0], To: a.places[1], By: a.deedOf(ctx).By, Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
+		Name: f.name, From: a.places[0], To: a.places[1], By: a.attributionOf(ctx).By, Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
 		Round: func(r mirror.Round) {
 			p.step()
 			if r.Err != nil {
@@ -72,9 +72,9 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 			}
 		},
 	}
-	deed := about("mirror")
-	deed.Detail = "from " + a.places[0]
-	return a.deed(ctx, into, deed, func() error {
+	entry := about("mirror")
+	entry.Detail = "from " + a.places[0]
+	return a.auditEntry(ctx, into, entry, func() error {
 		if err := mirror.Follow(ctx, from, into, options); ctx.Err() == nil {
 			return err
 		}

@@ -107,13 +107,13 @@ type days map[time.Time]bool
 // sorted returns the days, oldest first.
 func (d days) sorted() []time.Time { return slices.SortedFunc(maps.Keys(d), time.Time.Compare) }
 
-// deed returns the deed of a change of the days.
-func (d days) deed(what string) storage.Deed {
-	deed := storage.Deed{What: what}
+// audit entry returns the audit entry of a change of the days.
+func (d days) auditEntry(what string) storage.AuditEntry {
+	entry := storage.AuditEntry{What: what}
 	if all := d.sorted(); len(all) > 0 {
-		deed.From, deed.To = all[0], all[len(all)-1]
+		entry.From, entry.To = all[0], all[len(all)-1]
 	}
-	return deed
+	return entry
 }
 
 // mostDays is how many days the arguments of a command may name.
@@ -153,10 +153,10 @@ type dayChange struct {
 }
 
 // changeDays makes a change, or says what it would change.
-func (a *app) changeDays(ctx context.Context, v storage.Journal, c dayChange, dryRun bool) error {
+func (a *app) changeDays(ctx context.Context, v storage.AuditLog, c dayChange, dryRun bool) error {
 	all := plural(len(c.days), "day")
 	return carryOut(ctx, a, dryRun, due[struct{}]{
-		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)), journal: v, deed: c.days.deed(c.doing),
+		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)), journal: v, entry: c.days.auditEntry(c.doing),
 		wouldDo: func(p planned) error {
 			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))

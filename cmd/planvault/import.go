@@ -153,8 +153,8 @@ func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File,
 	p := a.progress("import", "plan", found.Plans).then(goOn)
 	t := newTable(a, func(r importedRow) []string { return []string{r.ID.String(), string(r.Result)} }, "PLAN", "RESULT")
 	var printErr, err error
-	deed := about("import")
-	deed.Detail = fmt.Sprintf("%s of %s", plural(found.Plans, "plan"), found.Manifest.Source)
+	entry := about("import")
+	entry.Detail = fmt.Sprintf("%s of %s", plural(found.Plans, "plan"), found.Manifest.Source)
 	verifiedFile := struct{ io.Reader }{file} // without Seek, so it is not verified again
 	each := func(id uuid.UUID, result bundle.ImportResult) {
 		if o.list && printErr == nil {
@@ -167,7 +167,7 @@ func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File,
 		return err
 	}
 	if !o.dryRun && found.Plans > 0 {
-		err = a.deed(ctx, v, deed, do)
+		err = a.auditEntry(ctx, v, entry, do)
 	} else {
 		err = do()
 	}

@@ -15,7 +15,7 @@ import (
 
 // logCommand shows who changed the vault.
 func (a *app) logCommand() *cobra.Command {
-	var f storage.DeedFilters
+	var f storage.AuditFilters
 	var made period
 	c := a.onVault("log [ID|DAY]", "Show who changed the vault with this tool, and why, newest first",
 		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
@@ -39,8 +39,8 @@ func (a *app) logCommand() *cobra.Command {
 	return c
 }
 
-// deedRow is a change in the log.
-type deedRow struct {
+// auditRow is a change in the log.
+type auditRow struct {
 	ID     uuid.UUID   `json:"id"`
 	At     time.Time   `json:"at"`
 	What   string      `json:"what"`
@@ -55,8 +55,8 @@ type deedRow struct {
 	Stored time.Time `json:"stored"`
 }
 
-func deedRowOf(d storage.Deed) deedRow {
-	row := deedRow{d.ID, utc(d.At), d.What, d.By, d.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
+func auditRowOf(d storage.AuditEntry) auditRow {
+	row := auditRow{d.ID, utc(d.At), d.What, d.By, d.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
 	if !d.From.IsZero() {
 		row.From, row.To = date(d.From), date(d.To)
 	}
@@ -67,7 +67,7 @@ func deedRowOf(d storage.Deed) deedRow {
 }
 
 // about says what the change was about, by the text of a plan's ID.
-func (r deedRow) about(text func(uuid.UUID) string) string {
+func (r auditRow) about(text func(uuid.UUID) string) string {
 	var words []string
 	if len(r.Plans) > 0 {
 		words = append(words, text(r.Plans[0]))
@@ -85,35 +85,35 @@ func (r deedRow) about(text func(uuid.UUID) string) string {
 }
 
 // logColumns are the columns of log. The short table has no more than the first word of a result: done, failed or began.
-func (a *app) logColumns() []column[deedRow] {
-	text := func(title string, least int, cell func(deedRow) string) column[deedRow] {
-		return column[deedRow]{title: title, least: least, cell: func(r deedRow) string { return printable(cell(r), 0) }}
+func (a *app) logColumns() []column[auditRow] {
+	text := func(title string, least int, cell func(auditRow) string) column[auditRow] {
+		return column[auditRow]{title: title, least: least, cell: func(r auditRow) string { return printable(cell(r), 0) }}
 	}
-	result := text("RESULT", 0, func(r deedRow) string { return r.Result })
-	result.short = func(r deedRow) string {
+	result := text("RESULT", 0, func(r auditRow) string { return r.Result })
+	result.short = func(r auditRow) string {
 		word, _, _ := strings.Cut(r.Result, ":")
 		return printable(word, 10)
 	}
-	about := text("ABOUT", 16, func(r deedRow) string { return r.about(uuid.UUID.String) })
-	about.short = func(r deedRow) string { return printable(r.about(shortID), 0) }
-	return []column[deedRow]{
-		{title: "TIME", cell: func(r deedRow) string { return a.stamp(r.At) }},
-		text("WHAT", 8, func(r deedRow) string { return r.What }),
-		text("BY", 10, func(r deedRow) string { return r.By }),
+	about := text("ABOUT", 16, func(r auditRow) string { return r.about(uuid.UUID.String) })
+	about.short = func(r auditRow) string { return printable(r.about(shortID), 0) }
+	return []column[auditRow]{
+		{title: "TIME", cell: func(r auditRow) string { return a.stamp(r.At) }},
+		text("WHAT", 8, func(r auditRow) string { return r.What }),
+		text("BY", 10, func(r auditRow) string { return r.By }),
 		result, about,
-		text("WHY", 12, func(r deedRow) string { return r.Why }),
+		text("WHY", 12, func(r auditRow) string { return r.Why }),
 	}
 }
 
-// log prints deeds. Those that can't be read are an error, below the others.
-func (a *app) log(ctx context.Context, v storage.Journal, f storage.DeedFilters) error {
-	found, unreadable := v.Deeds(ctx, f)
+// log prints audit entries. Those that can't be read are an error, below the others.
+func (a *app) log(ctx context.Context, v storage.AuditLog, f storage.AuditFilters) error {
+	found, unreadable := v.AuditEntries(ctx, f)
 	if unreadable != nil && len(found) == 0 {
 		return unreadable
 	}
-	var rows []deedRow
+	var rows []auditRow
 	for _, d := range found {
-		rows = append(rows, deedRowOf(d))
+		rows = append(rows, auditRowOf(d))
 	}
 	if err := newColumns(a, a.logColumns()).print(rows); err != nil {
 		return err
@@ -121,16 +121,16 @@ func (a *app) log(ctx context.Context, v storage.Journal, f storage.DeedFilters)
 	return unreadable
 }
 
-// deedJSON is who did something to a plan, in the JSON of show.
-type deedJSON struct {
+// attributionJSON is who did something to a plan, in the JSON of show.
+type attributionJSON struct {
 	By  string    `json:"by"`
 	Why string    `json:"why,omitempty"`
 	At  time.Time `json:"at,omitzero"`
 }
 
-func deedJSONOf(d workflow.Deed) *deedJSON {
+func attributionJSONOf(d workflow.Attribution) *attributionJSON {
 	if d.By+d.Why == "" {
 		return nil
 	}
-	return &deedJSON{d.By, d.Why, utc(d.At)}
+	return &attributionJSON{d.By, d.Why, utc(d.At)}
 }

@@ -80,7 +80,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	if err != nil {
 		return err
 	}
-	o.From, o.By = a.places[0], a.deedOf(ctx).By
+	o.From, o.By = a.places[0], a.attributionOf(ctx).By
 	look := o
 	look.DryRun, look.Budget = true, 0
 	found, err := a.runMirror(ctx, a.progress("compare", "plan", 0).then(untouched), from, into, look)
@@ -94,7 +94,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{lookAtRole, changes})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
 		change: change{doing: "mirror", what: what, requests: requests},
-		n:      changes, found: found, err: err, journal: into, deed: about("mirror"),
+		n:      changes, found: found, err: err, journal: into, entry: about("mirror"),
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {

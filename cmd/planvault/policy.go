@@ -73,7 +73,7 @@ type policyWork struct {
 
 func workOf(days []retention.Day) (w policyWork) {
 	for _, d := range days {
-		switch d.Deed() {
+		switch d.Operation() {
 		case retention.Drop:
 			w.Drop++
 		case retention.Purge:
@@ -131,8 +131,8 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 	if err := a.confirm(ctx, change{doing: "policy set", what: doing, requests: set.First.takes()}); err != nil {
 		return err
 	}
-	who := a.deedOf(ctx)
-	if err := a.deed(ctx, v, storage.Deed{What: "policy-set", Detail: policyText(p)}, func() (err error) {
+	who := a.attributionOf(ctx)
+	if err := a.auditEntry(ctx, v, storage.AuditEntry{What: "policy-set", Detail: policyText(p)}, func() (err error) {
 		set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now, By: who.By, Why: who.Why})
 		return err
 	}); err != nil {
@@ -165,7 +165,7 @@ func policyText(p retention.Policy) string {
 func (a *app) policyRemoveCommand() *cobra.Command {
 	return a.signed(a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
 		removed := false
-		if err := a.deed(ctx, v, about("policy-remove"), func() (err error) {
+		if err := a.auditEntry(ctx, v, about("policy-remove"), func() (err error) {
 			removed, err = retention.Remove(ctx, v)
 			return err
 		}); err != nil {

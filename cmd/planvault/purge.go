@@ -92,7 +92,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	requests := estimate(a.meter.traffic().requests, steps...)
 	return carryOut(ctx, a, dryRun, due[storage.PurgeReport]{
 		change:  change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
-		journal: v, deed: about("purge", o.Select.ByIDs...),
+		journal: v, entry: about("purge", o.Select.ByIDs...),
 		n: plan.Plans, found: storage.PurgeReport{Held: found.Held, HeldDays: found.HeldDays}, err: failed,
 		wouldDo: func(p planned) error {
 			plan.planned = p

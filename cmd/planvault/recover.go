@@ -121,7 +121,7 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptio
 		change: change{
 			doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
 		},
-		n: n + catalogues, journal: v, deed: about("recover"),
+		n: n + catalogues, journal: v, entry: about("recover"),
 		do:   func() (azblob.RepairReport, error) { return a.runRecover(ctx, v, o, "recover", goOn) },
 		done: func(r azblob.RepairReport, err error) (bool, error) { return false, a.recovered(ctx, r, err, false) },
 	})

@@ -48,8 +48,8 @@ type planSummary struct {
 	Owner       *uuid.UUID        `json:"owner,omitempty"`
 	Epoch       int64             `json:"epoch,omitempty"`
 	ForkedFrom  *uuid.UUID        `json:"forkedFrom,omitempty"`
-	Forked      *deedJSON         `json:"forked,omitempty"`
-	Stopped     *deedJSON         `json:"stopped,omitempty"`
+	Forked      *attributionJSON  `json:"forked,omitempty"`
+	Stopped     *attributionJSON  `json:"stopped,omitempty"`
 	Submitted   time.Time         `json:"submitted,omitzero"`
 	Started     time.Time         `json:"started,omitzero"`
 	Ended       time.Time         `json:"ended,omitzero"`
@@ -74,7 +74,7 @@ type actionRow struct {
 func summaryOf(p *workflow.Plan, root *report.Node) planSummary {
 	s := planSummary{
 		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Descr: p.Descr, Labels: p.Labels, Status: p.State.Status.String(),
-		Owner: known(p.Owner), Epoch: p.Epoch, ForkedFrom: known(p.ForkedFrom), Forked: deedJSONOf(p.Forked), Stopped: deedJSONOf(p.Stopped),
+		Owner: known(p.Owner), Epoch: p.Epoch, ForkedFrom: known(p.ForkedFrom), Forked: attributionJSONOf(p.Forked), Stopped: attributionJSONOf(p.Stopped),
 		Submitted: utc(p.SubmitTime), Started: utc(p.State.Start), Ended: utc(p.State.End), Actions: map[string]int{},
 	}
 	if p.Reason != workflow.NoFailure {

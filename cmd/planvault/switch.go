@@ -109,7 +109,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 		return err
 	}
 	reached.then("the vaults may be closed to engines; " + goOn)
-	if err := a.deed(ctx, into, about("switch"), func() error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
+	if err := a.auditEntry(ctx, into, about("switch"), func() error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
 		return err
 	}
 	return a.print(report, report.write)
@@ -117,7 +117,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 
 // moveEngines takes the steps of a switch.
 func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switching, state mirror.State, report *switched) error {
-	by := a.deedOf(ctx).By
+	by := a.attributionOf(ctx).By
 	if state.Opened.IsZero() {
 		err := mirror.Adopt(ctx, into, a.places[0], by)
 		if err == nil {

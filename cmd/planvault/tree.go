@@ -72,8 +72,8 @@ func (t tree) head(p *workflow.Plan, root *report.Node) []string {
 	}
 	add("Owner", owner)
 	add("Forked from", idOf(p.ForkedFrom))
-	add("Forked by", t.text(report.Deed(p.Forked)))
-	add("Stopped by", t.text(report.Deed(p.Stopped)))
+	add("Forked by", t.text(report.Attribution(p.Forked)))
+	add("Stopped by", t.text(report.Attribution(p.Stopped)))
 	add("Submitted", t.time(p.SubmitTime))
 	add("Started", t.time(p.State.Start))
 	add("Ended", t.time(p.State.End))

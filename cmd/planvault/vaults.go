@@ -159,9 +159,9 @@ func (a *app) found() bool {
 
 // expectVault returns an error if a vault that is about to be changed has no container: the change would make one, of a
 // prefix that is wrong.
-func (a *app) expectVault(ctx context.Context, v storage.Journal) error {
+func (a *app) expectVault(ctx context.Context, v storage.AuditLog) error {
 	for _, s := range a.sites {
-		if v == storage.Journal(s.vault) && !a.allowEmpty {
+		if v == storage.AuditLog(s.vault) && !a.allowEmpty {
 			return s.missing(ctx)
 		}
 	}

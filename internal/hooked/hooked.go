@@ -28,7 +28,7 @@ type Call struct {
 	Filters storage.Filters
 	Member  storage.Member // also a result
 	Note    storage.Note   // also a result
-	Deed    storage.Deed
+	Entry   storage.AuditEntry
 	Version string // also a result
 
 	// The results. Do sets them.
@@ -37,7 +37,7 @@ type Call struct {
 	Count   int64
 	Listing Listing
 	Roster  storage.Roster
-	Deeds   []storage.Deed
+	Entries []storage.AuditEntry
 
 	do func() error
 }
@@ -46,7 +46,7 @@ type Call struct {
 func (c *Call) Do() error { return c.do() }
 
 // Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes], a
-// [storage.Journal], a [storage.Restorer] and a [storage.Copier]; the methods of these panic if the wrapped vault lacks them.
+// [storage.AuditLog], a [storage.Restorer] and a [storage.Copier]; the methods of these panic if the wrapped vault lacks them.
 type Vault struct {
 	below storage.Vault
 	hook  func(c *Call) error
@@ -206,7 +206,7 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	return v.pass(ctx, "RemoveMember", &Call{ID: id, Version: version}, func(c *Call) error { return v.members().RemoveMember(c.Ctx, c.ID, c.Version) })
 }
 
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error {
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
 	return v.pass(ctx, "RequestStop", &Call{ID: plan}, func(c *Call) error { return v.members().RequestStop(c.Ctx, c.ID, by) })
 }
 
@@ -232,14 +232,14 @@ func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
 
 func (v *Vault) notes() storage.Notes { return v.below.(storage.Notes) }
 
-// Record implements [storage.Journal], and so does Deeds.
-func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
-	return v.pass(ctx, "Record", &Call{Deed: d}, func(c *Call) error { return v.below.(storage.Journal).Record(c.Ctx, c.Deed) })
+// Record implements [storage.AuditLog], and so does AuditEntries.
+func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
+	return v.pass(ctx, "Record", &Call{Entry: d}, func(c *Call) error { return v.below.(storage.AuditLog).Record(c.Ctx, c.Entry) })
 }
 
-func (v *Vault) Deeds(ctx context.Context, f storage.DeedFilters) ([]storage.Deed, error) {
+func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) ([]storage.AuditEntry, error) {
 	c := &Call{}
-	return get(ctx, v, "Deeds", c, &c.Deeds, func(c *Call) ([]storage.Deed, error) { return v.below.(storage.Journal).Deeds(c.Ctx, f) })
+	return get(ctx, v, "AuditEntries", c, &c.Entries, func(c *Call) ([]storage.AuditEntry, error) { return v.below.(storage.AuditLog).AuditEntries(c.Ctx, f) })
 }
 
 func (v *Vault) members() storage.Members { return v.below.(storage.Members) }

@@ -86,7 +86,7 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 }
 
 // RequestStop asks the owner of a plan to stop it.
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Deed) error {
+func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
 	return v.call(ctx, "RequestStop", &plan, func() error {
 		if err := driver.CheckStop(plan, by); err != nil {
 			return err

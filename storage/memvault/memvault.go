@@ -30,7 +30,7 @@ type Store struct {
 	members  map[uuid.UUID]storage.Member
 	stops    map[uuid.UUID]storage.StopRequest // by plan
 	notes    map[string]storage.Note
-	deeds    map[uuid.UUID]storage.Deed
+	audit    map[uuid.UUID]storage.AuditEntry
 	versions int // the number of versions so far; none is used twice
 }
 
@@ -67,7 +67,7 @@ func NewStore() *Store {
 		members: map[uuid.UUID]storage.Member{},
 		stops:   map[uuid.UUID]storage.StopRequest{},
 		notes:   map[string]storage.Note{},
-		deeds:   map[uuid.UUID]storage.Deed{},
+		audit:   map[uuid.UUID]storage.AuditEntry{},
 	}
 }
 

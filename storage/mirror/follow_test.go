@@ -30,7 +30,7 @@ type world struct {
 	done  map[uuid.UUID][]deed
 }
 
-// deed is how far a plan had come at a time.
+// audit entry is how far a plan had come at a time.
 type deed struct {
 	at    time.Time
 	steps int

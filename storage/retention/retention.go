@@ -123,14 +123,14 @@ type Day struct {
 	Unreadable int64
 }
 
-// Deed is what is to be done with a day.
-type Deed string
+// Operation is what is to be done with a day.
+type Operation string
 
-// The deeds.
+// The audit entries.
 const (
-	Keep  Deed = "keep"  // nothing: the day is held, or what is within reach was removed before
-	Drop  Deed = "drop"  // as a whole, if no plan is open
-	Purge Deed = "purge" // some of its plans, one by one
+	Keep  Operation = "keep"  // nothing: the day is held, or what is within reach was removed before
+	Drop  Operation = "drop"  // as a whole, if no plan is open
+	Purge Operation = "purge" // some of its plans, one by one
 )
 
 // Due returns how many of Plans the policy no longer keeps.
@@ -141,8 +141,8 @@ func (d Day) Due() (n int64) {
 	return max(0, n-d.Recent)
 }
 
-// Deed returns what is to be done with the day.
-func (d Day) Deed() Deed {
+// Operation returns what is to be done with the day.
+func (d Day) Operation() Operation {
 	due, all := d.Due(), d.Unreadable
 	for _, n := range d.Plans {
 		all += n

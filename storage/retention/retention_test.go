@@ -59,11 +59,11 @@ func TestEndedBefore(t *testing.T) {
 	}
 }
 
-func TestDeed(t *testing.T) {
+func TestOperation(t *testing.T) {
 	type plans = map[workflow.Status]int64
 	for _, test := range []struct {
 		d    retention.Day
-		want retention.Deed
+		want retention.Operation
 	}{
 		{retention.Day{Reach: retention.ReachNone, Plans: plans{workflow.Completed: 1}}, retention.Keep},
 		{retention.Day{Reach: retention.ReachFinal}, retention.Drop},
@@ -81,7 +81,7 @@ func TestDeed(t *testing.T) {
 		{retention.Day{Reach: retention.ReachFinal, Plans: plans{workflow.Failed: 2, workflow.Running: 1}, Recent: 1}, retention.Purge},
 		{retention.Day{Reach: retention.ReachFinal, Plans: plans{workflow.Failed: 2}, Recent: 2}, retention.Keep},
 	} {
-		if got := test.d.Deed(); got != test.want {
+		if got := test.d.Operation(); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.d, got, test.want)
 		}
 	}

@@ -121,7 +121,7 @@ func (s *step) days(ctx context.Context) error {
 		case d.Held:
 			s.keep(d, "held")
 			continue
-		case d.Deed() == Keep:
+		case d.Operation() == Keep:
 			continue
 		}
 		if !s.mayGoOn(ctx) {

@@ -73,7 +73,9 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 			return second(v.RenewMember(ctx, storage.Member{ID: m.ID, Version: "any"}))
 		})
 		of("RemoveMember", uuid.Nil, func(ctx context.Context, v storage.Members) error { return v.RemoveMember(ctx, m.ID, "any") })
-		of("RequestStop", id, func(ctx context.Context, v storage.Members) error { return v.RequestStop(ctx, id, workflow.Deed{}) })
+		of("RequestStop", id, func(ctx context.Context, v storage.Members) error {
+			return v.RequestStop(ctx, id, workflow.Attribution{})
+		})
 		of("RemoveStop", id, func(ctx context.Context, v storage.Members) error { return v.RemoveStop(ctx, id, "any") })
 	case "notes":
 		of := func(op string, do func(ctx context.Context, n storage.Notes) error) {
@@ -83,12 +85,14 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		of("PutNote", func(ctx context.Context, v storage.Notes) error { return second(v.PutNote(ctx, n)) })
 		of("FindNote", func(ctx context.Context, v storage.Notes) error { return second(v.FindNote(ctx, n.Name)) })
 		of("RemoveNote", func(ctx context.Context, v storage.Notes) error { return v.RemoveNote(ctx, n.Name, "any") })
-	case "deeds":
-		of := func(op string, do func(ctx context.Context, j storage.Journal) error) {
-			add(op, uuid.Nil, func(ctx context.Context, v storage.Vault) error { return do(ctx, v.(storage.Journal)) })
+	case "audit":
+		of := func(op string, do func(ctx context.Context, j storage.AuditLog) error) {
+			add(op, uuid.Nil, func(ctx context.Context, v storage.Vault) error { return do(ctx, v.(storage.AuditLog)) })
 		}
-		of("Record", func(ctx context.Context, j storage.Journal) error { return j.Record(ctx, deedAt(moment)) })
-		of("Deeds", func(ctx context.Context, j storage.Journal) error { return second(j.Deeds(ctx, storage.DeedFilters{})) })
+		of("Record", func(ctx context.Context, j storage.AuditLog) error { return j.Record(ctx, entryAt(moment)) })
+		of("AuditEntries", func(ctx context.Context, j storage.AuditLog) error {
+			return second(j.AuditEntries(ctx, storage.AuditFilters{}))
+		})
 	}
 	return list
 }
@@ -104,8 +108,8 @@ func (s *stage) verbs() []string {
 	if _, ok := s.vault.(storage.Notes); ok {
 		verbs = append(verbs, "notes")
 	}
-	if _, ok := s.vault.(storage.Journal); ok {
-		verbs = append(verbs, "deeds")
+	if _, ok := s.vault.(storage.AuditLog); ok {
+		verbs = append(verbs, "audit")
 	}
 	if _, ok := s.vault.(storage.Restorer); ok {
 		verbs = append(verbs, "restore")

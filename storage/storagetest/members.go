@@ -225,7 +225,7 @@ func membersMany(s *stage) {
 		m := storage.Member{ID: workflow.NewV7At(moment.Add(time.Duration(i) * time.Hour)), Name: fmt.Sprint(i)}
 		m.Version, err = vaults[i%2].(storage.Members).AddMember(s.ctx, m)
 		all[i] = m
-		return errors.Join(err, vaults[i%2].(storage.Members).RequestStop(s.ctx, m.ID, workflow.Deed{}))
+		return errors.Join(err, vaults[i%2].(storage.Members).RequestStop(s.ctx, m.ID, workflow.Attribution{}))
 	}))
 	s.rosterIs(s.vault, all...)
 	stops := s.roster(s.vault).Stops
@@ -282,7 +282,7 @@ func membersInvalid(s *stage) {
 	plan := workflow.NewV7()
 	s.names("Version", "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, ""))
 	noPlan := uuid.New()
-	s.want(storage.ErrNotFound, "RequestStop", noPlan, s.members(s.vault).RequestStop(s.ctx, noPlan, workflow.Deed{}))
+	s.want(storage.ErrNotFound, "RequestStop", noPlan, s.members(s.vault).RequestStop(s.ctx, noPlan, workflow.Attribution{}))
 	s.rosterIs(s.vault, m)
 	if stops := s.roster(s.vault).Stops; len(stops) > 0 {
 		s.Errorf("there are stop requests: %+v", stops)
@@ -312,19 +312,19 @@ func membersStop(s *stage) {
 		}
 		return r.Stops
 	}
-	asked := workflow.Deed{By: "Ω <ops@example.com>", Why: "wrong cluster"}
+	asked := workflow.Attribution{By: "Ω <ops@example.com>", Why: "wrong cluster"}
 	s.must(s.members(s.vault).RequestStop(s.ctx, plan, asked))
 	first := stops(s.open(), plan)
 	for _, r := range first {
-		if d := r.Deed(); d.By != asked.By || d.Why != asked.Why || !d.At.Equal(r.Requested) {
+		if d := r.Attribution(); d.By != asked.By || d.Why != asked.Why || !d.At.Equal(r.Requested) {
 			s.Errorf("the request of %+v is that of %+v", asked, d)
 		}
 	}
-	s.want(storage.ErrInvalid, "RequestStop", other, s.members(s.vault).RequestStop(s.ctx, other, workflow.Deed{Why: "\xff"}))
+	s.want(storage.ErrInvalid, "RequestStop", other, s.members(s.vault).RequestStop(s.ctx, other, workflow.Attribution{Why: "\xff"}))
 	for _, v := range []storage.Vault{s.vault, s.open()} {
-		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Deed{By: "somebody else"}))
+		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Attribution{By: "somebody else"}))
 	}
-	s.must(s.members(s.vault).RequestStop(s.ctx, other, workflow.Deed{}))
+	s.must(s.members(s.vault).RequestStop(s.ctx, other, workflow.Attribution{}))
 	if again := stops(s.vault, sorted(plan, other)...); len(first) == 1 && !slices.Contains(again, first[0]) {
 		s.Errorf("the request %+v became one of %+v", first[0], again)
 	}
@@ -336,7 +336,7 @@ func membersStop(s *stage) {
 		}
 	}
 	stops(s.vault, other)
-	s.must(s.members(s.vault).RequestStop(s.ctx, plan, workflow.Deed{})) // a new one
+	s.must(s.members(s.vault).RequestStop(s.ctx, plan, workflow.Attribution{})) // a new one
 	stops(s.open(), sorted(plan, other)...)
 }
 
@@ -347,12 +347,12 @@ func sorted(ids ...uuid.UUID) []uuid.UUID {
 
 func membersApart(s *stage) {
 	m := s.joined(s.vault, "one")
-	s.must(s.members(s.vault).RequestStop(s.ctx, workflow.NewV7(), workflow.Deed{}))
+	s.must(s.members(s.vault).RequestStop(s.ctx, workflow.NewV7(), workflow.Attribution{}))
 	if found := s.list(s.vault); len(found) > 0 {
 		s.Errorf("there are plans: %+v", found)
 	}
 	plan := s.started(allKinds())
-	s.must(s.members(s.vault).RequestStop(s.ctx, plan.ID, workflow.Deed{}))
+	s.must(s.members(s.vault).RequestStop(s.ctx, plan.ID, workflow.Attribution{}))
 	s.recoverAll()
 	s.shows(s.vault, plan)
 	s.rosterIs(s.vault, m)
@@ -371,7 +371,7 @@ func membersFaulty(s *stage) {
 			s.must(s.renew(v, &m))
 		}
 		plan := workflow.NewV7()
-		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Deed{}))
+		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Attribution{}))
 		s.rosterIs(v, m)
 		s.must(s.members(v).RemoveStop(s.ctx, plan, s.roster(v).Stops[0].Version))
 		s.must(s.members(v).RemoveMember(s.ctx, m.ID, m.Version))

@@ -4,7 +4,7 @@
 // Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are create,
 // restore, copy, read, update, delete, list, search, recovery, members, notes, check, and engine, which replays what existing
 // engines do. A harness need not offer deaths, faults or a check, and a vault need not be a [storage.Members], a
-// [storage.Notes], a [storage.Journal], a [storage.Restorer] or a [storage.Copier]; the cases that need them are then skipped. Package
+// [storage.Notes], a [storage.AuditLog], a [storage.Restorer] or a [storage.Copier]; the cases that need them are then skipped. Package
 // metamorphic adds random operations to the suite.
 package storagetest
 
@@ -90,7 +90,7 @@ func Cases() []Case {
 		cases("create", createPromises()), cases("restore", restorePromises()), cases("copy", copyPromises()), cases("read", readPromises()), cases("update", updatePromises()),
 		cases("delete", deletePromises()), cases("list", listPromises()), cases("search", searchPromises()),
 		cases("count", countPromises()),
-		cases("recovery", recoveryPromises()), cases("members", memberPromises()), cases("notes", notePromises()), cases("deeds", deedPromises()), cases("check", checkPromises()),
+		cases("recovery", recoveryPromises()), cases("members", memberPromises()), cases("notes", notePromises()), cases("audit", auditPromises()), cases("check", checkPromises()),
 		cases("engine", enginePromises()),
 	)
 }

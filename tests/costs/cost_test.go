@@ -70,7 +70,7 @@ var operations = []operation{
 		return v.RemoveMember(ctx, p.ID, p.State.ETag)
 	}, is(1), is(1)},
 	{"RequestStop", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-		return v.RequestStop(ctx, p.ID, workflow.Deed{})
+		return v.RequestStop(ctx, p.ID, workflow.Attribution{})
 	}, is(1), is(1)},
 }
 

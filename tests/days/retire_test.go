@@ -117,26 +117,26 @@ func retires(t *testing.T, built bool) {
 			ago        int
 			plans      string // as in dayText; R is Running, small letters have ended yesterday
 			held       bool
-			deed       retention.Deed // what DueDays advises; "" if the policy does not reach the day
+			operation  retention.Operation // what DueDays advises; "" if the policy does not reach the day
 			after, why string
 			removed    int64
 		}{
-			{ago: 20, plans: "CFS", deed: retention.Drop, after: "gone"},
-			{ago: 19, plans: "CFR", deed: retention.Drop, after: "R", why: "open", removed: 2},
-			{ago: 18, plans: "CF", held: true, deed: retention.Keep, after: "CF", why: "held"},
-			{ago: 15, plans: "F", deed: retention.Drop, after: "gone"},
-			{ago: 14, plans: "CFS", deed: retention.Purge, after: "F", removed: 2},
-			{ago: 13, plans: "CS", deed: retention.Drop, after: "gone"},
-			{ago: 12, plans: "CR", deed: retention.Purge, after: "R", removed: 1},
-			{ago: 11, plans: "F", deed: retention.Keep, after: "F"},
-			{ago: 10, plans: "C", held: true, deed: retention.Keep, after: "C", why: "held"},
-			{ago: 9, plans: "R", deed: retention.Keep, after: "R"},
-			{ago: 8, plans: "", deed: retention.Drop, after: "gone"},
-			{ago: 20, plans: "CFf", deed: retention.Purge, after: "F", removed: 2},
-			{ago: 20, plans: "c", deed: retention.Keep, after: "C"},
-			{ago: 14, plans: "CFs", deed: retention.Purge, after: "FS", removed: 1},
-			{ago: 13, plans: "Cs", deed: retention.Purge, after: "S", removed: 1},
-			{ago: 12, plans: "cs", deed: retention.Keep, after: "CS"},
+			{ago: 20, plans: "CFS", operation: retention.Drop, after: "gone"},
+			{ago: 19, plans: "CFR", operation: retention.Drop, after: "R", why: "open", removed: 2},
+			{ago: 18, plans: "CF", held: true, operation: retention.Keep, after: "CF", why: "held"},
+			{ago: 15, plans: "F", operation: retention.Drop, after: "gone"},
+			{ago: 14, plans: "CFS", operation: retention.Purge, after: "F", removed: 2},
+			{ago: 13, plans: "CS", operation: retention.Drop, after: "gone"},
+			{ago: 12, plans: "CR", operation: retention.Purge, after: "R", removed: 1},
+			{ago: 11, plans: "F", operation: retention.Keep, after: "F"},
+			{ago: 10, plans: "C", held: true, operation: retention.Keep, after: "C", why: "held"},
+			{ago: 9, plans: "R", operation: retention.Keep, after: "R"},
+			{ago: 8, plans: "", operation: retention.Drop, after: "gone"},
+			{ago: 20, plans: "CFf", operation: retention.Purge, after: "F", removed: 2},
+			{ago: 20, plans: "c", operation: retention.Keep, after: "C"},
+			{ago: 14, plans: "CFs", operation: retention.Purge, after: "FS", removed: 1},
+			{ago: 13, plans: "Cs", operation: retention.Purge, after: "S", removed: 1},
+			{ago: 12, plans: "cs", operation: retention.Keep, after: "CS"},
 			{ago: 7, plans: "CS", after: "CS"},
 			{ago: 1, plans: "C", after: "C"},
 		} {
@@ -155,19 +155,19 @@ func retires(t *testing.T, built bool) {
 			if test.held {
 				vaulttest.Must(t, v.Hold(t.Context(), day))
 			}
-			var deed retention.Deed
+			var operation retention.Operation
 			due, err := v.DueDays(t.Context(), p)
 			vaulttest.Must(t, err)
 			for _, d := range due {
 				if d.Day.Equal(day) {
-					deed = d.Deed()
+					operation = d.Operation()
 				}
 			}
 			r, err := v.Retire(t.Context(), p, day.Add(5*time.Hour), 0)
 			vaulttest.Must(t, err)
 			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
-			if after := dayText(t, v, server, test.ago); deed != test.deed || after != test.after || r != want {
-				t.Errorf("%+v: advised is %q, left is %q, and the result is %+v", test, deed, after, r)
+			if after := dayText(t, v, server, test.ago); operation != test.operation || after != test.after || r != want {
+				t.Errorf("%+v: advised is %q, left is %q, and the result is %+v", test, operation, after, r)
 			}
 			noMark(t, server, day)
 			if !test.held {

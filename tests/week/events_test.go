@@ -93,9 +93,9 @@ var events = []event{
 		w.call(func(ctx context.Context) {
 			var err error
 			if byEngine {
-				err = p.engine.Stop(ctx, c.plan.ID, workflow.Deed{})
+				err = p.engine.Stop(ctx, c.plan.ID, workflow.Attribution{})
 			} else {
-				err = fleet.Stop(ctx, w.operator, c.plan.ID, workflow.Deed{})
+				err = fleet.Stop(ctx, w.operator, c.plan.ID, workflow.Attribution{})
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

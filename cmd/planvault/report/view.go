@@ -206,8 +206,8 @@ func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 		{Name: "Owner", Value: id(p.Owner), Mono: true},
 		{Name: "Epoch", Value: epoch},
 		from,
-		{Name: "Forked by", Value: text(Deed(p.Forked))},
-		{Name: "Stopped by", Value: text(Deed(p.Stopped))},
+		{Name: "Forked by", Value: text(Attribution(p.Forked))},
+		{Name: "Stopped by", Value: text(Attribution(p.Stopped))},
 		{Name: "Submitted", Value: Time(p.SubmitTime)},
 		{Name: "Started", Value: Time(p.State.Start)},
 		{Name: "Ended", Value: Time(p.State.End)},
@@ -216,8 +216,8 @@ func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
 	})
 }
 
-// Deed says who did something, when and why, in one line. It is empty if nobody said.
-func Deed(d workflow.Deed) string {
+// Attribution says who did something, when and why, in one line. It is empty if nobody said.
+func Attribution(d workflow.Attribution) string {
 	if d.By+d.Why == "" {
 		return ""
 	}

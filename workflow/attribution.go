@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Deed says who changed something, and why. It is what the one who did it says: nothing proves it.
-type Deed struct {
+// Attribution says who changed something, and why. It is what the one who did it says: nothing proves it.
+type Attribution struct {
 	// By names a person or a program, in at most [MaxBy] bytes.
 	By string `json:"by,omitempty"`
 	// Why is the reason, in at most [MaxWhy] bytes.
@@ -20,14 +20,14 @@ type Deed struct {
 	unknown
 }
 
-// The limits of a deed's texts, in bytes, which let it fit into the metadata of a blob.
+// The limits of an audit entry's texts, in bytes, which let it fit into the metadata of a blob.
 const (
 	MaxBy  = 200
 	MaxWhy = 1000
 )
 
-// check reports what is wrong with a deed.
-func (d Deed) check(bad func(field, problem string, args ...any)) {
+// check reports what is wrong with an audit entry.
+func (d Attribution) check(bad func(field, problem string, args ...any)) {
 	for _, f := range []struct {
 		name, text string
 		most       int
@@ -46,9 +46,9 @@ func (d Deed) check(bad func(field, problem string, args ...any)) {
 	}
 }
 
-// CheckDeed returns a [*FieldError] with the first problem of a deed: a text that is too long or not valid UTF-8, or a
+// CheckAttribution returns a [*FieldError] with the first problem of an audit entry: a text that is too long or not valid UTF-8, or a
 // time that can't be written.
-func CheckDeed(d Deed) (err error) {
+func CheckAttribution(d Attribution) (err error) {
 	d.check(func(field, problem string, args ...any) {
 		if err == nil {
 			err = &FieldError{field, fmt.Sprintf(problem, args...)}

@@ -15,19 +15,19 @@ import (
 // The log of who changed the vault. It has a container of its own, because each heartbeat of a fleet lists the control
 // container. Nothing else reads it, so a single answer that it is absent is believed.
 
-var _ storage.Journal = (*Vault)(nil)
+var _ storage.AuditLog = (*Vault)(nil)
 
-// Record stores a deed in the log with one request, and replaces the one with the same ID. The first deed of a vault
+// Record stores an audit entry in the log with one request, and replaces the one with the same ID. The first audit entry of a vault
 // takes two requests more, to create the container of the log; one that is recorded the second time takes two if its
 // Result is empty.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
+func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 	return v.call(ctx, "Record", uuid.Nil, func(ctx context.Context) error {
-		if err := driver.CheckDeed(d); err != nil {
+		if err := driver.CheckAuditEntry(d); err != nil {
 			return err
 		}
-		r, err := deedRecord(d)
+		r, err := auditRecord(d)
 		if err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
 			conditions = []blob.Condition{blob.IfThere, blob.IfNew}
 		}
 		for _, cond := range conditions {
-			_, err = v.putRecord(ctx, "write to the log", v.prefix.deed(d.ID), r, cond)
+			_, err = v.putRecord(ctx, "write to the log", v.prefix.auditEntry(d.ID), r, cond)
 			if !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrConflict) {
 				return err
 			}
@@ -45,16 +45,16 @@ func (v *Vault) Record(ctx context.Context, d storage.Deed) error {
 	})
 }
 
-// Deeds returns the deeds of the log that the filters select, newest first, with one request for each 1,000 deeds from
-// the newest that may be selected. It stops when it has as many as the limit. A vault without a log has no deeds.
+// AuditEntries returns the audit entries of the log that the filters select, newest first, with one request for each 1,000 audit entries from
+// the newest that may be selected. It stops when it has as many as the limit. A vault without a log has no audit entries.
 //
-// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for deeds that can't be read, beside the others.
-func (v *Vault) Deeds(ctx context.Context, f storage.DeedFilters) (found []storage.Deed, err error) {
-	err = v.call(ctx, "Deeds", uuid.Nil, func(ctx context.Context) error {
-		log := blob.Ref{Container: v.prefix.log(), Name: deedsDir}
-		o := blob.ListOptions{Prefix: deedsDir, Metadata: true, MaxResults: 1000}
+// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for audit entries that can't be read, beside the others.
+func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
+	err = v.call(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error {
+		log := blob.Ref{Container: v.prefix.log(), Name: auditDir}
+		o := blob.ListOptions{Prefix: auditDir, Metadata: true, MaxResults: 1000}
 		if !f.Before.IsZero() {
-			o.StartFrom = deedsFrom(f.Before)
+			o.StartFrom = auditEntriesFrom(f.Before)
 		}
 		var unreadable []error
 		for page, err := range v.client.List(ctx, log.Container, o) {
@@ -65,13 +65,13 @@ func (v *Vault) Deeds(ctx context.Context, f storage.DeedFilters) (found []stora
 				return errors.Join(append(unreadable, blobError("list the log", log, err))...)
 			}
 			for _, item := range page.Items {
-				id, ok := parseDeedName(item.Name)
+				id, ok := parseAuditName(item.Name)
 				if !ok {
 					continue // no vault has written it
 				}
-				d, err := v.format.deedOf(id, item.Properties)
+				d, err := v.format.auditEntryOf(id, item.Properties)
 				switch {
-				case err != nil && f.Match(storage.Deed{ID: id}): // as to its time
+				case err != nil && f.Match(storage.AuditEntry{ID: id}): // as to its time
 					unreadable = append(unreadable, blobError("read the log", blob.Ref{Container: log.Container, Name: item.Name}, err))
 				case err == nil && f.Match(d):
 					found = append(found, d)

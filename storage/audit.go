@@ -10,29 +10,29 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Journal keeps who changed a store, when and why. It is for people who ask that later: nothing in a store depends on
+// AuditLog keeps who changed a store, when and why. It is for people who ask that later: nothing in a store depends on
 // it, and whoever may write to the store can also write what is not true.
 //
-// Record a change before it begins, without a Result, and again with its Result. A deed without a Result says that the
+// Record a change before it begins, without a Result, and again with its Result. an audit entry without a Result says that the
 // change began, and not whether it took effect. A change must not wait for its record for long, or fail because of it.
-type Journal interface {
-	// Record stores a deed. It replaces what was recorded with the same ID. Stored and the At of the deed are ignored.
-	// [ErrInvalid] means that the ID is not a UUIDv7, or that a field is longer than [Deed] allows.
-	Record(ctx context.Context, d Deed) error
-	// Deeds returns the deeds that the filters select, newest first. Those that can't be read are errors, joined: the
+type AuditLog interface {
+	// Record stores an audit entry. It replaces what was recorded with the same ID. Stored and the At of the audit entry are ignored.
+	// [ErrInvalid] means that the ID is not a UUIDv7, or that a field is longer than [AuditEntry] allows.
+	Record(ctx context.Context, d AuditEntry) error
+	// AuditEntries returns the audit entries that the filters select, newest first. Those that can't be read are errors, joined: the
 	// others are returned all the same.
-	Deeds(ctx context.Context, f DeedFilters) ([]Deed, error)
+	AuditEntries(ctx context.Context, f AuditFilters) ([]AuditEntry, error)
 }
 
-// Deed is a change of a store.
-type Deed struct {
+// AuditEntry is a change of a store.
+type AuditEntry struct {
 	// ID is a UUIDv7. Its time says when the change began, by the clock of whoever made it.
 	ID uuid.UUID
 	// What is the change: a word of at most 30 lower-case letters and hyphens, such as purge.
 	What string
-	// Deed says who and why. Its At is the time of the ID.
-	workflow.Deed
-	// Plans are those that the change names, at most [MaxDeedPlans]. A change of more names none.
+	// Attribution says who and why. Its At is the time of the ID.
+	workflow.Attribution
+	// Plans are those that the change names, at most [MaxAuditPlans]. A change of more names none.
 	Plans []uuid.UUID
 	// From and To are the first and the last of the days that the change is limited to. Both are zero if it is not.
 	From, To time.Time
@@ -40,21 +40,21 @@ type Deed struct {
 	Detail string
 	// Result is empty until the change has ended. Then it says how, in at most [MaxDetail] bytes.
 	Result string
-	// Stored is when the deed was recorded last, by the store's clock.
+	// Stored is when the audit entry was recorded last, by the store's clock.
 	Stored time.Time
 }
 
-// MaxDetail and MaxDeedPlans bound the fields of a deed, which lets it fit into the metadata of a blob.
+// MaxDetail and MaxAuditPlans bound the fields of an audit entry, which lets it fit into the metadata of a blob.
 const (
-	MaxDetail    = workflow.MaxWhy / 2
-	MaxDeedPlans = 20
+	MaxDetail     = workflow.MaxWhy / 2
+	MaxAuditPlans = 20
 )
 
-// DeedFilters selects deeds. Zero fields select all.
-type DeedFilters struct {
-	// Plan selects the deeds that name the plan, and those that name none and may have changed it.
+// AuditFilters selects audit entries. Zero fields select all.
+type AuditFilters struct {
+	// Plan selects the audit entries that name the plan, and those that name none and may have changed it.
 	Plan uuid.UUID
-	// Day selects the deeds that may have changed plans of this day.
+	// Day selects the audit entries that may have changed plans of this day.
 	Day time.Time
 	// After and Before select by the time of the ID.
 	After, Before time.Time
@@ -62,8 +62,8 @@ type DeedFilters struct {
 	Limit int
 }
 
-// Match reports whether the filters select a deed, whatever the limit.
-func (f DeedFilters) Match(d Deed) bool {
+// Match reports whether the filters select an audit entry, whatever the limit.
+func (f AuditFilters) Match(d AuditEntry) bool {
 	at := workflow.Time(d.ID)
 	switch {
 	case !f.After.IsZero() && !at.After(f.After), !f.Before.IsZero() && !at.Before(f.Before):
@@ -77,7 +77,7 @@ func (f DeedFilters) Match(d Deed) bool {
 }
 
 // mayTouch reports whether the change may be about plans of the day of a time.
-func (d Deed) mayTouch(at time.Time) bool {
+func (d AuditEntry) mayTouch(at time.Time) bool {
 	day := at.UTC().Truncate(24 * time.Hour)
 	if len(d.Plans) > 0 {
 		return slices.ContainsFunc(d.Plans, func(id uuid.UUID) bool { return workflow.Time(id).UTC().Truncate(24 * time.Hour).Equal(day) })

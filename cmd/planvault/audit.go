@@ -41,7 +41,7 @@ func (a *app) signed(c *cobra.Command) *cobra.Command {
 func addText(flags *pflag.FlagSet, name, usage string, into *string, most int) {
 	flags.Func(name, usage, func(text string) error {
 		text = strings.TrimSpace(text)
-		if err := workflow.CheckDeed(workflow.Deed{Why: text}); err != nil || len(text) > most || text == "" {
+		if err := workflow.CheckAttribution(workflow.Attribution{Why: text}); err != nil || len(text) > most || text == "" {
 			return fmt.Errorf("give one line of 1 to %d bytes", most)
 		}
 		*into = text
@@ -73,12 +73,12 @@ func toldOf(c *cobra.Command, args []string) string {
 	return strings.Join(told, " ")
 }
 
-// deedOf returns who makes a change, and why.
-func (a *app) deedOf(ctx context.Context) workflow.Deed {
+// attributionOf returns who makes a change, and why.
+func (a *app) attributionOf(ctx context.Context) workflow.Attribution {
 	if a.who.as == "" {
 		a.who.as = clip(cmp.Or(a.loginName(ctx), a.userName()), workflow.MaxBy)
 	}
-	return workflow.Deed{By: a.who.as, Why: a.who.reason}
+	return workflow.Attribution{By: a.who.as, Why: a.who.reason}
 }
 
 // logPatience is how long a change waits for the log. An interrupted change waits for lateLogPatience.
@@ -87,14 +87,14 @@ const (
 	lateLogPatience = time.Second
 )
 
-// deed makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
+// audit entry makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
 // log that can't be written keeps no change from being made: the reason is said.
-func (a *app) deed(ctx context.Context, j storage.Journal, d storage.Deed, do func() error) error {
+func (a *app) auditEntry(ctx context.Context, j storage.AuditLog, d storage.AuditEntry, do func() error) error {
 	if err := a.expectVault(ctx, j); err != nil {
 		return err
 	}
-	d.ID, d.Deed = workflow.NewV7(), a.deedOf(ctx)
-	if len(d.Plans) > storage.MaxDeedPlans {
+	d.ID, d.Attribution = workflow.NewV7(), a.attributionOf(ctx)
+	if len(d.Plans) > storage.MaxAuditPlans {
 		d.Plans = nil
 	}
 	d.Detail = clip(strings.TrimSpace(d.Detail+" "+a.told), storage.MaxDetail)
@@ -117,15 +117,15 @@ func (a *app) deed(ctx context.Context, j storage.Journal, d storage.Deed, do fu
 	return err
 }
 
-func record(ctx context.Context, j storage.Journal, d storage.Deed, patience time.Duration) error {
+func record(ctx context.Context, j storage.AuditLog, d storage.AuditEntry, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return j.Record(ctx, d)
 }
 
-// about returns the deed of a change of these plans.
-func about(what string, plans ...uuid.UUID) storage.Deed {
-	return storage.Deed{What: what, Plans: plans}
+// about returns the audit entry of a change of these plans.
+func about(what string, plans ...uuid.UUID) storage.AuditEntry {
+	return storage.AuditEntry{What: what, Plans: plans}
 }
 
 // clip returns one printable line of a text, of so many bytes at most.

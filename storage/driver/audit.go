@@ -10,16 +10,16 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// CheckDeed returns [storage.ErrInvalid] with the first wrong field of a deed that is to be recorded.
-func CheckDeed(d storage.Deed) error {
-	if err := invalid(workflow.CheckDeed(d.Deed)); err != nil {
+// CheckAuditEntry returns [storage.ErrInvalid] with the first wrong field of an audit entry that is to be recorded.
+func CheckAuditEntry(d storage.AuditEntry) error {
+	if err := invalid(workflow.CheckAttribution(d.Attribution)); err != nil {
 		return err
 	}
 	for _, text := range []struct{ field, text string }{{"Detail", d.Detail}, {"Result", d.Result}} {
 		if len(text.text) > storage.MaxDetail {
 			return Invalid(text.field, "has %d bytes, at most %d are allowed", len(text.text), storage.MaxDetail)
 		}
-		if err := invalid(workflow.CheckDeed(workflow.Deed{Why: text.text})); err != nil {
+		if err := invalid(workflow.CheckAttribution(workflow.Attribution{Why: text.text})); err != nil {
 			return Invalid(text.field, "has a character that is not allowed")
 		}
 	}
@@ -28,8 +28,8 @@ func CheckDeed(d storage.Deed) error {
 		return Invalid("ID", "%s is not a UUIDv7", d.ID)
 	case d.What == "" || len(d.What) > 30 || strings.Trim(d.What, "abcdefghijklmnopqrstuvwxyz-") != "":
 		return Invalid("What", "%.100q is not a word of at most 30 lower-case letters and hyphens", d.What)
-	case len(d.Plans) > storage.MaxDeedPlans:
-		return Invalid("Plans", "has %d plans, at most %d are allowed", len(d.Plans), storage.MaxDeedPlans)
+	case len(d.Plans) > storage.MaxAuditPlans:
+		return Invalid("Plans", "has %d plans, at most %d are allowed", len(d.Plans), storage.MaxAuditPlans)
 	case d.From.IsZero() != d.To.IsZero(), !isDay(d.From), !isDay(d.To), d.To.Before(d.From):
 		return Invalid("From", "%v and To, %v, are not the first and the last day in UTC", d.From, d.To)
 	}
@@ -46,9 +46,9 @@ func isDay(t time.Time) bool {
 	return t.IsZero() || t.Equal(t.UTC().Truncate(24*time.Hour)) && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999
 }
 
-// RecordedDeed returns a deed as a journal keeps it: with the time of its ID, and times in UTC.
-func RecordedDeed(d storage.Deed, stored time.Time) storage.Deed {
-	d.Deed = workflow.Deed{By: d.By, Why: d.Why, At: workflow.Time(d.ID)}
+// RecordedAuditEntry returns an audit entry as a journal keeps it: with the time of its ID, and times in UTC.
+func RecordedAuditEntry(d storage.AuditEntry, stored time.Time) storage.AuditEntry {
+	d.Attribution = workflow.Attribution{By: d.By, Why: d.Why, At: workflow.Time(d.ID)}
 	d.From, d.To, d.Stored = d.From.UTC(), d.To.UTC(), stored.UTC()
 	d.Plans = append([]uuid.UUID(nil), d.Plans...)
 	return d

@@ -57,9 +57,9 @@ func TestLogOfAFailure(t *testing.T) {
 	if r := s.run(t.Context(), "hold", date(workflow.Time(id)), "--yes"); r.code == exitDone {
 		t.Error("the hold did not fail")
 	}
-	deeds, err := s.vault.Deeds(t.Context(), storage.DeedFilters{})
-	if err != nil || len(deeds) != 1 || !strings.HasPrefix(deeds[0].Result, "failed: ") || strings.Contains(deeds[0].Result, "\n") {
-		t.Errorf("the log has %+v, %v", deeds, err)
+	entries, err := s.vault.AuditEntries(t.Context(), storage.AuditFilters{})
+	if err != nil || len(entries) != 1 || !strings.HasPrefix(entries[0].Result, "failed: ") || strings.Contains(entries[0].Result, "\n") {
+		t.Errorf("the log has %+v, %v", entries, err)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestLogOfAFailure(t *testing.T) {
 func TestWhoAndWhy(t *testing.T) {
 	s := newStage(t)
 	p := planOf(workflow.NewV7(), workflow.Stopped, "one")
-	p.Stopped = workflow.Deed{By: "ops\u202e@example.com", Why: "wrong <cluster>", At: p.SubmitTime}
+	p.Stopped = workflow.Attribution{By: "ops\u202e@example.com", Why: "wrong <cluster>", At: p.SubmitTime}
 	must(t, s.vault.Restore(t.Context(), p))
 	fork := strings.TrimSpace(s.must(t, "fork", p.ID.String(), "--from-failure", "--reason", "now the right one").stdout)
 	for _, test := range []struct{ id, want, html, json string }{
@@ -121,7 +121,7 @@ func TestNameInToken(t *testing.T) {
 func FuzzNameInToken(f *testing.F) {
 	f.Add(`{"upn":"ops@example.com"}`)
 	f.Fuzz(func(t *testing.T, claims string) {
-		if err := workflow.CheckDeed(workflow.Deed{By: nameIn(jwt(claims))}); err != nil {
+		if err := workflow.CheckAttribution(workflow.Attribution{By: nameIn(jwt(claims))}); err != nil {
 			t.Errorf("%q: %v", claims, err)
 		}
 	})
@@ -144,10 +144,10 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 		s.must(t, "catalogue", "--yes")
 		s.must(t, "import", file, "--prefix", "imported", "--yes")
 		for prefix, want := range map[string][]string{"copy": {"mirror", "done", "mirror", "done"}, "imported": {"import", "done"}, prefix: {"catalogue", "done"}} {
-			deeds, err := s.open(t, prefix).Deeds(t.Context(), storage.DeedFilters{})
+			entries, err := s.open(t, prefix).AuditEntries(t.Context(), storage.AuditFilters{})
 			must(t, err)
 			var got []string
-			for _, d := range deeds {
+			for _, d := range entries {
 				got = append(got, d.What, d.Result)
 			}
 			if !slices.Equal(got, want) {

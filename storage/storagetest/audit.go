@@ -1,0 +1,151 @@
+package storagetest
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+func auditPromises() []promise {
+	return slices.Concat([]promise{
+		{"entries come back newest first, as they were recorded last", auditFound},
+		{"filters select by plan, day and time, up to a limit", auditSelected},
+		{"a entry that is too long is ErrInvalid and not stored", auditInvalid},
+		{"entries are no plans and no members", auditApart},
+	}, contextPromises("audit"))
+}
+
+// journal returns a vault's Journal. It skips the case if the vault has none.
+func (s *stage) journal(v storage.Vault) storage.AuditLog {
+	s.Helper()
+	j, ok := v.(storage.AuditLog)
+	s.needs(ok, "vault with storage.AuditLog")
+	return j
+}
+
+// audit entries returns the audit entries that the filters select.
+func (s *stage) entries(f storage.AuditFilters) []storage.AuditEntry {
+	s.Helper()
+	found, err := s.journal(s.open()).AuditEntries(s.ctx, f)
+	s.must(err)
+	return found
+}
+
+// entryAt returns an audit entry that began at a time.
+func entryAt(at time.Time) storage.AuditEntry {
+	id := workflow.NewV7()
+	for i := range 6 {
+		id[i] = byte(at.UnixMilli() >> (8 * (5 - i)))
+	}
+	return storage.AuditEntry{ID: id, What: "purge"}
+}
+
+func auditFound(s *stage) {
+	j := s.journal(s.vault)
+	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
+		s.Errorf("a new store has the entries %+v", found)
+	}
+	day := moment.UTC().Truncate(24 * time.Hour)
+	plain, full := entryAt(moment), entryAt(moment.Add(time.Millisecond))
+	full.Attribution = workflow.Attribution{By: " Ω <ops@example.com>", Why: `"quoted" & =?utf-8?b?`}
+	full.From, full.To, full.Detail, full.Result = day, day, "status=failed", "24 plans  removed"
+	full.Plans = []uuid.UUID{workflow.NewV7(), workflow.NewV7()}
+	long := entryAt(moment.Add(time.Hour))
+	long.By, long.Why, long.Detail = strings.Repeat("ö", workflow.MaxBy/2), strings.Repeat("€", workflow.MaxWhy/3), strings.Repeat(`"`, storage.MaxDetail)
+	long.Result, long.Plans = strings.Repeat("é", storage.MaxDetail/2), slices.Repeat(full.Plans[:1], storage.MaxAuditPlans)
+	begun := full
+	begun.Result = ""
+	for _, d := range []storage.AuditEntry{long, begun, plain, full, full} {
+		s.must(j.Record(s.ctx, d))
+	}
+	found := s.entries(storage.AuditFilters{})
+	for i, want := range []storage.AuditEntry{long, full, plain} {
+		if i >= len(found) {
+			s.Fatalf("there are %d entries, want 3", len(found))
+		}
+		got := found[i]
+		if got.Stored.IsZero() || !got.At.Equal(workflow.Time(want.ID)) {
+			s.Errorf("entry %s was stored at %v and began at %v", got.ID, got.Stored, got.At)
+		}
+		if got.Stored, got.At = want.Stored, want.At; !reflect.DeepEqual(got, want) {
+			s.Errorf("the entry %+v came back as %+v", want, got)
+		}
+	}
+}
+
+func auditSelected(s *stage) {
+	j := s.journal(s.vault)
+	day := moment.UTC().Truncate(24 * time.Hour)
+	plan := entryAt(day.Add(time.Hour)).ID
+	ofPlan, ofDay, ofOther, ofAll := entryAt(day), entryAt(day.Add(time.Hour)), entryAt(day.Add(2*time.Hour)), entryAt(day.Add(3*time.Hour))
+	ofPlan.Plans = []uuid.UUID{plan}
+	ofDay.From, ofDay.To = day.AddDate(0, 0, -2), day
+	ofOther.From, ofOther.To = day.AddDate(0, 0, 1), day.AddDate(0, 0, 2)
+	for _, d := range []storage.AuditEntry{ofAll, ofPlan, ofOther, ofDay} {
+		s.must(j.Record(s.ctx, d))
+	}
+	for _, test := range []struct {
+		f    storage.AuditFilters
+		want []storage.AuditEntry
+	}{
+		{storage.AuditFilters{}, []storage.AuditEntry{ofAll, ofOther, ofDay, ofPlan}},
+		{storage.AuditFilters{Limit: 2}, []storage.AuditEntry{ofAll, ofOther}},
+		{storage.AuditFilters{Plan: plan}, []storage.AuditEntry{ofAll, ofDay, ofPlan}},
+		{storage.AuditFilters{Plan: entryAt(day).ID}, []storage.AuditEntry{ofAll, ofDay}},
+		{storage.AuditFilters{Day: day.Add(5 * time.Hour)}, []storage.AuditEntry{ofAll, ofDay, ofPlan}},
+		{storage.AuditFilters{Day: day.AddDate(0, 0, 2)}, []storage.AuditEntry{ofAll, ofOther}},
+		{storage.AuditFilters{Day: day.AddDate(0, 0, -3)}, []storage.AuditEntry{ofAll}},
+		{storage.AuditFilters{After: day, Before: day.Add(3 * time.Hour)}, []storage.AuditEntry{ofOther, ofDay}},
+		{storage.AuditFilters{Before: day.Add(3 * time.Hour), Limit: 1}, []storage.AuditEntry{ofOther}},
+	} {
+		same := func(a, b storage.AuditEntry) bool { return a.ID == b.ID }
+		if got := s.entries(test.f); !slices.EqualFunc(got, test.want, same) {
+			s.Errorf("%+v select %+v, want %+v", test.f, got, test.want)
+		}
+	}
+}
+
+func auditInvalid(s *stage) {
+	j := s.journal(s.vault)
+	for field, edit := range map[string]func(d *storage.AuditEntry){
+		"ID":     func(d *storage.AuditEntry) { d.ID = uuid.New() },
+		"What":   func(d *storage.AuditEntry) { d.What = "a purge" },
+		"By":     func(d *storage.AuditEntry) { d.By = strings.Repeat("x", workflow.MaxBy+1) },
+		"Why":    func(d *storage.AuditEntry) { d.Why = "two\nlines" },
+		"Plans":  func(d *storage.AuditEntry) { d.Plans = make([]uuid.UUID, storage.MaxAuditPlans+1) },
+		"From":   func(d *storage.AuditEntry) { d.From = moment.UTC().Truncate(24 * time.Hour) },
+		"Detail": func(d *storage.AuditEntry) { d.Detail = "\xff" },
+		"Result": func(d *storage.AuditEntry) { d.Result = strings.Repeat("x", storage.MaxDetail+1) },
+	} {
+		d := entryAt(moment)
+		edit(&d)
+		err := j.Record(s.ctx, d)
+		s.want(storage.ErrInvalid, "Record", uuid.Nil, err)
+		if err != nil && !strings.Contains(err.Error(), field+": ") {
+			s.Errorf("a wrong %s is refused with %v", field, err)
+		}
+	}
+	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
+		s.Errorf("bad entries were stored: %+v", found)
+	}
+}
+
+func auditApart(s *stage) {
+	s.must(s.journal(s.vault).Record(s.ctx, entryAt(time.Now())))
+	s.must(s.vault.Recovery(s.ctx))
+	if found := s.list(s.vault); len(found) > 0 {
+		s.Errorf("there are plans: %+v", found)
+	}
+	if _, ok := s.vault.(storage.Members); ok && len(s.roster(s.vault).Members) > 0 {
+		s.Errorf("there are members")
+	}
+	if found := s.entries(storage.AuditFilters{}); len(found) != 1 {
+		s.Errorf("there are the entries %+v", found)
+	}
+}
