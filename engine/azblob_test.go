@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // These are tests of the engine on the vault of this module, as docs/embedding.md tells authors of engines to

@@ -13,7 +13,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestFollowBudget follows a vault of 1,000 open plans of which ten change each minute. docs/operating.md has what an hour

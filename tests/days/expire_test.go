@@ -22,7 +22,7 @@ import (
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // week is the retention of most tests.

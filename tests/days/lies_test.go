@@ -14,7 +14,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestChangesBelieveNoFalse404 answers what each change of a closed day asks beside its commit with 404, once and

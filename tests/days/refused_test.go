@@ -8,7 +8,7 @@ import (
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestLeaseOfAnotherProgram: neither Hold nor Release returns nil for a day whose lease is another's.

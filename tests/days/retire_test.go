@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 const aDay = 24 * time.Hour

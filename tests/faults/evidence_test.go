@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestRecoveryBelievesNoFalse404 answers Recovery's requests for the entry, object and markers of healthy

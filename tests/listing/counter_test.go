@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestCostOfFilters counts the requests of searches and counts in a vault of 20 days. Each day is one page.

@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestCostOfOpenPlans counts the requests and the round trips of searches for open plans, and of Recovery, in vaults

@@ -29,7 +29,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // tenant issues the tokens that the emulator accepts.

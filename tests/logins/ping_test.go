@@ -17,7 +17,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestPing pings a vault before and after its first plan. The ping leaves nothing.

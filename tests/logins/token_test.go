@@ -31,7 +31,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // issuer is the endpoint that gives tokens to credentials of azidentity: that of managed identities, and Entra ID.

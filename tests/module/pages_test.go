@@ -13,7 +13,7 @@ import (
 
 	"github.com/planvault/azblob/internal/efforttest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestErrorsAreListed looks for every error of a vault in the pages that list them.

@@ -17,7 +17,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // numberedPrefix starts the IDs that are the same in each run: UUIDv7 of the time at which a bubble begins.

@@ -22,7 +22,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 func TestInterleavings(t *testing.T) { exploreAll(t, spaces, 1, 0) }

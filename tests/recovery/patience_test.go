@@ -20,7 +20,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // This file tests slow services, lasting refusals, and calls that are repeated many times.

@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // atOne prepares a plan that is Running with only its first action changed.

@@ -26,7 +26,7 @@ import (
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // essential begins the names of the cases that run on Azurite: for each verb, one or two in which the service's conditions,

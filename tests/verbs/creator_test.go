@@ -20,7 +20,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestCreateUndoesItself refuses a request of a Create. Nothing is left, unless the Create may not remove what it has written,

@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestDeleteOrder checks the order of the requests of a Delete, and that a batch has as many sub-objects as the service accepts.

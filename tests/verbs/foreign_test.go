@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestPlansOfAnotherProgram puts plans of another program, whole and half, beside those of a vault: into a day of the

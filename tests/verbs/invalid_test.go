@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestNothingIsSent makes calls that need no request: with bad input, with IDs that no plan can have, and on a closed vault.

@@ -18,7 +18,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // joined adds a member to a vault, and returns it with its version.

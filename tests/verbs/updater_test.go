@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 
-	"github.com/planvault/azblob/tests/vaulttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestUpdateKnowsItsVersion updates without versions, in a vault that was opened for it. An update overwrites what is there, and a

@@ -17,8 +17,8 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"
-	"github.com/planvault/azblob/tests/vaulttest"
 	"github.com/planvault/azblob/workflow"
 )
 

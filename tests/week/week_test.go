@@ -29,9 +29,9 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
-	"github.com/planvault/azblob/tests/vaulttest"
 )
 
 var (
