@@ -4,6 +4,7 @@ GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 APIDIFF     = go run golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 PROMTOOL    = github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 # The tests allocate much and keep little. Collecting less often saves a quarter of the processor time, and
@@ -13,7 +14,7 @@ export GOMEMLIMIT = 6GiB
 unit: export GOGC       = 1600
 unit: export GOMEMLIMIT = 2GiB
 
-.PHONY: test lint unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
+.PHONY: test lint golangci unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
@@ -42,6 +43,11 @@ lint:
 	$(STATICCHECK) ./...
 	cd azblobotel && $(STATICCHECK) ./...
 
+# A longer list of lints, in .golangci.yml. To build them takes minutes.
+golangci:
+	$(GOLANGCI) run ./...
+	cd azblobotel && $(GOLANGCI) run ./...
+
 # Azurite is the reference service, at the version that its lock file pins. Its package asks for Node.js 22, and npm only
 # warns about an older one. Node.js 20.20 and 22.23 are tested. npm runs only when the lock file has changed.
 azurite: internal/azurite/node_modules/.package-lock.json
@@ -56,7 +62,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 LONG     = 30s
 WEEKS    = 15m
 CAMPAIGN = 4m
-verify: azurite supply apidiff alerts
+verify: azurite supply apidiff alerts golangci
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
 	go test -vet=off -race -timeout 0 ./...
 	go -C azblobotel test -vet=off -race ./...
