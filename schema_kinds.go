@@ -6,6 +6,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+// The kinds of sub-objects, in a table.
+
 // objectPointer is a pointer to T that is an object.
 type objectPointer[T any] interface {
 	*T

@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -354,4 +355,30 @@ func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 		}
 	}
 	return of, n, pages
+}
+
+// planVersion returns the version of a plan, which has two blobs. copied says that both have the mark of a copy.
+func planVersion(entryETag, objectETag string, copied bool, plan *workflow.Plan) string {
+	name := entryETag + "/" + objectETag
+	if copied {
+		name = driver.CopyName(name)
+	}
+	return driver.Version(name, plan)
+}
+
+// blobName is the name of a blob's version, with the mark that the blob has.
+func blobName(p blob.Properties) string {
+	if p.Metadata[metaCopied] != "" {
+		return driver.CopyName(p.ETag)
+	}
+	return p.ETag
+}
+
+// splitPlanVersion returns the ETags of a plan's entry and object. A version from a listing lacks the
+// object's.
+func splitPlanVersion(version string) (entryETag, objectETag string) {
+	name, _, _ := driver.SplitVersion(version)
+	name, _ = driver.CutCopyName(name)
+	entryETag, objectETag, _ = strings.Cut(name, "/")
+	return entryETag, objectETag
 }

@@ -14,69 +14,13 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// What a vault remembers between its calls, to save requests and to recognise its own writes. Other processes
-// do not need it.
-
-// write is what makes two calls the same write: blob, condition and content.
-type write struct {
-	ref  blob.Ref
-	cond blob.Condition
-	body []byte
-}
-
-// identity is a write by a hash of its content.
-type identity struct {
-	ref  blob.Ref
-	cond blob.Condition
-	body [sha256.Size]byte
-}
-
-func (w write) identity() identity { return identity{w.ref, w.cond, sha256.Sum256(w.body)} }
-
-// unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two calls that
-// do the same at the same time are two writes.
-type unknownWrites struct {
-	mu  sync.Mutex
-	ids map[identity]string
-}
-
-// maxUnknown bounds the memory that an outage takes. A write that was dropped meets a conflict when it is
-// made again.
-const maxUnknown = 10_000
-
-// take returns the writeid of a write, or "", and forgets it.
-func (u *unknownWrites) take(w write) string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.ids) == 0 { // nearly always, and then no hash is needed
-		return ""
-	}
-	is := w.identity()
-	id := u.ids[is]
-	delete(u.ids, is)
-	return id
-}
-
-// keep remembers the writeid of a write.
-func (u *unknownWrites) keep(w write, id string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.ids == nil {
-		u.ids = map[identity]string{}
-	}
-	for old := range u.ids {
-		if len(u.ids) < maxUnknown {
-			break
-		}
-		delete(u.ids, old)
-	}
-	u.ids[w.identity()] = id
-}
+// What a vault remembers between its calls, to save requests and to recognize its own writes. Other processes don't
+// need it.
 
 // containers are the containers that are known to exist, by name.
 type containers struct {
 	known sync.Map
-	days  sync.Map // those whose layout is known, too: a day
+	items sync.Map // those that were listed or looked at: a blob.ContainerItem
 	// turns are held by the calls that create containers, one chan struct{} for each name. Other calls for the same
 	// container wait for it, or for their contexts.
 	turns sync.Map
@@ -113,24 +57,24 @@ func (c *containers) knows(name string) bool {
 
 func (c *containers) learn(name string) { c.known.Store(name, true) }
 
-// remember learns that a day exists, and its layout.
-func (c *containers) remember(d day) {
-	c.learn(d.container)
-	c.days.Store(d.container, d)
+// remember learns that a container exists, and what a listing shows of it.
+func (c *containers) remember(item blob.ContainerItem) {
+	c.learn(item.Name)
+	c.items.Store(item.Name, item)
 }
 
-// day returns a day that was remembered.
-func (c *containers) day(name string) (day, bool) {
-	d, ok := c.days.Load(name)
+// listed returns a container that was remembered.
+func (c *containers) listed(name string) (blob.ContainerItem, bool) {
+	item, ok := c.items.Load(name)
 	if !ok {
-		return day{}, false
+		return blob.ContainerItem{}, false
 	}
-	return d.(day), true
+	return item.(blob.ContainerItem), true
 }
 
 func (c *containers) forget(name string) {
 	c.known.Delete(name)
-	c.days.Delete(name)
+	c.items.Delete(name)
 }
 
 // startedPlans are the open plans that a search has seen after their start, by the ETags of their markers. A
@@ -205,4 +149,63 @@ func (u *absences) forget(container string) { u.seen.Delete(container) }
 func (u *absences) has(container string, now time.Time) bool {
 	at, ok := u.seen.Load(container)
 	return ok && now.Sub(at.(time.Time)) < rememberAbsence
+}
+
+// What a vault remembers between its calls, to save requests and to recognise its own writes. Other processes
+// do not need it.
+
+// write is what makes two calls the same write: blob, condition and content.
+type write struct {
+	ref  blob.Ref
+	cond blob.Condition
+	body []byte
+}
+
+// identity is a write by a hash of its content.
+type identity struct {
+	ref  blob.Ref
+	cond blob.Condition
+	body [sha256.Size]byte
+}
+
+func (w write) identity() identity { return identity{w.ref, w.cond, sha256.Sum256(w.body)} }
+
+// unknownWrites are the writeids of writes whose outcome is unknown. Only one call may take a writeid: two calls that
+// do the same at the same time are two writes.
+type unknownWrites struct {
+	mu  sync.Mutex
+	ids map[identity]string
+}
+
+// maxUnknown bounds the memory that an outage takes. A write that was dropped meets a conflict when it is
+// made again.
+const maxUnknown = 10_000
+
+// take returns the writeid of a write, or "", and forgets it.
+func (u *unknownWrites) take(w write) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.ids) == 0 { // nearly always, and then no hash is needed
+		return ""
+	}
+	is := w.identity()
+	id := u.ids[is]
+	delete(u.ids, is)
+	return id
+}
+
+// keep remembers the writeid of a write.
+func (u *unknownWrites) keep(w write, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids == nil {
+		u.ids = map[identity]string{}
+	}
+	for old := range u.ids {
+		if len(u.ids) < maxUnknown {
+			break
+		}
+		delete(u.ids, old)
+	}
+	u.ids[w.identity()] = id
 }

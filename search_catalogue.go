@@ -3,7 +3,6 @@ package azblob
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -205,54 +204,6 @@ func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) b
 	}
 }
 
-// compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as the
-// catalogue is the same version, what it lists is, too.
-func (s *store) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
-	whole, _ := stretch(d, storage.Filters{})
-	for _, size := range pageSizes() {
-		c, err := history{store: s, results: true}.open(ctx, whole)
-		if err != nil || etag != "" && c.etag != etag {
-			return "", etag, err // built anew meanwhile
-		}
-		etag = c.etag
-		listed, stop := iter.Pull2(newest(ctx, []window{whole}, s.plans(storage.Filters{}).of, nil, s.pages(size)))
-		difference, err = compareListings(c.All(ctx), listed)
-		stop()
-		if difference == "" || err != nil {
-			return "", etag, err
-		}
-	}
-	return difference, etag, nil
-}
-
-// compareListings compares the plans of a day in its catalogue with those that a listing yields, and says how they
-// differ.
-func compareListings(catalogued iter.Seq2[candidate, error], listed func() (candidate, error, bool)) (difference string, err error) {
-	for has, err := range catalogued {
-		if err != nil {
-			return "", err
-		}
-		other, err, more := listed()
-		switch {
-		case err != nil:
-			return "", err
-		case !more:
-			return fmt.Sprintf("it has plan %s, which is not listed", has.keys.plan), nil
-		case has.keys.plan != other.keys.plan:
-			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
-		case other.err != nil:
-			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
-		case !driver.SameListed(has.result, other.result) || has.truncated != other.truncated:
-			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
-		}
-	}
-	other, err, more := listed()
-	if more && err == nil {
-		return fmt.Sprintf("it lacks plan %s, which is listed", other.keys.plan), nil
-	}
-	return "", err
-}
-
 // The states of a catalogue's blob, in its metadata.
 const (
 	statePlaceholder = "placeholder" // it is being built, or its builder died
@@ -287,13 +238,6 @@ func listResult(c catalogue.Plan) storage.ListResult {
 	r := c.ListResult
 	r.State.ETag = driver.Version(c.State.ETag, &workflow.Plan{State: r.State})
 	return r
-}
-
-// cataloguePlan returns what a catalogue has of a plan, from its entry in a listing.
-func (f format) cataloguePlan(id uuid.UUID, entry blob.Item) (catalogue.Plan, error) {
-	r, cut, err := f.parseMetadata(entry.Metadata, id, typeEntry)
-	r.State.ETag = entry.ETag
-	return catalogue.Plan{ListResult: r, NameCut: slices.Contains(cut, metaName), DescrCut: slices.Contains(cut, metaDescr)}, err
 }
 
 // wantsAll reports whether the filters want every plan of the time that they leave.

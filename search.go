@@ -6,15 +6,12 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
-	"github.com/planvault/azblob/workflow"
 )
 
 // List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0 or
@@ -96,13 +93,6 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	return first
 }
 
-// search is a search for plans.
-type search struct {
-	*store
-	f       storage.Filters
-	results bool // whether the results are wanted, or only the number of plans
-}
-
 // find yields the plans that the filters choose, newest first, in the cheapest way. Without results, it need
 // not set those of the candidates. An error is the last element.
 func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
@@ -139,139 +129,6 @@ func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) 
 	return driver.Choose(q.f, p.result)
 }
 
-// isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
-func isOpen(statuses []workflow.Status) bool {
-	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
-}
-
-// searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
-// day without planvaultlayout may have open plans without markers, so its plans are listed.
-func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
-	markers, plans := directory{store: q.store, dir: openDir, take: func(p *candidate) bool {
-		return p.isMarked() && driver.ChooseID(q.f, p.keys.plan)
-	}}, q.plans(q.f)
-	now := time.Now()
-	candidates := q.notStarted(q.inDays(ctx, func(d day) listing.Source[candidate] {
-		if d.marked {
-			return unlessCatalogued{dayDirectory{markers, d}, now}
-		}
-		return plans.of(d)
-	}))
-	heads := 1
-	if onlyNotStarted(q.f) {
-		heads = 2
-	}
-	candidates = q.listNeighbors(ctx, candidates, heads, q.f.Limit, isEntry)
-	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked && !p.committed() }, func(p candidate) (candidate, bool) {
-		if !p.marked { // its day was listed in full
-			return p, true
-		}
-		p, chosen := q.headOpen(ctx, p)
-		q.noteStarted(p)
-		return p, chosen
-	})
-}
-
-// headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
-// it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
-// object, too. A plan that a listing has shown whole since then needs no further look.
-func (q search) headOpen(ctx context.Context, p candidate) (_ candidate, chosen bool) {
-	failed := func(ref blob.Ref, err error) (candidate, bool) {
-		p.err = blobError("look for plan", ref, err)
-		return p, !blob.Is(err, blob.Absent, blob.AbsentContainer)
-	}
-	if p.committed() {
-		chosen = p.choose(q.format, q.f, p.entry.Properties)
-		return p, chosen
-	}
-	entry, err := q.headAgain(ctx, p.keys.entry())
-	if err != nil {
-		return failed(p.keys.entry(), err)
-	}
-	p.entry = &blob.Item{Properties: entry}
-	if chosen = p.choose(q.format, q.f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
-		return p, chosen
-	}
-	if _, err := q.headAgain(ctx, p.keys.object()); err != nil {
-		return failed(p.keys.object(), err)
-	}
-	return p, true
-}
-
-// inDays reads the days that the filters leave, newest first: closed days by their catalogues, unless it searches
-// for open plans, and the others by listings.
-func (q search) inDays(ctx context.Context, from func(day) listing.Source[candidate]) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
-		page, aimed := blob.MaxPage, q.f.Limit > 0 && wantsAll(q.f)
-		if aimed {
-			page = min(4*min(q.f.Limit, blob.MaxPage)+burst, blob.MaxPage)
-		}
-		o := q.pages(page)
-		o.Aimed = aimed
-		days, from, err := q.daysOf(ctx, from, o)
-		if err != nil {
-			yield(candidate{}, err)
-			return
-		}
-		windows, open := stretches(days, q.f), history{q.store, q.f, q.results}.opener
-		if isOpen(q.f.ByStatus) {
-			open, o = nil, q.pages(pageOfMarkers(len(windows)))
-		}
-		o.Limit = q.f.Limit
-		for p, err := range newest(ctx, windows, from, open, o) {
-			if !yield(p, err) {
-				return
-			}
-		}
-	}
-}
-
-// daysOf lists the days. An aimed listing also needs the minutes of today, unless the filters exclude it, so daysOf asks
-// for these at the same time, and returns a source that has them.
-func (q search) daysOf(ctx context.Context, from func(day) listing.Source[candidate], o listing.Options) (days []day, _ func(day) listing.Source[candidate], err error) {
-	if dates := nearDates(q.f); dates != nil {
-		days, err = q.near(ctx, dates)
-		return days, from, err
-	}
-	today := o.Now.UTC().Truncate(24 * time.Hour)
-	w, ok := stretch(day{container: q.prefix.day(today), date: today}, q.f)
-	if !ok || !o.Aimed {
-		days, err = q.days(ctx)
-		return days, from, err
-	}
-	known := measured{span: w.Span}
-	err = q.parallel(2, func(i int) (err error) {
-		if i == 0 {
-			days, err = q.days(ctx)
-			return err
-		}
-		known.groups, known.err = from(w.day).Groups(ctx, w.Span)
-		return nil // the listing has the error if the day exists
-	})
-	return days, func(d day) listing.Source[candidate] {
-		if d.container != w.container {
-			return from(d)
-		}
-		known.Source = from(d)
-		return known
-	}, err
-}
-
-// measured is a source that knows the groups of one span.
-type measured struct {
-	listing.Source[candidate]
-	span   listing.Span
-	groups []uint64
-	err    error
-}
-
-func (m measured) Groups(ctx context.Context, s listing.Span) ([]uint64, error) {
-	if s == m.span {
-		return m.groups, m.err
-	}
-	return m.Source.Groups(ctx, s)
-}
-
 // searchByID looks at the plans that the filters name.
 func (q search) searchByID(ctx context.Context) iter.Seq2[candidate, error] {
 	ids := slices.Clone(q.f.ByIDs)
@@ -296,56 +153,6 @@ func (q search) searchByID(ctx context.Context) iter.Seq2[candidate, error] {
 		chosen := p.choose(q.format, q.f, p.entry.Properties)
 		return p, chosen
 	})
-}
-
-// lookAtAll looks at the candidates, and yields those that are chosen. A look sends requests if asks says so. As many of
-// these looks are taken at once as the vault may have requests in flight, wherever they lie among lookAhead candidates.
-// With a limit it begins with as many as are wanted, and doubles the number each time.
-func (q search) lookAtAll(candidates iter.Seq2[candidate, error], asks func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
-		atOnce, most := q.concurrency, lookAhead
-		if q.f.Limit > 0 {
-			atOnce, most = min(atOnce, q.f.Limit), q.f.Limit
-		}
-		var some []candidate
-		asking := 0 // how many of them ask
-		flush := func() bool {
-			chosen := make([]bool, len(some))
-			_ = q.parallel(len(some), func(i int) error {
-				some[i], chosen[i] = look(some[i])
-				return nil // the others follow a plan that can't be read
-			})
-			for i, p := range some {
-				if chosen[i] && !yield(p, nil) {
-					return false
-				}
-			}
-			some, asking, atOnce = some[:0], 0, min(2*atOnce, q.concurrency)
-			return true
-		}
-		for p, err := range candidates {
-			if err != nil {
-				if flush() {
-					yield(p, err)
-				}
-				return
-			}
-			switch {
-			case asks(p):
-				asking++
-			case len(some) == 0:
-				if p, chosen := look(p); chosen && !yield(p, nil) {
-					return
-				}
-				continue
-			}
-			some = append(some, p)
-			if (asking == atOnce || len(some) >= max(most, atOnce)) && !flush() {
-				return
-			}
-		}
-		flush()
-	}
 }
 
 // Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and
@@ -392,35 +199,4 @@ func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread e
 		unread = opError("Count", firstOther, &others)
 	}
 	return n, unread
-}
-
-// notStarted yields the candidates of a search for NotStarted plans without those that are known to have started.
-func (q search) notStarted(candidates iter.Seq2[candidate, error]) iter.Seq2[candidate, error] {
-	return func(yield func(candidate, error) bool) {
-		began := time.Now()
-		for p, err := range candidates {
-			if err == nil && p.marker != nil && q.started.relisted(p.keys.plan, p.marker.ETag, began) && onlyNotStarted(q.f) {
-				continue
-			}
-			if !yield(p, err) || err != nil {
-				return
-			}
-		}
-		q.started.forget(q.f, began)
-	}
-}
-
-// noteStarted remembers a candidate that was looked at, if the plan has started. An entry that is older than the
-// marker belongs to an earlier plan of this ID, whose remains are being removed.
-func (q search) noteStarted(p candidate) {
-	if p.marker == nil || p.entry == nil || p.err != nil ||
-		p.result.State.Status == workflow.NotStarted || p.entry.LastModified.Before(p.marker.LastModified) {
-		return
-	}
-	q.started.note(p.keys.plan, p.marker.ETag)
-}
-
-// onlyNotStarted reports whether the filters ask for no other status.
-func onlyNotStarted(f storage.Filters) bool {
-	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
 }

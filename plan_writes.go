@@ -12,41 +12,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// What all verbs write with: conditional writes with writeids, markers, the grace period, and containers.
-
-// written is a write that took effect.
-type written struct {
-	write
-	id   string // its writeid
-	etag string
-}
-
-// put writes a blob with a new writeid. If the outcome is unknown, the store remembers the writeid. The same write then
-// uses it again, and so recognises a blob that the first attempt has written. The store forgets the writeid when a
-// write with it has a certain outcome.
-func (s *store) put(ctx context.Context, ref blob.Ref, body []byte, cond blob.Condition, metadata func(writeID string) (map[string]string, error)) (written, error) {
-	w := written{write: write{ref, cond, body}}
-	w.id = s.unknown.take(w.write)
-	again := w.id != ""
-	if !again {
-		w.id = uuid.NewString()
-	}
-	m, err := metadata(w.id)
-	if err != nil {
-		return w, err
-	}
-	w.etag, err = s.client.Put(ctx, ref, body, m, cond)
-	if blob.IsUnknown(err) || again && !settled(err) {
-		s.unknown.keep(w.write, w.id)
-	}
-	return w, err
-}
-
-// settled reports whether the outcome of a request also settles an earlier request for the same version: the request
-// took effect, or that version is no longer there.
-func settled(err error) bool {
-	return err == nil || blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer)
-}
+// The writes of one plan: its blobs, its markers, and the grace period that protects them.
 
 // putOwn writes the blob with an object's own fields: the entry of a plan, which may have marks, or a sub-object.
 func (s *store) putOwn(ctx context.Context, o workflow.Object, body []byte, cond blob.Condition, marks planMarks) (written, error) {
@@ -137,30 +103,6 @@ func margin(grace time.Duration) time.Duration { return grace/4 + time.Second }
 // the service. Its writer may still be at work.
 func recent(item *blob.Item, at time.Time, grace time.Duration) bool {
 	return item != nil && at.Sub(item.LastModified)-margin(grace) <= grace
-}
-
-// inContainer creates a container unless this vault knows that it exists, and calls put, which writes to it.
-// An identity that may not create containers can write to those that were made beforehand.
-func (s *store) inContainer(ctx context.Context, name string, put func() error) error {
-	for again := false; ; again = true {
-		denied := s.ensureContainer(ctx, name)
-		if denied != nil && !blob.IsForbidden(denied) {
-			return denied
-		}
-		err := put()
-		switch {
-		case !blob.Is(err, blob.AbsentContainer):
-			if denied != nil && err == nil {
-				s.containers.learn(name)
-			}
-			return err
-		case denied != nil:
-			return &blob.Error{Reason: blob.Refused, Err: fmt.Errorf("%w; or create the day's container beforehand", denied)}
-		case again:
-			return err
-		}
-		s.containers.forget(name) // the day was dropped
-	}
 }
 
 // within returns a context that ends with the grace period of a Create or Delete that began at started, by

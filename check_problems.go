@@ -1,0 +1,95 @@
+package azblob
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ProblemKind names a broken invariant. docs/protocol.md explains them.
+type ProblemKind string
+
+// The kinds of problems, and what repairs each. Thorough is [Vault.Repair] with that option.
+const (
+	// IncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
+	// leads to them, and so does the next Create of the ID. Thorough removes them in any case.
+	IncompletePlan ProblemKind = "incomplete plan"
+	// Orphan: a sub-object that belongs to no plan. Thorough removes it.
+	Orphan ProblemKind = "orphan"
+	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
+	// only a backup can restore.
+	Missing ProblemKind = "missing"
+	// Unreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan. Delete
+	// the record of a member or a stop request.
+	Unreadable ProblemKind = "unreadable"
+	// Disagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
+	// plan.
+	Disagreement ProblemKind = "disagreement"
+	// Unfinalized: a plan that is final by its entry but not by its object. Recovery finishes it if a marker
+	// leads to it. Thorough does so in any case.
+	Unfinalized ProblemKind = "unfinalized"
+	// Unmarked: an open plan without a marker, which neither Recovery nor a search for open plans finds.
+	// Thorough restores the marker.
+	Unmarked ProblemKind = "unmarked"
+	// LeftMarker: a marker that is no longer needed. Recovery removes it.
+	LeftMarker ProblemKind = "left marker"
+	// Stray: a blob that no vault writes there. The vault leaves it alone.
+	Stray ProblemKind = "stray"
+	// Foreign: a blob of a plan that another program wrote, among blobs of a vault. The vault leaves it alone.
+	Foreign ProblemKind = "written by another program"
+)
+
+// repairs say what repairs the problems of each kind.
+var repairs = map[ProblemKind]string{
+	IncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
+	Orphan:         "a thorough Recovery removes it",
+	Missing:        "a thorough Recovery restores it, unless it is an object: restore that from a backup",
+	Unreadable:     "restore it from a backup, or delete the plan",
+	Disagreement:   "restore one of the two from a backup, or delete the plan",
+	Unfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
+	Unmarked:       "a thorough Recovery restores the marker",
+	LeftMarker:     "Recovery removes it",
+	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
+	Foreign:        "no vault changes it: find out which program writes here, and give each a prefix of its own",
+}
+
+// Problem is one broken invariant.
+type Problem struct {
+	Kind ProblemKind
+	// Plan is uuid.Nil for a stray and for the record of a member.
+	Plan uuid.UUID
+	// Blob is the blob that shows the problem, as container/name.
+	Blob string
+	// Detail says what is wrong.
+	Detail string
+	// Wait is how long Recovery still leaves the plan or the blob alone, because it is recent. It is 0 for a problem
+	// that Recovery can repair now, and for one that it can't repair at all.
+	Wait time.Duration
+}
+
+// Repair says in a few words what repairs the problem.
+func (p Problem) Repair() string {
+	_, name, _ := strings.Cut(p.Blob, "/")
+	record, isRecord := parseRecordName(name)
+	switch {
+	case name == catalogueName && p.Kind == Unreadable:
+		return "Catalogue with Verify builds it anew"
+	case name == catalogueName:
+		return "delete the blob, which is always safe; the next Catalogue builds it anew"
+	case isRecord && record.role == roleNote:
+		return "delete the blob, and store the note again"
+	case isRecord:
+		return "delete the blob; if it is that of a live node, the node is fenced and joins anew"
+	}
+	return repairs[p.Kind]
+}
+
+// String returns the problem on one line.
+func (p Problem) String() string {
+	if p.Plan == uuid.Nil {
+		return fmt.Sprintf("%s: %s: %s", p.Kind, p.Blob, p.Detail)
+	}
+	return fmt.Sprintf("%s: plan %s (%s): %s", p.Kind, p.Plan, p.Blob, p.Detail)
+}
