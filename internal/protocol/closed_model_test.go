@@ -23,7 +23,7 @@ type closedDay struct {
 	lies   bool // one answer is false: a listing omits everything, or says 404 for the container
 
 	mutant
-	search[dayState, dayMove]
+	search[dayState, move]
 }
 
 // dayRole is the kind of a call.
@@ -120,8 +120,8 @@ type dayState struct {
 	late            [unequal + 1]bool // catalogues under way whose condition still holds
 	lateDrops       uint8             // DELETEs of the container under way, one bit for each call
 
-	calls  [mostDay]dayCall
-	broken breach
+	calls [mostDay]dayCall
+	outcome
 }
 
 // dayCall is a call.
@@ -179,17 +179,11 @@ const (
 // window reports whether a call is between its marker and its commit.
 func (p dayPlace) window() bool { return p >= dayMarked && p <= dayEntryThere }
 
-// dayMove is a step.
-type dayMove struct {
-	call int // -1: nobody
-	what string
-}
-
-func (d *closedDay) describe(m dayMove) string {
-	if m.call < 0 {
+func (d *closedDay) describe(m move) string {
+	if m.node < 0 {
 		return m.what
 	}
-	return fmt.Sprintf("%s %d: %s", d.roles[m.call], m.call+1, m.what)
+	return fmt.Sprintf("%s %s", d.roles[m.node], m)
 }
 
 func (d *closedDay) String() string { return describe(d.roles, d.plan, *d) }

@@ -13,7 +13,7 @@ func (d *closedDay) first() dayState {
 }
 
 // steps yields everything that can happen.
-func (d *closedDay) steps(st dayState, yield func(dayMove, dayState)) {
+func (d *closedDay) steps(st dayState, yield func(move, dayState)) {
 	nobody := stepsOf(st, -1, yield)
 	d.outside(&st, nobody)
 	d.recover(&st, nobody)
@@ -31,21 +31,14 @@ func (d *closedDay) steps(st dayState, yield func(dayMove, dayState)) {
 type stepper func(what string, do func(*dayState, *dayCall))
 
 // stepsOf returns how a call takes steps. Nobody's steps have no call.
-func stepsOf(st dayState, i int, yield func(dayMove, dayState)) stepper {
+func stepsOf(st dayState, i int, yield func(move, dayState)) stepper {
 	return func(what string, do func(*dayState, *dayCall)) {
 		next, call := st, (*dayCall)(nil)
 		if i >= 0 {
 			call = &next.calls[i]
 		}
 		do(&next, call)
-		yield(dayMove{i, what}, next)
-	}
-}
-
-// breaks notes a broken promise.
-func (d *closedDay) breaks(st *dayState, b breach) {
-	if st.broken == 0 && d.judges(b) {
-		st.broken = b
+		yield(move{i, -1, what, false}, next)
 	}
 }
 
@@ -219,7 +212,7 @@ func (d *closedDay) recover(st *dayState, step stepper) {
 }
 
 // arrive lets late requests to delete the container take effect.
-func (d *closedDay) arrive(st *dayState, yield func(dayMove, dayState)) {
+func (d *closedDay) arrive(st *dayState, yield func(move, dayState)) {
 	for i := range d.roles {
 		// The expiry of a plan may not overlap with a Create of its ID, as a Delete may not.
 		if st.lateDrops&(1<<i) == 0 || st.plan.visible() && d.active(st, dayMarked, dayEntryThere, -1, dayCreate, dayRestore) {
@@ -238,9 +231,9 @@ func (d *closedDay) arrive(st *dayState, yield func(dayMove, dayState)) {
 func (d *closedDay) drop(st *dayState) {
 	switch {
 	case st.held:
-		d.breaks(st, dayHeldDropped)
+		d.breaks(&st.outcome, dayHeldDropped, true)
 	case st.plan == formOpen && !st.lost:
-		d.breaks(st, dayOpenDropped)
+		d.breaks(&st.outcome, dayOpenDropped, true)
 	}
 	if st.plan.visible() {
 		st.shows()
@@ -481,7 +474,11 @@ func (d *closedDay) commit(st *dayState, i int, step stepper) {
 		case c.at == dayReady:
 			step("write entry", func(st *dayState, c *dayCall) { st.plan, c.at = formEntry, dayEntryThere })
 		case st.plan == formAbsent:
-			step("write object", func(st *dayState, c *dayCall) { st.plan = formHeadless; d.breaks(st, dayNoPlan); end(st, c) })
+			step("write object", func(st *dayState, c *dayCall) {
+				st.plan = formHeadless
+				d.breaks(&st.outcome, dayNoPlan, true)
+				end(st, c)
+			})
 		case st.plan != formEntry:
 			step("finds the ID taken", d.withdrawing(i))
 		default:
@@ -516,7 +513,7 @@ func (d *closedDay) commit(st *dayState, i int, step stepper) {
 		default:
 			step("remove object", func(st *dayState, c *dayCall) {
 				if st.held && st.plan.visible() {
-					d.breaks(st, dayHeldDeleted)
+					d.breaks(&st.outcome, dayHeldDeleted, true)
 				}
 				was := st.plan
 				if st.plan = formEntry; was == formHeadless {
@@ -658,7 +655,7 @@ func (d *closedDay) expire(st *dayState, i int, step stepper) {
 			st.lied = true
 			switch {
 			case d.lacks(dayExpireConfirms):
-				d.breaks(st, dayNotDropped)
+				d.breaks(&st.outcome, dayNotDropped, true)
 				end(st, c)
 			case c.at == dayRead:
 				end(st, c)

@@ -28,8 +28,6 @@ func (d *closedDay) tidy(st *dayState) {
 	}
 }
 
-func (d *closedDay) regress(_, to *dayState) string { return to.broken.String() }
-
 // check returns which promise is broken in a state, now or after all calls have died and Recovery has run.
 func (d *closedDay) check(st *dayState) string {
 	switch {
@@ -59,7 +57,7 @@ func (d *closedDay) settle(st dayState) breach {
 	for more := true; more; {
 		more = false
 		from := st
-		d.recover(&from, stepsOf(from, -1, func(_ dayMove, next dayState) { st, more = next, true }))
+		d.recover(&from, stepsOf(from, -1, func(_ move, next dayState) { st, more = next, true }))
 	}
 	builds := &closedDay{roles: roles(dayClear, dayBuild)}
 	if d.lacks(dayClears) {
@@ -69,7 +67,7 @@ func (d *closedDay) settle(st dayState) breach {
 		for range 8 {
 			moved := false
 			from := st
-			builds.act(&from, i, stepsOf(from, i, func(_ dayMove, next dayState) {
+			builds.act(&from, i, stepsOf(from, i, func(_ move, next dayState) {
 				if !moved {
 					st, moved = next, true
 				}
@@ -92,11 +90,7 @@ func (d *closedDay) settle(st dayState) breach {
 	return 0
 }
 
-// explore visits all states of a situation.
-func (d *closedDay) explore() report {
-	d.visit(d, d.first())
-	return d.report
-}
+func (d *closedDay) explore() report { return d.visit(d) }
 
 // closedDays returns the situations in which every promise must hold.
 func closedDays() []*closedDay {
@@ -151,53 +145,54 @@ func closedDays() []*closedDay {
 func TestClosedDays(t *testing.T) { holds(t, closedDays()) }
 
 // dayNeeds says for each rule in which situation which promise is broken without it.
-var dayNeeds = map[rule]need{
-	dayMarkerFirst:        {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayInvalidatesFirst:   {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayInvalidates:        {in: &closedDay{roles: roles(dayCreate, dayBuild), later: true}, promise: dayUnequal},
-	dayUpdateMarks:        {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayRepairMarks:        {in: &closedDay{roles: roles(dayRepair, dayBuild), plan: formHeadless}, promise: dayUnequal},
-	dayChangeMarker:       {in: &closedDay{roles: roles(dayCreate, dayUpdate, dayBuild)}, promise: dayUnequal},
-	dayChangeMatch:        {in: &closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayChangeShared:       {in: &closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayChangeCleared:      {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true}, promise: dayNeverBuilt},
-	dayPlaceholder:        {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayOpenListed:         {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayOpenFirst:          {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayCatalogueMatch:     {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	daySlack:              {in: &closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayDeadline:           {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, promise: dayUnequal},
-	dayRewrite:            {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, sleeps: true}, promise: dayHeldDeleted},
-	dayDeleteLooks:        {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
-	dayDeleteLooksLate:    {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
-	dayDeleteShared:       {in: &closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, promise: dayDebris},
-	dayHoldWaits:          {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
-	dayHoldClosed:         {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, promise: dayHeldDeleted},
-	dayExpireClosed:       {in: &closedDay{roles: roles(dayCreate, dayExpire)}, promise: dayOpenDropped},
-	dayExpireLease:        {in: &closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, promise: dayHeldDropped},
-	dayExpireNames:        {in: &closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, promise: dayHeldDropped},
-	dayDroppingFirst:      {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
-	dayDroppingMatch:      {in: &closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, promise: dayOpenDropped},
-	dayAbortMatch:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, promise: dayOpenDropped},
-	dayAbortLease:         {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
-	dayCreateLooks:        {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true}, promise: dayOpenDropped},
-	dayCreateLooksLate:    {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayNoPlan},
-	dayClears:             {in: &closedDay{roles: roles(dayExpire), later: true}, promise: dayDebris},
-	dayClearLease:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, promise: dayOpenDropped},
-	dayClearMatch:         {in: &closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, promise: dayOpenDropped},
-	dayFinal:              {in: &closedDay{roles: roles(dayCreate, dayBuild), loses: true}, promise: dayUnequal},
-	dayCreateConfirms:     {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
-	dayCreateConfirmsOwn:  {in: &closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
-	dayCreateConfirmsLate: {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, promise: dayUnmarked},
-	dayExpireTwice:        {in: &closedDay{roles: roles(dayCreate, dayExpire), later: true, lies: true}, promise: dayOpenDropped},
-	dayExpireConfirms:     {in: &closedDay{roles: roles(dayExpire), plan: formFinal, later: true, lies: true}, promise: dayNotDropped},
-	dayHoldTwice:          {in: &closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true}, promise: dayHeldDeleted},
-	dayOpenTwice:          {in: &closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true}, promise: dayUnequal},
-	dayPlansTwice:         {in: &closedDay{roles: roles(dayBuild), plan: formFinal, later: true, lies: true}, promise: dayUnequal},
-	dayMakesNothing: {
-		in:  &closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true},
-		why: "a dropped day does not come back as an empty container",
-	},
+var dayNeeds = needs{
+	{&closedDay{roles: roles(dayDelete, dayBuild), plan: formFinal}, dayUnequal, rules{
+		dayMarkerFirst, dayPlaceholder, dayOpenListed, dayOpenFirst, dayCatalogueMatch, daySlack,
+	}},
+	{&closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal}, dayUnequal, rules{
+		dayInvalidatesFirst, dayUpdateMarks, dayDeadline,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayBuild), later: true}, dayUnequal, rules{dayInvalidates}},
+	{&closedDay{roles: roles(dayRepair, dayBuild), plan: formHeadless}, dayUnequal, rules{dayRepairMarks}},
+	{&closedDay{roles: roles(dayCreate, dayUpdate, dayBuild)}, dayUnequal, rules{dayChangeMarker}},
+	{&closedDay{roles: roles(dayUpdate, dayUpdate, dayBuild), plan: formFinal}, dayUnequal, rules{
+		dayChangeMatch, dayChangeShared,
+	}},
+	{&closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true}, dayNeverBuilt, rules{dayChangeCleared}},
+	{&closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, sleeps: true}, dayHeldDeleted, rules{dayRewrite}},
+	{&closedDay{roles: roles(dayDelete, dayHold), plan: formFinal}, dayHeldDeleted, rules{
+		dayDeleteLooks, dayDeleteLooksLate, dayHoldWaits, dayHoldClosed,
+	}},
+	{&closedDay{roles: roles(dayDelete, dayDelete, dayHold), plan: formFinal, later: true}, dayDebris, rules{dayDeleteShared}},
+	{&closedDay{roles: roles(dayCreate, dayExpire)}, dayOpenDropped, rules{dayExpireClosed}},
+	{&closedDay{roles: roles(dayHold, dayExpire), plan: formFinal}, dayHeldDropped, rules{dayExpireLease, dayExpireNames}},
+	{&closedDay{roles: roles(dayCreate, dayExpire), later: true}, dayOpenDropped, rules{
+		dayDroppingFirst, dayAbortLease, dayCreateLooks,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayExpire, dayExpire), later: true}, dayOpenDropped, rules{
+		dayDroppingMatch, dayAbortMatch,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayNoPlan, rules{dayCreateLooksLate}},
+	{&closedDay{roles: roles(dayExpire), later: true}, dayDebris, rules{dayClears}},
+	{&closedDay{roles: roles(dayCreate, dayExpire, dayClear), later: true}, dayOpenDropped, rules{
+		dayClearLease, dayClearMatch,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayBuild), loses: true}, dayUnequal, rules{dayFinal}},
+	{&closedDay{roles: roles(dayCreate, dayExpire), later: true, anew: true}, dayUnmarked, rules{
+		dayCreateConfirms, dayCreateConfirmsLate,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayCreate, dayExpire), later: true, anew: true}, dayUnmarked, rules{
+		dayCreateConfirmsOwn,
+	}},
+	{&closedDay{roles: roles(dayCreate, dayExpire), later: true, lies: true}, dayOpenDropped, rules{dayExpireTwice}},
+	{&closedDay{roles: roles(dayExpire), plan: formFinal, later: true, lies: true}, dayNotDropped, rules{dayExpireConfirms}},
+	{&closedDay{roles: roles(dayDelete, dayHold), plan: formFinal, later: true, lies: true}, dayHeldDeleted, rules{
+		dayHoldTwice,
+	}},
+	{&closedDay{roles: roles(dayUpdate, dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal, rules{dayOpenTwice}},
+	{&closedDay{roles: roles(dayBuild), plan: formFinal, later: true, lies: true}, dayUnequal, rules{dayPlansTwice}},
+	// A dropped day does not come back as an empty container.
+	{&closedDay{roles: roles(dayUpdate, dayExpire), plan: formFinal, later: true}, 0, rules{dayMakesNothing}},
 }
 
 // TestClosedDayRules removes the rules one at a time.

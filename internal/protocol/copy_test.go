@@ -25,7 +25,7 @@ type copyState struct {
 	deleted       bool // by somebody, in the opened copy
 	other         copyOther
 	mirror        [2]copyMirror
-	broken        breach
+	outcome
 }
 
 // copyMirror is a mirror. It reads the two blobs of the plan one after the other.
@@ -77,12 +77,6 @@ func (st *copyState) outdates(entry, object bool) {
 func (st *copyState) stores(value uint8, marked bool) {
 	st.value, st.entry, st.object = value, marked, marked
 	st.outdates(true, true)
-}
-
-func (c *copying) breaks(st *copyState, b breach, broken bool) {
-	if broken && st.broken == 0 && c.judges(b) {
-		st.broken = b
-	}
 }
 
 func (c *copying) steps(from copyState, yield func(move, copyState)) {
@@ -162,35 +156,27 @@ func (c *copying) write(st *copyState, m copyMirror) {
 	switch seen := m.object.value; {
 	case (seen == 0) != (m.entry.value == 0), st.value == 0 && seen > 0, st.value > 0 && seen == 0:
 	case seen == 0 && m.value > 0:
-		c.breaks(st, comesBack, st.deleted)
+		c.breaks(&st.outcome, comesBack, st.deleted)
 		st.stores(m.value, true)
 	case m.value > seen && may && (m.entry.match || c.lacks(copyMatch)):
-		c.breaks(st, overwritten, st.theirs)
+		c.breaks(&st.outcome, overwritten, st.theirs)
 		st.stores(m.value, !c.lacks(copyKeeps))
 	case m.value == 0 && may && (m.object.match || c.lacks(copyRemoves)):
-		c.breaks(st, overwritten, st.theirs)
+		c.breaks(&st.outcome, overwritten, st.theirs)
 		st.stores(0, false)
 	}
 }
 
-func (c *copying) tidy(*copyState)                 {}
-func (c *copying) regress(_, to *copyState) string { return to.broken.String() }
-func (c *copying) check(*copyState) string         { return "" }
-func (c *copying) describe(m move) string          { return m.what }
+func (c *copying) first() copyState { return copyState{source: 1} }
 
-// explore visits all states, and then looks for one from which the first mirror can't bring the copy up to date.
+// explore also looks for a state from which the first mirror can't bring the copy up to date.
 func (c *copying) explore() report {
-	c.visit(c, copyState{source: 1})
-	if c.report.violation != "" || !c.judges(staysBehind) {
-		return c.report
+	if !c.judges(staysBehind) {
+		return c.visit(c)
 	}
-	good := func(st *copyState) bool {
+	return c.reaches(c, staysBehind, helps, func(st *copyState) bool {
 		return st.opened || st.theirs || st.value == st.source || st.other != copyOther{} || st.value > 0 && st.entry != st.object
-	}
-	if id := c.stuck(c, func(m move) bool { return m.helps }, good); id >= 0 {
-		c.report.violation, c.report.path = staysBehind.String(), c.path(c, id)
-	}
-	return c.report
+	})
 }
 
 // TestCopy explores each situation to its end.
@@ -199,17 +185,12 @@ func TestCopy(t *testing.T) {
 }
 
 // copyNeeds says for each rule in which situation which promise is broken without it.
-var copyNeeds = map[rule]need{
-	copyRole:     {in: &copying{mirrors: 1}, promise: comesBack},
-	copyAfter:    {in: &copying{mirrors: 1}, promise: comesBack},
-	copyMark:     {in: &copying{mirrors: 1, meddled: true}, promise: overwritten},
-	copyGoes:     {in: &copying{mirrors: 1, meddled: true}, promise: overwritten},
-	copyKeeps:    {in: &copying{mirrors: 1}, promise: staysBehind},
-	copyMatch:    {in: &copying{mirrors: 1}, promise: overwritten},
-	copyRemoves:  {in: &copying{mirrors: 1}, promise: overwritten},
-	copyBoth:     {in: &copying{mirrors: 1, meddled: true}, promise: overwritten},
-	copyRewrites: {in: &copying{mirrors: 1}, promise: overwritten},
-	copyEnds:     {in: &copying{mirrors: 2}, promise: comesBack},
+var copyNeeds = needs{
+	{&copying{mirrors: 1}, comesBack, rules{copyRole, copyAfter}},
+	{&copying{mirrors: 1, meddled: true}, overwritten, rules{copyMark, copyGoes, copyBoth}},
+	{&copying{mirrors: 1}, staysBehind, rules{copyKeeps}},
+	{&copying{mirrors: 1}, overwritten, rules{copyMatch, copyRemoves, copyRewrites}},
+	{&copying{mirrors: 2}, comesBack, rules{copyEnds}},
 }
 
 // TestCopyRules removes the rules one at a time.

@@ -15,9 +15,9 @@ type discovery struct {
 
 // findState is a state of the model.
 type findState struct {
-	plan   sharedEntry       // its epoch is left out
-	nodes  [mostNodes]finder // by their IDs
-	robbed bool              // somebody took the plan from a member that works on it
+	plan  sharedEntry       // its epoch is left out
+	nodes [mostNodes]finder // by their IDs
+	outcome
 
 	// What node 1 knows.
 	due    searches
@@ -214,7 +214,7 @@ func (st *findState) remove(i int) {
 // store makes a node the owner. All other requests for the plan are refused from now on.
 func (d *discovery) store(st *findState, i int) {
 	o := st.worker()
-	st.robbed = st.robbed || o >= 0 && o != i
+	d.breaks(&st.outcome, robbed, o >= 0 && o != i)
 	same := st.plan.owner == firstNode+owner(i) && d.lacks(findAsksLast)
 	st.plan.status, st.plan.owner = running, firstNode+owner(i)
 	for j := range st.nodes {
@@ -428,15 +428,6 @@ func (d *discovery) tidy(st *findState) {
 	}
 }
 
-func (d *discovery) regress(_, to *findState) string {
-	if to.robbed && d.judges(robbed) {
-		return robbed.String()
-	}
-	return ""
-}
-
-func (d *discovery) check(*findState) string { return "" }
+func (d *discovery) first() findState { return findState{} }
 
 func (d *discovery) String() string { return describe[role](nil, nil, *d) }
-
-func (d *discovery) describe(m move) string { return (*fleet)(nil).describe(m) }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/planvault/azblob/storage"
@@ -26,7 +25,7 @@ type excuseState struct {
 	crashes      uint8 // earlier attempts that count
 	faults       uint8 // earlier attempts whose owner crashed or froze
 	over         bool  // the action is final
-	broken       breach
+	outcome
 }
 
 type excuseNode struct {
@@ -62,9 +61,7 @@ func (x *excuses) steps(from excuseState, yield func(move, excuseState)) {
 		n, self := from.nodes[i], uint8(i)
 		do := func(what string, change func(st *excuseState, n *excuseNode)) {
 			next := from
-			if change(&next, &next.nodes[i]); !x.judges(next.broken) {
-				next.broken = 0
-			}
+			change(&next, &next.nodes[i])
 			yield(move{i, -1, what, false}, next)
 		}
 		mark := func(what string, excused, fault bool) {
@@ -127,18 +124,16 @@ func (x *excuses) act(from excuseState, self uint8, do func(string, func(*excuse
 	case excuseOwns:
 		if crashes, faults := from.sum(); crashes > mostCrashes {
 			store("stores that the action has failed", part, func(st *excuseState, _ *excuseNode) {
-				if st.over = true; faults <= mostCrashes {
-					st.broken = runBlamed
-				}
+				st.over = true
+				x.breaks(&st.outcome, runBlamed, faults <= mostCrashes)
 			})
 			return
 		}
 		store("stores an attempt", part, func(st *excuseState, n *excuseNode) {
 			st.crashes, st.faults = st.sum()
 			st.maker, st.open, st.counts = self, true, true
-			if n.at = excuseCalls; st.faults > mostCrashes {
-				st.broken = runEndless
-			}
+			n.at = excuseCalls
+			x.breaks(&st.outcome, runEndless, st.faults > mostCrashes)
 		})
 	case excuseCalls:
 		store("stores the end of the action", part, func(st *excuseState, _ *excuseNode) { st.over = true })
@@ -159,29 +154,19 @@ func (st *excuseState) sum() (crashes, faults uint8) {
 	return count(st.crashes, st.counts), count(st.faults, st.open && st.nodes[st.maker].fault)
 }
 
-func (x *excuses) tidy(*excuseState)                 {}
-func (x *excuses) regress(_, to *excuseState) string { return to.broken.String() }
-func (x *excuses) check(*excuseState) string         { return "" }
-func (x *excuses) describe(m move) string            { return fmt.Sprintf("node %d %s", m.node+1, m.what) }
-
-func (x *excuses) explore() report {
-	first := excuseState{}
-	first.nodes[0] = excuseNode{at: excuseOwns, part: true}
-	x.visit(x, first)
-	return x.report
+func (x *excuses) first() excuseState {
+	return excuseState{nodes: [mostNodes]excuseNode{{at: excuseOwns, part: true}}}
 }
+
+func (x *excuses) explore() report { return x.visit(x) }
 
 // TestExcuses explores which attempts count as crashes.
 func TestExcuses(t *testing.T) { holds(t, []*excuses{{}}) }
 
 // excuseNeeds says for each rule which promise is broken without it.
-var excuseNeeds = map[rule]need{
-	excuseDrains: {in: &excuses{}, promise: runBlamed},
-	excuseEvicts: {in: &excuses{}, promise: runBlamed},
-	excuseCounts: {in: &excuses{}, promise: runEndless},
-	excuseOwn:    {in: &excuses{}, promise: runEndless},
-	excuseFormer: {in: &excuses{}, promise: runBlamed},
-	excuseSeen:   {in: &excuses{}, promise: runBlamed},
+var excuseNeeds = needs{
+	{&excuses{}, runBlamed, rules{excuseDrains, excuseEvicts, excuseFormer, excuseSeen}},
+	{&excuses{}, runEndless, rules{excuseCounts, excuseOwn}},
 }
 
 // TestExcuseRules removes the rules one at a time.

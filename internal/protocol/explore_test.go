@@ -79,6 +79,9 @@ type state struct {
 	haunted                bool             // a delayed copy, or a paused actor that then died, may have written after any time
 }
 
+// promise returns nothing: which promise a step broke shows in the states on both sides of it.
+func (state) promise() breach { return 0 }
+
 // damage is the blob that was lost from outside, plus one; 0 means none.
 type damage uint8
 
@@ -180,16 +183,23 @@ func (s situation) run() *explorer {
 		nodes:     make([]node, 1), // 0 is none
 		known:     map[place]int32{}, numbers: map[answer]uint64{}, next: map[turn]int32{}, endings: map[ending][2]string{},
 	}
-	first := state{deaths: s.deaths, losses: s.losses, delays: s.delays, lies: s.lies, harms: s.harms}
 	for i, r := range s.roles {
 		x.roots[i] = x.node(actor(i+1), r, nil)
-		first.procs[i].node = x.roots[i]
 	}
-	if s.plan != noPlan {
-		first.store = s.preset()
-	}
-	x.visit(x, first)
+	x.visit(x)
 	return x
+}
+
+// first returns the state in which the situation begins.
+func (x *explorer) first() state {
+	st := state{deaths: x.deaths, losses: x.losses, delays: x.delays, lies: x.lies, harms: x.harms}
+	for i := range x.roles {
+		st.procs[i].node = x.roots[i]
+	}
+	if x.plan != noPlan {
+		st.store = x.preset()
+	}
+	return st
 }
 
 func (s situation) preset() store {

@@ -1,10 +1,5 @@
 package protocol
 
-import (
-	"fmt"
-	"strings"
-)
-
 // In the model of a fleet, a frozen node is a node that takes no step. A lost request is a late one that never arrives. A lost answer
 // and a duplicate add nothing: a conditional write takes effect at most once, and its retry learns by the
 // writeid what the earlier attempts did. Rule F8 is this knowledge.
@@ -56,8 +51,8 @@ type fleetState struct {
 	nodes    [mostNodes]fleetNode
 	stranger held
 
-	fenced epoch  // the epoch of the last finished fence
-	broken breach // the promise that the last step broke
+	fenced epoch // the epoch of the last finished fence
+	outcome
 }
 
 type sharedEntry struct {
@@ -167,26 +162,6 @@ func (h *held) target(at activity) status {
 		return running
 	}
 	return min(h.status+1, final)
-}
-
-// move is a step of a fleet.
-type move struct {
-	node  int // -1: nobody
-	part  int // -1: none
-	what  string
-	helps bool // a step that the node takes to bring the plan to its end
-}
-
-func (f *fleet) describe(m move) string {
-	var b strings.Builder
-	if m.node >= 0 {
-		fmt.Fprintf(&b, "node %d: ", m.node+1)
-	}
-	b.WriteString(m.what)
-	if m.part >= 0 {
-		fmt.Fprintf(&b, " (sub-object %d)", m.part+1)
-	}
-	return b.String()
 }
 
 // The rules, with their numbers in docs/fleet.md.

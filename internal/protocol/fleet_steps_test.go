@@ -39,21 +39,11 @@ func (f *fleet) steps(st fleetState, yield func(move, fleetState)) {
 	}
 }
 
-// breaks notes the first promise that a step breaks.
-func (f *fleet) breaks(st *fleetState, b breach, broken bool) {
-	if broken && st.broken == 0 && f.judges(b) {
-		st.broken = b
-	}
-}
-
-// nowhere is the place of a writer that is not a node.
-const nowhere = -1
-
 // putPart stores a sub-object. The writer saw the stored version if current is set.
 func (f *fleet) putPart(st *fleetState, k int, to status, e epoch, by int, knows, work bool) {
-	f.breaks(st, lostUpdate, !knows)
-	f.breaks(st, formerOwner, e < st.fenced)
-	f.breaks(st, finalChanged, st.entry.there && st.entry.status == final)
+	f.breaks(&st.outcome, lostUpdate, !knows)
+	f.breaks(&st.outcome, formerOwner, e < st.fenced)
+	f.breaks(&st.outcome, finalChanged, st.entry.there && st.entry.status == final)
 	p := &st.parts[k]
 	p.there = true
 	switch {
@@ -87,12 +77,12 @@ func (st *fleetState) moves(k, by int) {
 // putEntry stores the entry. Only its owner stores it again in the same epoch.
 func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again bool) {
 	was := st.entry
-	f.breaks(st, lostUpdate, !knows)
-	f.breaks(st, formerOwner, e.epoch < st.fenced)
-	f.breaks(st, finalChanged, was.status == final)
-	f.breaks(st, twoOwners, was.status == running && e.status == running && e.epoch <= was.epoch && !again)
+	f.breaks(&st.outcome, lostUpdate, !knows)
+	f.breaks(&st.outcome, formerOwner, e.epoch < st.fenced)
+	f.breaks(&st.outcome, finalChanged, was.status == final)
+	f.breaks(&st.outcome, twoOwners, was.status == running && e.status == running && e.epoch <= was.epoch && !again)
 	for _, p := range st.parts[:f.parts] {
-		f.breaks(st, openParts, e.status == final && p.there && p.status != final)
+		f.breaks(&st.outcome, openParts, e.status == final && p.there && p.status != final)
 	}
 	e.there = true
 	if f.unrecorded || e.status == final {
@@ -112,9 +102,9 @@ func (st *fleetState) movesEntry(by int) {
 
 // putObject stores the final object.
 func (f *fleet) putObject(st *fleetState) {
-	f.breaks(st, earlyObject, st.entry.there && st.entry.status != final)
+	f.breaks(&st.outcome, earlyObject, st.entry.there && st.entry.status != final)
 	for _, p := range st.parts[:f.parts] {
-		f.breaks(st, wrongResult, p.there && p.former)
+		f.breaks(&st.outcome, wrongResult, p.there && p.former)
 	}
 	st.object = finalObject
 }
@@ -502,7 +492,7 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 				yield(move{i, k, "finds the plan its own and reads again", true}, next)
 			}
 		default:
-			f.breaks(&next, actionRerun, h.status == running && h.overtaken)
+			f.breaks(&next.outcome, actionRerun, h.status == running && h.overtaken)
 			n.held[k].sent = update
 			if h.status != final || !f.bound {
 				yield(move{i, k, "runs and sends", h.status != final}, next)
@@ -585,20 +575,17 @@ func (f *fleet) answer(st *fleetState, i, k int) string {
 	return "meets a conflict"
 }
 
-// regress returns which promise a step breaks. The step itself has noted it.
-func (f *fleet) regress(_, to *fleetState) string { return to.broken.String() }
-
 // check returns which promise is broken in a state, or "".
 func (f *fleet) check(st *fleetState) string {
 	if int(st.deleted) == f.parts+3 {
 		for _, p := range st.parts[:f.parts] {
-			f.breaks(st, comesBack, p.there)
+			f.breaks(&st.outcome, comesBack, p.there)
 		}
-		f.breaks(st, comesBack, st.entry.there || st.object != noObject || st.marker)
+		f.breaks(&st.outcome, comesBack, st.entry.there || st.object != noObject || st.marker)
 	}
 	for i, n := range st.nodes[:f.nodes] {
 		for _, m := range st.nodes[:i] {
-			f.breaks(st, twoOwners, n.owns() && m.owns() && n.epoch == m.epoch && n.epoch > 0)
+			f.breaks(&st.outcome, twoOwners, n.owns() && m.owns() && n.epoch == m.epoch && n.epoch > 0)
 		}
 	}
 	return st.broken.String()

@@ -10,7 +10,7 @@ import (
 
 // explore visits all states of a situation, and then looks for orphans.
 func (f *fleet) explore() report {
-	f.visit(f, f.first())
+	f.visit(f)
 	if f.report.violation == "" && f.judges(orphan) {
 		f.findOrphan()
 	}
@@ -102,36 +102,28 @@ func fleets() []*fleet {
 func TestFleet(t *testing.T) { holds(t, fleets()) }
 
 // fleetNeeds says for each rule in which situation which promise is broken without it.
-var fleetNeeds = map[rule]need{
-	fleetClaimMatch:    {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetTakeMatch:     {in: &fleet{nodes: 2, parts: 1, running: true}, promise: lostUpdate},
-	fleetEndMatch:      {in: &fleet{nodes: 2, parts: 1}, promise: finalChanged},
-	fleetReadFirst:     {in: &fleet{nodes: 2, parts: 1, running: true}, promise: actionRerun},
-	fleetFenceLast:     {in: &fleet{nodes: 2, parts: 1, unrecorded: true}, promise: formerOwner},
-	fleetFenceAgain:    {in: &fleet{nodes: 2, parts: 1, running: true}, promise: formerOwner},
-	fleetConflictLooks: {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetConflictTakes: {in: &fleet{nodes: 2, parts: 1, stranger: true}, promise: formerOwner},
-	fleetFence:         {in: &fleet{nodes: 2, parts: 1}, promise: actionRerun},
-	fleetFenceNew:      {in: &fleet{nodes: 1, parts: 1}, promise: wrongResult},
-	fleetFenceFinal:    {in: &fleet{nodes: 1, parts: 1}, promise: wrongResult},
-	fleetFenceOwn:      {in: &fleet{nodes: 2, parts: 1}, promise: actionRerun},
-	fleetFenceMatch:    {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetWorkMatch:     {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetPlanMatch:     {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetVersions:      {in: &fleet{nodes: 2, parts: 1, stranger: true}, promise: lostUpdate},
-	fleetUnknownClaim:  {in: &fleet{nodes: 2, parts: 1}, promise: twoOwners},
-	fleetUnknownTake:   {in: &fleet{nodes: 2, parts: 1}, promise: formerOwner},
-	fleetUnknownEnd:    {in: &fleet{nodes: 2, parts: 1}, promise: earlyObject},
-	fleetAbsentDead:    {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
-	fleetOwnTaken:      {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
-	fleetCompletes:     {in: &fleet{nodes: 1, parts: 1}, promise: orphan},
-	fleetPartsFirst:    {in: &fleet{nodes: 2, parts: 1}, promise: openParts},
-	fleetNeverCreates:  {in: &fleet{nodes: 2, parts: 1, deletes: true}, promise: comesBack},
-	fleetTakeDead:      {in: &fleet{nodes: 2, parts: 1}, why: "it leaves each plan with one node while that node works"},
-	fleetHeartbeat: {
-		in:  &fleet{nodes: 2, parts: 1},
-		why: "a node that was taken for dead learns it soon, and not only at its next write",
-	},
+var fleetNeeds = needs{
+	{&fleet{nodes: 2, parts: 1}, formerOwner, rules{
+		fleetClaimMatch, fleetConflictLooks, fleetFenceMatch, fleetWorkMatch, fleetPlanMatch, fleetUnknownTake,
+	}},
+	{&fleet{nodes: 2, parts: 1, running: true}, lostUpdate, rules{fleetTakeMatch}},
+	{&fleet{nodes: 2, parts: 1}, finalChanged, rules{fleetEndMatch}},
+	{&fleet{nodes: 2, parts: 1, running: true}, actionRerun, rules{fleetReadFirst}},
+	{&fleet{nodes: 2, parts: 1, unrecorded: true}, formerOwner, rules{fleetFenceLast}},
+	{&fleet{nodes: 2, parts: 1, running: true}, formerOwner, rules{fleetFenceAgain}},
+	{&fleet{nodes: 2, parts: 1, stranger: true}, formerOwner, rules{fleetConflictTakes}},
+	{&fleet{nodes: 2, parts: 1}, actionRerun, rules{fleetFence, fleetFenceOwn}},
+	{&fleet{nodes: 1, parts: 1}, wrongResult, rules{fleetFenceNew, fleetFenceFinal}},
+	{&fleet{nodes: 2, parts: 1, stranger: true}, lostUpdate, rules{fleetVersions}},
+	{&fleet{nodes: 2, parts: 1}, twoOwners, rules{fleetUnknownClaim}},
+	{&fleet{nodes: 2, parts: 1}, earlyObject, rules{fleetUnknownEnd}},
+	{&fleet{nodes: 1, parts: 1}, orphan, rules{fleetAbsentDead, fleetOwnTaken, fleetCompletes}},
+	{&fleet{nodes: 2, parts: 1}, openParts, rules{fleetPartsFirst}},
+	{&fleet{nodes: 2, parts: 1, deletes: true}, comesBack, rules{fleetNeverCreates}},
+	// It leaves each plan with one node while that node works.
+	{&fleet{nodes: 2, parts: 1}, 0, rules{fleetTakeDead}},
+	// A node that was taken for dead learns it soon, and not only at its next write.
+	{&fleet{nodes: 2, parts: 1}, 0, rules{fleetHeartbeat}},
 }
 
 // TestFleetRules removes the rules one at a time.
@@ -152,13 +144,13 @@ func TestFleetDoomed(t *testing.T) {
 	}
 	for _, f := range list {
 		stored := func(f fleet) map[fleetState]bool {
-			f.visit(&f, f.first())
+			f.visit(&f)
 			t.Logf("%s: %d states", &f, len(f.links))
 			found := map[fleetState]bool{}
 			for _, st := range slices.Concat(f.queue...) {
 				e := st.entry
 				e.owner, e.epoch = min(e.owner, firstNode), min(e.epoch-st.fenced, 1)
-				found[fleetState{entry: e, parts: st.parts, object: st.object, marker: st.marker, deleted: st.deleted, broken: st.broken}] = true
+				found[fleetState{entry: e, parts: st.parts, object: st.object, marker: st.marker, deleted: st.deleted, outcome: st.outcome}] = true
 			}
 			return found
 		}

@@ -23,9 +23,8 @@ type watching struct {
 	gap      int // the longest time between two looks that does not end a watch
 	served   int // how long the service works, at least, between two outages
 	freezes  bool
-	trusting bool // mutant: the judge does not ask how long it has watched
-	careless bool // mutant: a removal names no version
 
+	mutant
 	search[watchState, move]
 }
 
@@ -40,8 +39,14 @@ type watchState struct {
 	upFor   uint8
 	decided bool // a removal is under way
 	renewed bool // the record was renewed since
-	mistake bool
+	outcome
 }
+
+// The rules of the judge.
+const (
+	watchTrusts rule = "F10: the judge does not ask how long it has watched"
+	watchNames  rule = "F10: a removal names no version"
+)
 
 // dead is the rule: a record is too old if both its age and the watch are longer than the TTL. The watch is the
 // time for which the judge has looked without a gap.
@@ -82,7 +87,7 @@ func (w *watching) steps(st watchState, yield func(move, watchState)) {
 			}
 			s.since = 0
 			watched := int(s.watched)
-			if w.trusting {
+			if w.lacks(watchTrusts) {
 				watched = w.ttl + 1
 			}
 			if dead(int(s.age), watched, w.ttl) {
@@ -93,7 +98,8 @@ func (w *watching) steps(st watchState, yield func(move, watchState)) {
 	if st.decided && st.up {
 		step("the removal arrives", func(s *watchState) {
 			s.decided = false
-			s.mistake = (!s.renewed || w.careless) && (!w.freezes || int(s.age) <= w.ttl)
+			mistake := (!s.renewed || w.lacks(watchNames)) && (!w.freezes || int(s.age) <= w.ttl)
+			w.breaks(&s.outcome, removedAlive, mistake)
 		})
 	}
 	if st.sent == 0 && st.beat > 0 || st.sent > 0 && st.up && int(st.sent) <= w.slow || w.freezes {
@@ -121,16 +127,8 @@ func (w *watching) tidy(s *watchState) {
 	s.renewed = s.renewed && s.decided
 }
 
-func (w *watching) regress(_, to *watchState) string {
-	if to.mistake {
-		return "a record is removed that must stay"
-	}
-	return ""
-}
-
-func (w *watching) check(*watchState) string { return "" }
-
-func (w *watching) describe(m move) string { return m.what }
+func (w *watching) first() watchState { return watchState{beat: uint8(w.interval), up: true} }
+func (w *watching) explore() report   { return w.visit(w) }
 
 // TestFleetWatch holds rule F10. It says exactly when no record of a living node is removed, whatever the outages
 // and whenever the judge looks: the interval, the retry, twice the time that a heartbeat takes, and the gap are
@@ -164,30 +162,18 @@ func TestFleetWatch(t *testing.T) {
 	t.Logf("%d settings, %d states", runs, states)
 }
 
-// TestFleetWatchRules removes the rules of the judge, and lets nodes freeze.
-func TestFleetWatchRules(t *testing.T) {
-	for _, c := range []struct {
-		watching
-		wrong, long bool
-	}{
-		{watching: watching{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3, freezes: true}},
-		{watching: watching{interval: 20, retry: 7, slow: 1, ttl: 60, gap: 30, served: 9}, long: true}, // half seconds
-		{watching: watching{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3, trusting: true}, wrong: true},
-		{watching: watching{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3, freezes: true, careless: true}, wrong: true},
-	} {
-		t.Run(c.String(), func(t *testing.T) {
-			if c.long && !efforttest.Long() {
-				t.Skip("takes seconds; run with PLANVAULT_LONG=1")
-			}
-			w := c.watching
-			w.explore()
-			t.Logf("%d states, %d steps", w.report.states, w.report.steps)
-			if wrong := w.report.violation != ""; wrong != c.wrong {
-				t.Errorf("a mistake is possible: %t, want %t\n  %s", wrong, c.wrong, strings.Join(w.report.path, "\n  "))
-			}
-		})
-	}
+// watchNeeds says for each rule in which situation which promise is broken without it.
+var watchNeeds = needs{
+	{&watching{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3}, removedAlive, rules{watchTrusts}},
+	{&watching{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3, freezes: true}, removedAlive, rules{watchNames}},
 }
 
-// explore visits all states.
-func (w *watching) explore() { w.visit(w, watchState{beat: uint8(w.interval), up: true}) }
+// TestFleetWatchRules lets nodes freeze, and removes the rules of the judge.
+func TestFleetWatchRules(t *testing.T) {
+	list := []*watching{
+		{interval: 4, retry: 1, slow: 1, ttl: 12, gap: 5, served: 3, freezes: true},
+		{interval: 20, retry: 7, slow: 1, ttl: 60, gap: 30, served: 9}, // half seconds
+	}
+	holds(t, list[:efforttest.Pick(1, 1, 2)])
+	removeRules(t, watchNeeds)
+}

@@ -36,7 +36,7 @@ type policyState struct {
 	written uint8 // that long ago
 	claimed bool
 	nodes   [2]policyNode
-	broken  breach
+	outcome
 }
 
 // policyNode is a process.
@@ -83,9 +83,7 @@ func (p *policing) begins(st *policyState) bool {
 // write stores the record of a node, which keeps what the node has read.
 func (p *policing) write(st *policyState, i int, claimed bool) {
 	n := &st.nodes[i]
-	if n.former {
-		st.broken = policyBack
-	}
+	p.breaks(&st.outcome, policyBack, n.former)
 	if !st.known {
 		st.known, st.written = true, st.noteAge
 	}
@@ -99,9 +97,6 @@ func (p *policing) steps(from policyState, yield func(move, policyState)) {
 	step := func(i int, what string, helps bool, change func(st *policyState)) {
 		next := from
 		change(&next)
-		if !p.judges(next.broken) {
-			next.broken = 0
-		}
 		yield(move{i, -1, what, helps}, next)
 	}
 	step(-1, "time passes", true, func(st *policyState) { st.setAge++; st.noteAge++; st.written++ })
@@ -141,9 +136,7 @@ func (p *policing) node(from *policyState, i int, step func(what string, change 
 			break
 		}
 		step("claims the step", func(st *policyState, n *policyNode) {
-			if other.at >= policyWorks && other.match && st.noteAge < policyTTL {
-				st.broken = policyTwice
-			}
+			p.breaks(&st.outcome, policyTwice, other.at >= policyWorks && other.match && st.noteAge < policyTTL)
 			n.at = policyWorks
 			p.write(st, i, true)
 		})
@@ -161,13 +154,9 @@ func (p *policing) node(from *policyState, i int, step func(what string, change 
 		}
 	case policyLooked:
 		step("removes a day", func(st *policyState, n *policyNode) {
-			switch {
-			case n.policy != strictPolicy:
-			case !n.former && st.setAge < policyDelay:
-				st.broken = policyEarly
-			case n.former && n.twice:
-				st.broken = policyFormer
-			}
+			strict := n.policy == strictPolicy
+			p.breaks(&st.outcome, policyEarly, strict && !n.former && st.setAge < policyDelay)
+			p.breaks(&st.outcome, policyFormer, strict && n.former && n.twice)
 			n.at, n.twice = policyWorks, n.former
 		})
 	}
@@ -187,38 +176,28 @@ func (p *policing) tidy(st *policyState) {
 	}
 }
 
-func (p *policing) regress(_, to *policyState) string { return to.broken.String() }
-func (p *policing) check(*policyState) string         { return "" }
-func (p *policing) describe(m move) string            { return m.what }
+func (p *policing) first() policyState { return policyState{} }
 
-// explore visits all states, and then looks for one from which node 1 can't do a step, by its own steps and as time passes.
+// explore also looks for a state from which node 1 can't do a step, by its own steps and as time passes.
 func (p *policing) explore() report {
-	p.visit(p, policyState{})
-	if p.report.violation != "" || !p.judges(policyNever) {
-		return p.report
+	if !p.judges(policyNever) {
+		return p.visit(p)
 	}
-	good := func(st *policyState) bool {
+	return p.reaches(p, policyNever, helps, func(st *policyState) bool {
 		return st.stored != strictPolicy || st.nodes[0].at == policyLooked && !st.nodes[0].former
-	}
-	if id := p.stuck(p, func(m move) bool { return m.helps }, good); id >= 0 {
-		p.report.violation = policyNever.String()
-		p.report.path = p.path(p, id)
-	}
-	return p.report
+	})
 }
 
 // TestPolicy explores the model to its end.
 func TestPolicy(t *testing.T) { holds(t, []*policing{{}}) }
 
 // policyNeeds says for each rule which promise is broken without it.
-var policyNeeds = map[rule]need{
-	policyWaits:    {in: &policing{}, promise: policyEarly},
-	policyAnew:     {in: &policing{}, promise: policyEarly},
-	policyClaims:   {in: &policing{}, promise: policyTwice},
-	policyMatches:  {in: &policing{}, promise: policyTwice},
-	policyEnds:     {in: &policing{}, promise: policyNever},
-	policyLooks:    {in: &policing{}, promise: policyFormer},
-	policyReported: {in: &policing{}, promise: policyBack},
+var policyNeeds = needs{
+	{&policing{}, policyEarly, rules{policyWaits, policyAnew}},
+	{&policing{}, policyTwice, rules{policyClaims, policyMatches}},
+	{&policing{}, policyNever, rules{policyEnds}},
+	{&policing{}, policyFormer, rules{policyLooks}},
+	{&policing{}, policyBack, rules{policyReported}},
 }
 
 // TestPolicyRules removes the rules one at a time.

@@ -1,12 +1,15 @@
 package protocol
 
 import (
+	"fmt"
 	"hash/maphash"
 	"slices"
 )
 
 // model is what a search explores: states of type S, and moves of type M that lead from one to the next.
-type model[S comparable, M any] interface {
+type model[S promising, M any] interface {
+	// first returns the state in which the situation begins.
+	first() S
 	// steps calls yield for everything that can happen in a state, always in the same order.
 	steps(from S, yield func(M, S))
 	// tidy makes states equal that differ only in what no longer matters.
@@ -18,11 +21,24 @@ type model[S comparable, M any] interface {
 	describe(M) string
 }
 
-// search visits the states of a model, breadth first.
-type search[S comparable, M any] struct {
+// promising is what states have in common: they know which promise the last step broke, if any.
+type promising interface {
+	comparable
+	promise() breach
+}
+
+// outcome is the promise that the last step broke, as part of a state.
+type outcome struct{ broken breach }
+
+func (o outcome) promise() breach { return o.broken }
+
+// search visits the states of a model, breadth first. It has those methods of a model that few models need.
+type search[S promising, M any] struct {
 	seen   map[uint64]int32 // by the hash of a state, its number
 	links  []link
 	queue  [][]S // in pieces, so that it does not move as it grows
+	helps  func(M) bool
+	edges  []edge // of the steps that help
 	report report
 }
 
@@ -40,11 +56,20 @@ func (x *search[S, M]) find(st *S) (key uint64, id int32, known bool) {
 	return key, id, known
 }
 
+func (*search[S, M]) tidy(*S)                 {}
+func (*search[S, M]) regress(_, to *S) string { return (*to).promise().String() }
+func (*search[S, M]) check(*S) string         { return "" }
+func (*search[S, M]) describe(step M) string  { return fmt.Sprint(step) }
+
 // link leads from a state to the state from which it was first reached.
 type link struct {
 	parent int32
 	nth    int32 // the number of the step among the parent's
+	into   int32 // the last edge to the state; 0 is none
 }
+
+// edge is a step from a state. The edges to one state are chained.
+type edge struct{ from, next int32 }
 
 // report is the result of a search.
 type report struct {
@@ -53,11 +78,12 @@ type report struct {
 	path          []string
 }
 
-// visit visits all states that can be reached from first, until a promise is broken.
-func (x *search[S, M]) visit(m model[S, M], first S) {
+// visit visits all states that can be reached, until a promise is broken.
+func (x *search[S, M]) visit(m model[S, M]) report {
 	x.seen = map[uint64]int32{}
+	first := m.first()
 	m.tidy(&first)
-	x.add(&first, link{-1, 0})
+	x.add(&first, link{parent: -1})
 	to := new(S) // one for all steps
 	for i := int32(0); int(i) < len(x.links) && x.report.violation == ""; i++ {
 		from := x.state(i)
@@ -72,8 +98,13 @@ func (x *search[S, M]) visit(m model[S, M], first S) {
 			*to = next
 			m.tidy(to)
 			broken := m.regress(from, to) // check the step even if it leads to a known state
-			if x.add(to, link{i, nth}) && broken == "" {
+			id, known := x.add(to, link{parent: i, nth: nth})
+			if !known && broken == "" {
 				broken = m.check(to)
+			}
+			if x.helps != nil && x.helps(s) {
+				x.edges = append(x.edges, edge{i, x.links[id].into})
+				x.links[id].into = int32(len(x.edges) - 1)
 			}
 			if broken != "" {
 				x.report.violation = broken
@@ -82,22 +113,24 @@ func (x *search[S, M]) visit(m model[S, M], first S) {
 		})
 	}
 	x.report.states = len(x.links)
+	return x.report
 }
 
-// add adds a state and reports whether it is new.
-func (x *search[S, M]) add(st *S, l link) bool {
-	key, _, known := x.find(st)
+// add adds a state, unless it is known, and returns its number.
+func (x *search[S, M]) add(st *S, l link) (id int32, known bool) {
+	key, id, known := x.find(st)
 	if known {
-		return false
+		return id, true
 	}
-	x.seen[key] = int32(len(x.links))
+	id = int32(len(x.links))
+	x.seen[key] = id
 	x.links = append(x.links, l)
-	if len(x.links)%piece == 1 {
+	if id%piece == 0 {
 		x.queue = append(x.queue, make([]S, 0, piece))
 	}
 	last := &x.queue[len(x.queue)-1]
 	*last = append(*last, *st)
-	return true
+	return id, false
 }
 
 const piece = 1 << 12
@@ -123,34 +156,31 @@ func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
 	return steps
 }
 
+// reaches does the same, and then looks for a state from which no steps that help lead to one that is good. The promise
+// is that there is none.
+func (x *search[S, M]) reaches(m model[S, M], promise breach, helps func(M) bool, good func(*S) bool) report {
+	x.helps, x.edges = helps, make([]edge, 1)
+	if x.visit(m); x.report.violation != "" {
+		return x.report
+	}
+	if id := x.stuck(good); id >= 0 {
+		x.report.violation, x.report.path = promise.String(), x.path(m, id)
+	}
+	return x.report
+}
+
 // stuck returns a state from which no steps that help lead to one that is good, or -1.
-func (x *search[S, M]) stuck(m model[S, M], helps func(M) bool, good func(*S) bool) int32 {
-	type edge struct{ from, next int32 }
-	var (
-		edges = make([]edge, 1)
-		into  = make([]int32, len(x.links)) // the last edge to a state; 0 is none
-		leads = make([]bool, len(x.links))
-		queue []int32
-	)
-	to := new(S)
+func (x *search[S, M]) stuck(good func(*S) bool) int32 {
+	leads := make([]bool, len(x.links))
+	var queue []int32
 	for id := range int32(len(x.links)) {
 		if good(x.state(id)) {
 			leads[id], queue = true, append(queue, id)
-			continue
 		}
-		m.steps(*x.state(id), func(s M, next S) {
-			if helps(s) {
-				*to = next
-				m.tidy(to)
-				_, t, _ := x.find(to)
-				edges = append(edges, edge{id, into[t]})
-				into[t] = int32(len(edges) - 1)
-			}
-		})
 	}
 	for ; len(queue) > 0; queue = queue[1:] {
-		for e := into[queue[0]]; e > 0; e = edges[e].next {
-			if from := edges[e].from; !leads[from] {
+		for e := x.links[queue[0]].into; e > 0; e = x.edges[e].next {
+			if from := x.edges[e].from; !leads[from] {
 				leads[from], queue = true, append(queue, from)
 			}
 		}

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/planvault/azblob/internal/efforttest"
@@ -38,7 +37,7 @@ type switchState struct {
 
 	at     uint8 // the next step of the switch
 	follow switchFollower
-	broken breach
+	outcome
 }
 
 // switchNode is a node of the source.
@@ -74,13 +73,6 @@ const (
 	switchAgain   rule = "S10: a switch that is run again refuses a source that is closed"
 )
 
-func (s *switchover) describe(m move) string {
-	if m.node >= 0 {
-		return fmt.Sprintf("node %d %s", m.node+1, m.what)
-	}
-	return m.what
-}
-
 func (s *switchover) first() switchState {
 	var st switchState
 	for i := range s.nodes {
@@ -90,12 +82,6 @@ func (s *switchover) first() switchState {
 		st.nodes[i].gone = true
 	}
 	return st
-}
-
-func (s *switchover) breaks(st *switchState, b breach, broken bool) {
-	if broken && st.broken == 0 && s.judges(b) {
-		st.broken = b
-	}
 }
 
 // moves makes the versions of the source's plan outdated that others have.
@@ -117,7 +103,7 @@ func (s *switchover) steps(st switchState, yield func(move, switchState)) {
 	if (st.open || s.lacks(switchClosed)) && !st.works {
 		next := st
 		next.works, next.follow.match = true, false
-		s.breaks(&next, oldStart, st.copied < st.done)
+		s.breaks(&next.outcome, oldStart, st.copied < st.done)
 		step("a node of the copy takes the plan", true, next)
 	}
 }
@@ -160,7 +146,7 @@ func (s *switchover) node(st switchState, i int, yield func(string, switchState)
 				return
 			}
 			st.done++
-			s.breaks(st, worksInBoth, st.works)
+			s.breaks(&st.outcome, worksInBoth, st.works)
 		})
 	}
 }
@@ -249,7 +235,7 @@ func (s *switchover) copy(st switchState, yield func(string, bool, switchState))
 	case 3:
 		what = "the follower writes"
 		if f.match && !(f.later && !s.lacks(switchEpoch)) && (f.value != st.copied || st.works) {
-			s.breaks(&next, movesBack, f.value < st.copied || st.works)
+			s.breaks(&next.outcome, movesBack, f.value < st.copied || st.works)
 			next.copied = f.value
 		}
 		next.follow = switchFollower{}
@@ -257,20 +243,12 @@ func (s *switchover) copy(st switchState, yield func(string, bool, switchState))
 	yield(what, false, next)
 }
 
-func (s *switchover) tidy(*switchState)                 {}
-func (s *switchover) regress(_, to *switchState) string { return to.broken.String() }
-func (s *switchover) check(*switchState) string         { return "" }
-
-// explore visits all states, and then looks for one from which the switch does not lead to work on the copy.
+// explore also looks for a state from which the switch does not lead to work on the copy.
 func (s *switchover) explore() report {
-	s.visit(s, s.first())
-	if s.report.violation != "" || !s.judges(neverOpens) {
-		return s.report
+	if !s.judges(neverOpens) {
+		return s.visit(s)
 	}
-	if id := s.stuck(s, func(m move) bool { return m.helps }, func(st *switchState) bool { return st.works }); id >= 0 {
-		s.report.violation, s.report.path = neverOpens.String(), s.path(s, id)
-	}
-	return s.report
+	return s.reaches(s, neverOpens, helps, func(st *switchState) bool { return st.works })
 }
 
 // TestSwitch explores each situation to its end.
@@ -280,17 +258,11 @@ func TestSwitch(t *testing.T) {
 }
 
 // switchNeeds says for each rule in which situation which promise is broken without it.
-var switchNeeds = map[rule]need{
-	switchCloses:  {in: &switchover{nodes: 1}, promise: worksInBoth},
-	switchNotes:   {in: &switchover{nodes: 1}, promise: worksInBoth},
-	switchWaits:   {in: &switchover{nodes: 1}, promise: worksInBoth},
-	switchFences:  {in: &switchover{nodes: 1}, promise: oldStart},
-	switchMirrors: {in: &switchover{nodes: 1}, promise: oldStart},
-	switchAdmits:  {in: &switchover{nodes: 1}, promise: worksInBoth},
-	switchClosed:  {in: &switchover{nodes: 1}, promise: worksInBoth},
-	switchOrder:   {in: &switchover{nodes: 1, follower: true}, promise: movesBack},
-	switchEpoch:   {in: &switchover{nodes: 1, follower: true}, promise: movesBack},
-	switchAgain:   {in: &switchover{nodes: 1}, promise: neverOpens},
+var switchNeeds = needs{
+	{&switchover{nodes: 1}, worksInBoth, rules{switchCloses, switchNotes, switchWaits, switchAdmits, switchClosed}},
+	{&switchover{nodes: 1}, oldStart, rules{switchFences, switchMirrors}},
+	{&switchover{nodes: 1, follower: true}, movesBack, rules{switchOrder, switchEpoch}},
+	{&switchover{nodes: 1}, neverOpens, rules{switchAgain}},
 }
 
 // TestSwitchRules removes the rules one at a time.
