@@ -10,23 +10,22 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// AuditLog keeps who changed a store, when and why. It is for people who ask that later: nothing in a store depends on
-// it, and whoever may write to the store can also write what is not true.
+// AuditLog keeps who changed a store, when and why. It is for people: nothing in a store depends on it, and everybody who
+// may write to the store can also write entries that are not true.
 //
-// Record a change before it begins, without a Result, and again with its Result. an audit entry without a Result says that the
-// change began, and not whether it took effect. A change must not wait for its record for long, or fail because of it.
+// Record a change before it begins, without a Result, and again with its Result. An entry without a Result says that the
+// change began, and not whether it took effect. Recording must neither delay a change for long nor make it fail.
 type AuditLog interface {
-	// Record stores an audit entry. It replaces what was recorded with the same ID. Stored and the At of the audit entry are ignored.
-	// [ErrInvalid] means that the ID is not a UUIDv7, or that a field is longer than [AuditEntry] allows.
+	// Record stores an entry, and replaces one with the same ID. The entry's Stored and At are ignored. [ErrInvalid] means that the ID is not a UUIDv7, or that a field is longer than [AuditEntry] allows.
 	Record(ctx context.Context, d AuditEntry) error
-	// AuditEntries returns the audit entries that the filters select, newest first. Those that can't be read are errors, joined: the
+	// AuditEntries returns the entries that the filters select, newest first. The error joins those that can't be read; the
 	// others are returned all the same.
 	AuditEntries(ctx context.Context, f AuditFilters) ([]AuditEntry, error)
 }
 
 // AuditEntry is a change of a store.
 type AuditEntry struct {
-	// ID is a UUIDv7. Its time says when the change began, by the clock of whoever made it.
+	// ID is a UUIDv7. Its time says when the change began, by the clock of the process that made it.
 	ID uuid.UUID
 	// What is the change: a word of at most 30 lower-case letters and hyphens, such as purge.
 	What string
@@ -36,15 +35,15 @@ type AuditEntry struct {
 	Plans []uuid.UUID
 	// From and To are the first and the last of the days that the change is limited to. Both are zero if it is not.
 	From, To time.Time
-	// Detail is for people: what else the change was told, in at most [MaxDetail] bytes.
+	// Detail has the other arguments of the change, for people, in at most [MaxDetail] bytes.
 	Detail string
 	// Result is empty until the change has ended. Then it says how, in at most [MaxDetail] bytes.
 	Result string
-	// Stored is when the audit entry was recorded last, by the store's clock.
+	// Stored is when the entry was last recorded, by the store's clock.
 	Stored time.Time
 }
 
-// MaxDetail and MaxAuditPlans bound the fields of an audit entry, which lets it fit into the metadata of a blob.
+// MaxDetail and MaxAuditPlans bound the fields of an audit entry, so that it fits into the metadata of a blob.
 const (
 	MaxDetail     = workflow.MaxWhy / 2
 	MaxAuditPlans = 20
@@ -52,9 +51,9 @@ const (
 
 // AuditFilters selects audit entries. Zero fields select all.
 type AuditFilters struct {
-	// Plan selects the audit entries that name the plan, and those that name none and may have changed it.
+	// Plan selects the entries that name the plan, and those that name none and may have changed it.
 	Plan uuid.UUID
-	// Day selects the audit entries that may have changed plans of this day.
+	// Day selects the entries of changes that may be about plans of this day.
 	Day time.Time
 	// After and Before select by the time of the ID.
 	After, Before time.Time

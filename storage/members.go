@@ -17,9 +17,9 @@ import (
 // [ErrInvalid]. After [ErrUnknown], the same call may be repeated on the same vault.
 type Members interface {
 	// AddMember stores the record of a new member, all but Renewed and Version, and returns its version. The ID
-	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means that the
-	// ID is taken: others may have changed a record whose storing this call did not hear of. On a vault that accepts updates
-	// without versions, AddMember returns ErrInvalid.
+	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means that the ID is
+	// taken, perhaps by this call, if others have changed the record before it could read it. On a vault that accepts
+	// updates without versions, AddMember returns ErrInvalid.
 	AddMember(ctx context.Context, m Member) (version string, err error)
 	// RenewMember stores the record again, if it still has the version m.Version, and returns its new version.
 	// ErrConflict and ErrNotFound mean that somebody else has changed or removed the record.
@@ -31,8 +31,8 @@ type Members interface {
 	// RemoveMember removes a record that has this version. It returns ErrConflict if the record has another
 	// version, and ErrNotFound if there is none.
 	RemoveMember(ctx context.Context, id uuid.UUID, version string) error
-	// RequestStop asks the owner of a plan to stop it, and says who asks and why. It returns nil if the request is
-	// stored, also if an earlier one was, which stays. It does not look at the plan. The At of the audit entry is not stored.
+	// RequestStop asks the owner of a plan to stop it, and says who asks and why. It does not look at the plan. An earlier
+	// request stays, and is no error. The At of by is not stored.
 	RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error
 	// RemoveStop removes a request that has this version. It returns nil if there is none, and ErrConflict if
 	// it has another version.
@@ -59,8 +59,8 @@ type Member struct {
 	// Trouble says for people what hinders the member. It is empty if nothing does, and has at most [MaxTrouble]
 	// bytes.
 	Trouble string
-	// Excused says of a member that has Left that it was Leaving before, or that a person evicted it. So nothing that it ran
-	// is at fault.
+	// Excused says that a member that has Left was Leaving before, or that a person evicted it: no action that it ran is at
+	// fault.
 	Excused bool
 }
 
@@ -71,11 +71,11 @@ type Phase string
 const (
 	// Leaving is a member that takes no more plans and is about to leave.
 	Leaving Phase = "leaving"
-	// Left is no member any more: it has left, or was judged dead. Its plans have no owner.
+	// Left is a member that has left, or was judged dead. Its plans have no owner.
 	Left Phase = "left"
 )
 
-// The limits of a record's fields, which let it fit into the metadata of a blob.
+// The limits of a record's fields, so that it fits into the metadata of a blob.
 const (
 	MaxLetGo   = 100
 	MaxTrouble = 500
@@ -89,7 +89,7 @@ type StopRequest struct {
 	Version   string
 }
 
-// AuditEntry says who asked, when and why.
+// Attribution says who asked, when and why.
 func (r StopRequest) Attribution() workflow.Attribution {
 	return workflow.Attribution{By: r.By, Why: r.Why, At: r.Requested}
 }

@@ -27,9 +27,9 @@ type PurgeOptions struct {
 	Budget time.Duration
 	// Concurrency is the largest number of plans to remove at once. Default: 16.
 	Concurrency int
-	// Keep is called with each plan before it is removed. A plan of which it returns an error stays, and Purge ends. The Keep of
-	// a bundle.Keeper writes copies that survive a crash. Each plan is read for it, so one that can't be read stays, too. Calls
-	// may be concurrent. Default: nil, and nothing is kept.
+	// Keep is called with each plan before it is removed. If it returns an error, the plan stays, and Purge ends. The Keep of
+	// a bundle.Keeper writes copies that survive a crash. Each plan is read for it, so a plan that can't be read stays, too.
+	// Calls may be concurrent. Default: nil, and nothing is kept.
 	Keep func(ctx context.Context, plan *workflow.Plan) error
 	// DryRun removes nothing. The report counts what would be removed. It counts the plans of held days as Held if
 	// the vault has a method Holds, as that of this module does.

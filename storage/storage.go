@@ -1,6 +1,18 @@
 // Package storage is the contract of a vault for workflow plans, whatever the vault is built on: the [Vault]
 // interface and its parts, the filters and results of listings, and the errors. Packages storage/driver and
 // storage/storagetest serve authors of vaults.
+//
+// # Removal
+//
+// Each way to remove plans has one verb, here and in the vaults, the tools and the pages:
+//
+//   - Delete removes a plan ([Deleter]).
+//   - Purge deletes the plans that filters select, one by one ([Purge]).
+//   - Expire drops a day: the day goes as a whole, with all its plans.
+//   - Retire removes from a day what a policy of retention no longer keeps (package retention). It drops the day if nothing
+//     in it must stay, and purges it otherwise.
+//
+// Remove is the general word, and the one for what is not a plan: members, notes, stop requests, blobs.
 package storage
 
 import (

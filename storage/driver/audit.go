@@ -46,7 +46,7 @@ func isDay(t time.Time) bool {
 	return t.IsZero() || t.Equal(t.UTC().Truncate(24*time.Hour)) && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999
 }
 
-// RecordedAuditEntry returns an audit entry as a journal keeps it: with the time of its ID, and times in UTC.
+// RecordedAuditEntry returns an audit entry as a vault keeps it: with the time of its ID, and times in UTC.
 func RecordedAuditEntry(d storage.AuditEntry, stored time.Time) storage.AuditEntry {
 	d.Attribution = workflow.Attribution{By: d.By, Why: d.Why, At: workflow.Time(d.ID)}
 	d.From, d.To, d.Stored = d.From.UTC(), d.To.UTC(), stored.UTC()

@@ -320,7 +320,7 @@ func (known losses) mismatch(value, empty any) string {
 			known[reflect.TypeOf(empty)] = loss{} // the next ones would take as long
 			return "can't be encoded: " + err.Error()
 		case err != nil:
-			return "" // whoever encodes the object reports it
+			return "" // the encoder of the object reports it
 		}
 	}
 	if _, err := Typed(raw, empty); err != nil && !(isRaw && panicked(err)) {
@@ -412,8 +412,8 @@ func Typed(v, empty any) (any, error) {
 	return into.Elem().Interface(), nil
 }
 
-// Fresh returns a request or a response as whoever reads it from the store gets it: its JSON, and a new value of the type of
-// empty that is decoded from it and shares nothing with v. If empty is nil, the new value is the JSON. The error says why v
+// Fresh returns a request or a response as a reader of the store gets it: its JSON, and a new value of the type of empty
+// that is decoded from it and shares nothing with v. If empty is nil, the new value is the JSON. The error says why v
 // can't be stored or read; it is a [*plugins.Panic] if a method of the type panicked. A nil v is nil, without JSON.
 func Fresh(v, empty any) (fresh any, text json.RawMessage, err error) {
 	if v == nil {

@@ -84,7 +84,7 @@ func CheckRecordVersion(version string) error {
 }
 
 // CheckStop returns the error of a request to stop a plan: [storage.ErrNotFound] if no plan has the ID, and
-// [storage.ErrInvalid] if the audit entry has a text that is too long or not valid UTF-8.
+// [storage.ErrInvalid] if a text of by is too long or not valid UTF-8.
 func CheckStop(plan uuid.UUID, by workflow.Attribution) error {
 	if err := CheckID(plan); err != nil {
 		return err

@@ -143,6 +143,9 @@ func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
 	}
 }
 
+// errTaken means that another copy has the name.
+var errTaken = errors.New("the name is taken")
+
 // follower is a Follow that is running.
 type follower struct {
 	replica
@@ -255,4 +258,56 @@ func newestBefore(ctx context.Context, t time.Time, vaults ...storage.Reader) (n
 		}
 	}
 	return newest, nil
+}
+
+// recall reads the note in the source, if it has changed. The note may be about an earlier copy, which was removed and made
+// anew; then it says nothing about the present copy.
+func (f *follower) recall(ctx context.Context, r storage.Roster) error {
+	name := storage.NoteCopy + f.o.Name
+	switch n, known := r.FindNote(name); {
+	case !known:
+		f.standing, f.noteVersion = Standing{}, ""
+	case n.Version != f.noteVersion:
+		n, err := f.source.FindNote(ctx, name)
+		if errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if f.standing, err = storage.ReadNote[Standing](n); err != nil {
+			f.standing = Standing{} // it is replaced
+		}
+		f.noteVersion = n.Version
+	}
+	if f.standing.ID != f.origin.ID {
+		if !f.standing.CaughtUp.IsZero() && f.o.To != f.standing.To && f.standing.To != "" {
+			return fmt.Errorf("mirror: %w: note %s is about the copy in %s: choose another name", errTaken, name, f.standing.To)
+		}
+		f.standing = Standing{}
+	}
+	f.standing.To, f.standing.ID = f.o.To, f.origin.ID
+	return nil
+}
+
+// keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the
+// next round goes on from that.
+func (f *follower) keep(ctx context.Context, s Standing) error {
+	version, err := put(ctx, f.source, storage.NoteCopy+f.o.Name, s, f.noteVersion)
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.standing, f.noteVersion = s, version
+	f.origin.CaughtUp = s.CaughtUp
+	version, err = put(ctx, f.to, noteOrigin, f.origin, f.version)
+	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) {
+		return nil // the next round reads it
+	}
+	if err == nil {
+		f.version = version
+	}
+	return err
 }

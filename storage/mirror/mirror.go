@@ -352,8 +352,8 @@ func (r *run) write(ctx context.Context, do func(ctx context.Context) error) err
 	return do(ctx)
 }
 
-// foreign is the error of a plan of the copy that somebody else has written.
-func foreign(id uuid.UUID, what string) error {
+// diverged is the error of a plan of the copy that somebody else has written.
+func diverged(id uuid.UUID, what string) error {
 	return fmt.Errorf("mirror: plan %s: %w in the copy, and %s: it stays as it is; compare both before you remove either", id, storage.ErrExists, what)
 }
 
@@ -388,7 +388,7 @@ func (r *run) extra(ctx context.Context, c storage.ListResult) (func(*Report), e
 		}, nil
 	}
 	if !r.to.IsCopy(old) {
-		return nil, foreign(c.ID, othersWrote)
+		return nil, diverged(c.ID, othersWrote)
 	}
 	if !r.opts.DryRun {
 		err = r.write(ctx, func(ctx context.Context) error { return r.to.DeleteCopy(ctx, old) })
@@ -423,7 +423,7 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 		return unchanged, nil
 	}
 	if !copied {
-		return nil, foreign(id, othersWrote)
+		return nil, diverged(id, othersWrote)
 	}
 	r.behind(plan)
 	if !r.opts.DryRun {
@@ -436,14 +436,14 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 // gives all of them the copy's versions.
 func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error) {
 	if !driver.SameTree(plan, old) {
-		return nil, foreign(plan.ID, "its sub-objects are not those of the source")
+		return nil, diverged(plan.ID, "its sub-objects are not those of the source")
 	}
 	if old.Epoch > plan.Epoch {
-		return nil, foreign(plan.ID, fmt.Sprintf("its epoch is %d, after %d in the source", old.Epoch, plan.Epoch))
+		return nil, diverged(plan.ID, fmt.Sprintf("its epoch is %d, after %d in the source", old.Epoch, plan.Epoch))
 	}
 	now, was := plan.State.Status, old.State.Status
 	if !driver.Follows(now, was) {
-		return nil, foreign(plan.ID, fmt.Sprintf("its status %s can't become %s", was, now))
+		return nil, diverged(plan.ID, fmt.Sprintf("its status %s can't become %s", was, now))
 	}
 	for o, old := range driver.Pairs(plan, old) {
 		same, err := driver.SameOwn(o, old)

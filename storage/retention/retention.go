@@ -1,12 +1,11 @@
 // Package retention removes final plans when they are as old as a policy says. The policy is a note of the store
-// ([storage.Notes]), and every engine enforces it: whichever is up claims a step a day, does it, and writes down what
-// it did.
+// ([storage.Notes]), and every engine enforces it: each day one of them claims a step, does it, and reports it.
 //
 // # What is removed
 //
 // Age counts in whole days from the end of the UTC day in which a plan ended, or was created if that is later, by the
 // store's clock. [Policy.Reach] and [Policy.EndedBefore] are the rule. A plan without a time of its end counts from its
-// creation, and goes with its day only.
+// creation, and is removed only with its day.
 //
 //   - Younger than Keep: nothing.
 //   - From Keep on: Completed and Stopped plans.
@@ -20,11 +19,11 @@
 // The rules of a step are these; all times are the store's. internal/protocol has them as a model.
 //
 //   - A step may begin when a day has passed since the policy was set ([Delay]), unless it was set to begin at once.
-//   - Whoever begins replaces the version of the note that it has read, and thereby claims the step. A claim ends
-//     after half an hour, because its owner may have died.
-//   - It looks at the note again before each day, and each minute, and stops if it has changed.
-//   - At the end it replaces the version of its claim with its report. The next step follows after a day, or after an
-//     hour if something was left or failed.
+//   - A process claims a step by replacing the version of the note that it has read. A claim ends after half an hour,
+//     because its owner may have died.
+//   - The owner reads the note again before each day and each minute, and stops if the note has changed.
+//   - At the end the owner replaces its claim with a report. The next step follows after a day, or after an hour if
+//     something was left or failed.
 //
 // Two processes at work at once would do no harm. The claim saves requests.
 package retention
@@ -126,7 +125,7 @@ type Day struct {
 // Operation is what is to be done with a day.
 type Operation string
 
-// The audit entries.
+// The operations.
 const (
 	Keep  Operation = "keep"  // nothing: the day is held, or what is within reach was removed before
 	Drop  Operation = "drop"  // as a whole, if no plan is open
@@ -160,8 +159,8 @@ func (d Day) Operation() Operation {
 
 // Result is what became of a day.
 type Result struct {
-	// Dropped says that the day is gone. Kept says why it is not, or is empty if nothing hinders that what is within
-	// reach is removed one by one.
+	// Dropped says that the day is gone. Kept says why it is not; it is empty if the plans within reach are removed one by
+	// one.
 	Dropped bool
 	Kept    string
 	// Removed is the number of plans that were removed one by one. More says that more are left.
@@ -176,8 +175,8 @@ type Vault interface {
 	Roster(ctx context.Context) (storage.Roster, error)
 	// DueDays returns the days that p reaches, oldest first, as listings tell. It changes nothing.
 	DueDays(ctx context.Context, p Policy) ([]Day, error)
-	// Retire removes from a day what p no longer keeps by the store's clock, and nothing else, whoever calls it. It begins to
-	// remove no plan after the budget. It may be called again at any time.
+	// Retire removes from a day what p no longer keeps by the store's clock, and nothing else. It begins no removal after
+	// the budget. It may be called by anybody, at any time, and again.
 	Retire(ctx context.Context, p Policy, day time.Time, budget time.Duration) (Result, error)
 	// Upkeep builds the catalogues that are due.
 	Upkeep(ctx context.Context) error

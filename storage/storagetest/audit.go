@@ -13,26 +13,18 @@ import (
 )
 
 func auditPromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"entries come back newest first, as they were recorded last", auditFound},
 		{"filters select by plan, day and time, up to a limit", auditSelected},
-		{"a entry that is too long is ErrInvalid and not stored", auditInvalid},
+		{"an entry that is too long is ErrInvalid and not stored", auditInvalid},
 		{"entries are no plans and no members", auditApart},
-	}, contextPromises("audit"))
+	}
 }
 
-// journal returns a vault's Journal. It skips the case if the vault has none.
-func (s *stage) journal(v storage.Vault) storage.AuditLog {
-	s.Helper()
-	j, ok := v.(storage.AuditLog)
-	s.needs(ok, "vault with storage.AuditLog")
-	return j
-}
-
-// audit entries returns the audit entries that the filters select.
+// entries returns the audit entries that the filters select.
 func (s *stage) entries(f storage.AuditFilters) []storage.AuditEntry {
 	s.Helper()
-	found, err := s.journal(s.open()).AuditEntries(s.ctx, f)
+	found, err := offers[storage.AuditLog](s, s.open()).AuditEntries(s.ctx, f)
 	s.must(err)
 	return found
 }
@@ -47,7 +39,7 @@ func entryAt(at time.Time) storage.AuditEntry {
 }
 
 func auditFound(s *stage) {
-	j := s.journal(s.vault)
+	j := offers[storage.AuditLog](s, s.vault)
 	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
 		s.Errorf("a new store has the entries %+v", found)
 	}
@@ -80,7 +72,7 @@ func auditFound(s *stage) {
 }
 
 func auditSelected(s *stage) {
-	j := s.journal(s.vault)
+	j := offers[storage.AuditLog](s, s.vault)
 	day := moment.UTC().Truncate(24 * time.Hour)
 	plan := entryAt(day.Add(time.Hour)).ID
 	ofPlan, ofDay, ofOther, ofAll := entryAt(day), entryAt(day.Add(time.Hour)), entryAt(day.Add(2*time.Hour)), entryAt(day.Add(3*time.Hour))
@@ -112,7 +104,7 @@ func auditSelected(s *stage) {
 }
 
 func auditInvalid(s *stage) {
-	j := s.journal(s.vault)
+	j := offers[storage.AuditLog](s, s.vault)
 	for field, edit := range map[string]func(d *storage.AuditEntry){
 		"ID":     func(d *storage.AuditEntry) { d.ID = uuid.New() },
 		"What":   func(d *storage.AuditEntry) { d.What = "a purge" },
@@ -137,7 +129,7 @@ func auditInvalid(s *stage) {
 }
 
 func auditApart(s *stage) {
-	s.must(s.journal(s.vault).Record(s.ctx, entryAt(time.Now())))
+	s.must(offers[storage.AuditLog](s, s.vault).Record(s.ctx, entryAt(time.Now())))
 	s.must(s.vault.Recovery(s.ctx))
 	if found := s.list(s.vault); len(found) > 0 {
 		s.Errorf("there are plans: %+v", found)

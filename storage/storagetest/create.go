@@ -25,11 +25,9 @@ func createPromises() []promise {
 		{"deep and wide plans come back with all sub-objects in order", createLargeTrees},
 		{"a plan of 5,000 actions comes back whole in every state", create5000Actions},
 		{"requests and responses of 1 MB come back unchanged", createLargeRequests},
-		{"other nodes see a plan at once, and so does a restarted node", createSeenByOthers},
 		{"the ID of a deleted plan is free again, and versions of the old plan are not valid", createAfterDelete},
 		{"plans of other days can be stored today", createOtherDays},
-		{"the store shares no memory with the caller", createSharesNothing},
-	}, creating.promises(), forkPromises(), contextPromises("create"))
+	}, creating.promises(), forkPromises())
 }
 
 func createFillsIn(s *stage) {
@@ -151,16 +149,6 @@ func createLargeRequests(s *stage) {
 	}
 }
 
-func createSeenByOthers(s *stage) {
-	other := s.open()
-	s.lacks(other, workflow.NewV7()) // the node must not remember that there was no plan
-	plan := s.create(plantest.Full())
-	s.shows(other, plan)
-	s.must(s.vault.Close(s.ctx))
-	s.vault = s.open()
-	s.shows(s.vault, plan)
-}
-
 func createAfterDelete(s *stage) {
 	old := s.started(allKinds())
 	s.must(s.vault.Delete(s.ctx, old.ID))
@@ -183,20 +171,6 @@ func createOtherDays(s *stage) {
 		s.must(s.vault.Delete(s.ctx, plan.ID))
 		s.lacks(s.vault, plan.ID)
 	}
-}
-
-func createSharesNothing(s *stage) {
-	plan := plantest.Full()
-	request := plan.PreChecks.Actions[0].Req.(plantest.Request)
-	s.create(plan)
-	before := plantest.Clone(plan)
-	plan.Name = "changed"
-	plan.Meta[0] ^= 1
-	plan.Blocks[0].Name = "changed"
-	plan.Blocks[0].Sequences = nil
-	request.Payload[0] ^= 1
-	request.Options["a"] = "changed"
-	s.shows(s.vault, before)
 }
 
 // completed creates a plan and takes it through its life.

@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -13,17 +12,16 @@ import (
 )
 
 func deletePromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"a plan in any state is gone for every reader and node at once", deleteGone},
-		{"an ID without a plan is ErrNotFound", deleteNotFound},
 		{"other plans stay as they are", deleteOthersStay},
 		{"no sub-object of a large plan is left", deleteLarge},
 		{"two nodes at once remove the plan, and fail only with ErrNotFound", deleteRace},
 		{"readers see the plan whole until it is gone", deleteReaders},
 		{"a Delete during updates removes the plan for good", deleteDuringUpdates},
-		{"a death at any request leaves the plan whole or gone, and another Delete finishes", func(s *stage) { deleteDeath(s, true) }},
-		{"a death at any request leaves the plan whole or gone, and Recovery finishes", func(s *stage) { deleteDeath(s, false) }},
-	}, contextPromises("delete"))
+		{"a death at any request leaves the plan whole or gone, and another Delete finishes", deleteAgain},
+		{"a death at any request leaves the plan whole or gone, and Recovery finishes", recovered(deletion)},
+	}
 }
 
 func deleteGone(s *stage) {
@@ -31,27 +29,16 @@ func deleteGone(s *stage) {
 	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(plantest.Full()), s.completed(plantest.Full()), s.create(&workflow.Plan{})} {
 		s.shows(other, plan)
 		s.must(s.vault.Delete(s.ctx, plan.ID))
-		s.lacks(s.vault, plan.ID)
-		s.lacks(other, plan.ID)
+		for _, v := range []storage.Vault{s.vault, other} {
+			s.lacks(v, plan.ID)
+			s.want(storage.ErrNotFound, "Delete", plan.ID, v.Delete(s.ctx, plan.ID))
+		}
 		if plan.GroupID == uuid.Nil {
 			continue
 		}
 		if found := s.search(other, storage.Filters{ByGroupIDs: []uuid.UUID{plan.GroupID}}); len(found) > 0 {
 			s.Errorf("Search by group finds %+v", found)
 		}
-	}
-}
-
-func deleteNotFound(s *stage) {
-	id := workflow.NewV7()
-	s.want(storage.ErrNotFound, "Delete", id, s.vault.Delete(s.ctx, id)) // in an empty store
-	plan := s.create(allKinds())
-	s.want(storage.ErrNotFound, "Delete", id, s.vault.Delete(s.ctx, id))
-	part := plan.Blocks[0].ID
-	s.want(storage.ErrNotFound, "Delete", part, s.vault.Delete(s.ctx, part))
-	s.must(s.vault.Delete(s.ctx, plan.ID))
-	for _, v := range []storage.Vault{s.vault, s.open()} {
-		s.want(storage.ErrNotFound, "Delete", plan.ID, v.Delete(s.ctx, plan.ID))
 	}
 }
 
@@ -137,56 +124,11 @@ func deleteDuringUpdates(s *stage) {
 	}
 }
 
-func deleteDeath(s *stage, again bool) {
-	var whole []*workflow.Plan
-	var gone []uuid.UUID
-	for d := range s.deaths() {
-		plan := s.inState(d.n)
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.Delete(ctx, plan.ID) })
-		switch there := s.wholeOrGone(plan, err); {
-		case again:
-			if err := s.vault.Delete(s.ctx, plan.ID); err != nil {
-				s.want(storage.ErrNotFound, "Delete", plan.ID, err)
-			}
-			s.lacks(s.vault, plan.ID)
-		case there:
-			whole = append(whole, plan)
-		default:
-			gone = append(gone, plan.ID)
+func deleteAgain(s *stage) {
+	for l := range s.dies(deletion) {
+		if err := s.vault.Delete(s.ctx, l.plan.ID); err != nil {
+			s.want(storage.ErrNotFound, "Delete", l.plan.ID, err)
 		}
+		s.lacks(s.vault, l.plan.ID)
 	}
-	if again {
-		return // sound says that nothing is left
-	}
-	s.recoverAll()
-	for _, plan := range whole {
-		s.shows(s.vault, plan)
-	}
-	for _, id := range gone {
-		s.lacks(s.vault, id)
-	}
-}
-
-// inState creates a plan with all kinds of objects, in one of the three states in which plans are stored.
-func (s *stage) inState(n int) *workflow.Plan {
-	s.Helper()
-	return [...]func(*workflow.Plan) *workflow.Plan{s.create, s.started, s.completed}[n%3](allKinds())
-}
-
-// wholeOrGone reports whether the plan exists after a Delete that returned err. If it exists it must be
-// whole.
-func (s *stage) wholeOrGone(plan *workflow.Plan, err error) bool {
-	s.Helper()
-	got := s.find(s.vault, plan.ID)
-	switch {
-	case got == nil:
-		if err != nil && !errors.Is(err, storage.ErrUnknown) {
-			s.Errorf("Delete removed the plan, but did not return nil or ErrUnknown: %v", err)
-		}
-	case err == nil:
-		s.Errorf("Delete returned nil, but the plan is still there")
-	default:
-		s.same(plan, got)
-	}
-	return got != nil
 }

@@ -17,8 +17,7 @@ import (
 )
 
 func listPromises() []promise {
-	return slices.Concat([]promise{
-		{"an empty store yields nothing", listEmpty},
+	return []promise{
 		{"the newest plan comes first, the limit is the largest number, and 0 or less means all", listLimit},
 		{"strange names and descriptions of any length come back unchanged", listStrangeNames},
 		{"each of many plans is yielded once", listMany},
@@ -28,16 +27,11 @@ func listPromises() []promise {
 		{"a listing whose context ends is never taken for a short list", listContextEnds},
 		{"a listing whose service dies is never taken for a short list", listServiceDies},
 		{"a plan that exists throughout is yielded once, on one page, and counted, whatever is written meanwhile", listDuringWrites},
-	}, contextPromises("list"))
-}
-
-func listEmpty(s *stage) {
-	if all := s.list(s.vault); len(all) > 0 {
-		s.Errorf("List yields %+v", all)
 	}
 }
 
 func listLimit(s *stage) {
+	s.yields("List of an empty store", nil, s.list(s.vault))
 	want := ids(s.ages(7))
 	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, math.MaxInt / 2, math.MaxInt, -1, math.MinInt} {
 		n := limit
@@ -174,8 +168,11 @@ func listContextEnds(s *stage) {
 }
 
 func listServiceDies(s *stage) {
-	plans := s.ages(20)
+	plans := s.ages(12)
 	s.deadListing("List", ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.List(ctx, 0) })
+	for _, f := range everyFilter(plans)[:3] {
+		s.deadListing(fmt.Sprintf("Search %+.60v", f), ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.Search(ctx, f) })
+	}
 }
 
 type hits = iter.Seq[storage.Stream[storage.ListResult]]
@@ -252,7 +249,7 @@ func everyFilter(plans []*workflow.Plan) []storage.Filters {
 		{ByIDs: ids(plans)},
 		{ByStatus: []workflow.Status{workflow.NotStarted}},
 		{After: oldest.Add(-time.Hour)},
-		{BeforeID: uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff")},
+		{BeforeID: latest},
 		{Limit: len(plans)},
 	}
 }

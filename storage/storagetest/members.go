@@ -17,7 +17,7 @@ import (
 )
 
 func memberPromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"a member is found by all nodes, until its record is removed", membersFound},
 		{"a renewal gives the record a new version and a later time", membersRenewed},
 		{"a version that is not stored any more is ErrConflict and changes nothing", membersStale},
@@ -32,15 +32,7 @@ func memberPromises() []promise {
 		{"members and stop requests are no plans, and Recovery leaves them alone", membersApart},
 		{"temporary faults do not show", membersFaulty},
 		{"a death leaves a whole record or none", membersDeath},
-	}, contextPromises("members"))
-}
-
-// members returns a vault's Members. It skips the case if the vault has none.
-func (s *stage) members(v storage.Vault) storage.Members {
-	s.Helper()
-	m, ok := v.(storage.Members)
-	s.needs(ok, "vault with storage.Members")
-	return m
+	}
 }
 
 // joined adds a member.

@@ -13,7 +13,7 @@ import (
 )
 
 func notePromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"a note comes back byte by byte, and is replaced and removed in its version only", notesKept},
 		{"a roster names all notes in order, and no text", notesNamed},
 		{"if several nodes replace one version, one wins", notesRace},
@@ -21,15 +21,7 @@ func notePromises() []promise {
 		{"notes are no plans and no members, and Recovery leaves them alone", notesApart},
 		{"temporary faults do not show", notesFaulty},
 		{"a death leaves a whole note or none", notesDeath},
-	}, contextPromises("notes"))
-}
-
-// notes returns a vault's Notes. It skips the case if the vault has none.
-func (s *stage) notes(v storage.Vault) storage.Notes {
-	s.Helper()
-	n, ok := v.(storage.Notes)
-	s.needs(ok, "vault with storage.Notes")
-	return n
+	}
 }
 
 // put stores a note and returns it with its version.

@@ -3,7 +3,6 @@ package storagetest
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -13,13 +12,13 @@ import (
 )
 
 func recoveryPromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"Recovery of a sound store changes nothing, however often it runs", recoverySound},
 		{"Recovery leaves recent remains alone", recoveryRecent},
 		{"two nodes at once leave nothing unfinished", recoveryTwoNodes},
 		{"a Recovery that dies at any request is finished by another", recoveryDeath},
 		{"Recovery does not disturb creates, updates and deletes in progress", recoveryDuringWrites},
-	}, contextPromises("recovery"))
+	}
 }
 
 func recoverySound(s *stage) {
@@ -47,13 +46,11 @@ func recoverySound(s *stage) {
 func recoveryRecent(s *stage) {
 	s.needs(s.PassGrace != nil, "grace period")
 	var blocked []*workflow.Plan
-	for d := range s.deaths() {
-		plan := allKinds()
-		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Create(ctx, plan) })
+	for l := range s.dies(creating.write()) {
 		s.must(s.vault.Recovery(s.ctx))
-		switch err := s.vault.Create(s.ctx, authored(plan)); {
+		switch err := s.vault.Create(s.ctx, authored(l.plan)); {
 		case errors.Is(err, storage.ErrConflict):
-			blocked = append(blocked, plan)
+			blocked = append(blocked, l.plan)
 		case errors.Is(err, storage.ErrExists):
 		default: // no remains were in the way
 			s.must(err)
@@ -73,23 +70,29 @@ func recoveryRecent(s *stage) {
 	}
 }
 
-func recoveryTwoNodes(s *stage) {
-	left := s.leftovers()
+// leavings are those of every write.
+func (s *stage) leavings() map[uuid.UUID]*workflow.Plan {
+	s.Helper()
+	shown := s.leftovers(creating.write(), completion, deletion)
 	s.passGrace()
+	return shown
+}
+
+func recoveryTwoNodes(s *stage) {
+	shown := s.leavings()
 	nodes := []storage.Vault{s.vault, s.open(), s.open()}
 	s.must(atOnce(len(nodes), func(i int) error { return nodes[i].Recovery(s.ctx) }))
 	s.must(s.vault.Recovery(s.ctx))
-	left.judge()
+	s.stays(shown)
 }
 
 func recoveryDeath(s *stage) {
-	left := s.leftovers()
-	s.passGrace()
+	shown := s.leavings()
 	for d := range s.deaths() {
 		_ = d.run(func(ctx context.Context, v storage.Vault) error { return v.Recovery(ctx) })
 	}
 	s.must(s.vault.Recovery(s.ctx))
-	left.judge()
+	s.stays(shown)
 }
 
 func recoveryDuringWrites(s *stage) {
@@ -105,43 +108,5 @@ func recoveryDuringWrites(s *stage) {
 	}, func(bool) { s.must(recoverer.Recovery(s.ctx)) })
 	if n := len(s.list(s.vault)); n != 6 {
 		s.Errorf("there are %d plans, want 6", n)
-	}
-}
-
-// leftovers are the remains of creates, updates to a final status, and deletes in processes that died.
-type leftovers struct {
-	s *stage
-	// shown has each plan as readers saw it before Recovery, or nil if they saw none.
-	shown map[uuid.UUID]*workflow.Plan
-}
-
-func (s *stage) leftovers() *leftovers {
-	s.Helper()
-	left := &leftovers{s, map[uuid.UUID]*workflow.Plan{}}
-	try := func(prepare func() *workflow.Plan, do func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error) {
-		s.Helper()
-		for d := range s.deaths() {
-			plan := prepare()
-			_ = d.run(func(ctx context.Context, v storage.Vault) error { return do(ctx, v, plan) })
-			left.shown[plan.ID] = s.find(s.vault, plan.ID)
-		}
-	}
-	try(allKinds, func(ctx context.Context, v storage.Vault, p *workflow.Plan) error { return v.Create(ctx, p) })
-	try(func() *workflow.Plan { p, _ := s.finished(); return p },
-		func(ctx context.Context, v storage.Vault, p *workflow.Plan) error { return complete(ctx, v, p) })
-	try(func() *workflow.Plan { return s.started(allKinds()) },
-		func(ctx context.Context, v storage.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) })
-	return left
-}
-
-// judge checks that readers see the same plans after Recovery as before.
-func (left *leftovers) judge() {
-	left.s.Helper()
-	for id, plan := range left.shown {
-		if plan == nil {
-			left.s.lacks(left.s.vault, id)
-		} else {
-			left.s.shows(left.s.vault, plan)
-		}
 	}
 }

@@ -14,7 +14,7 @@ func restorePromises() []promise {
 	return slices.Concat([]promise{
 		{"a plan of any status comes back as it was", restoreAnyStatus},
 		{"a restored plan goes on to its end, with its own versions", restoreGoesOn},
-	}, restoring.promises(), contextPromises("restore"))
+	}, restoring.promises())
 }
 
 // copyPromises are about vaults that are a [storage.Copier].
@@ -25,27 +25,19 @@ func copyPromises() []promise {
 	}
 }
 
-// copier returns the vault as a Copier. If it is none, the case is skipped.
-func (s *stage) copier(v storage.Vault) storage.Copier {
-	s.Helper()
-	c, ok := v.(storage.Copier)
-	s.needs(ok, "vault with storage.Copier")
-	return c
-}
-
 // marked checks whether a plan has the mark, in the version that was set and in the one that a Read returns.
 func (s *stage) marked(plan *workflow.Plan, want bool) {
 	s.Helper()
 	v := s.open()
 	for _, p := range []*workflow.Plan{plan, s.read(v, plan.ID)} {
-		if got := s.copier(v).IsCopy(p); got != want {
+		if got := offers[storage.Copier](s, v).IsCopy(p); got != want {
 			s.Errorf("a %s plan is a copy: %t, want %t", p.State.Status, got, want)
 		}
 	}
 }
 
 func copyMarked(s *stage) {
-	c := s.copier(s.vault)
+	c := offers[storage.Copier](s, s.vault)
 	for _, status := range statuses {
 		plan := copied(allKinds(), status)
 		given := plantest.Clone(plan)
@@ -72,7 +64,7 @@ func copyMarked(s *stage) {
 }
 
 func copyOfOthers(s *stage) {
-	c := s.copier(s.vault)
+	c := offers[storage.Copier](s, s.vault)
 	for _, status := range statuses {
 		plan := copied(allKinds(), status)
 		s.must(c.RestoreCopy(s.ctx, plan))
@@ -88,18 +80,10 @@ func copyOfOthers(s *stage) {
 	}
 }
 
-// restorer returns the vault as a Restorer. If it is none, the case is skipped.
-func (s *stage) restorer(v storage.Vault) storage.Restorer {
-	s.Helper()
-	r, ok := v.(storage.Restorer)
-	s.needs(ok, "vault with storage.Restorer")
-	return r
-}
-
 // restores stores a plan that another store may have.
 func (s *stage) restores(plan *workflow.Plan) {
 	s.Helper()
-	s.must(s.restorer(s.vault).Restore(s.ctx, plan))
+	s.must(offers[storage.Restorer](s, s.vault).Restore(s.ctx, plan))
 }
 
 // copied returns a plan of a status as a Read of another store would return it.
@@ -128,7 +112,7 @@ func copied(plan *workflow.Plan, status workflow.Status) *workflow.Plan {
 }
 
 func restoreAnyStatus(s *stage) {
-	s.restorer(s.vault)
+	offers[storage.Restorer](s, s.vault)
 	for _, status := range statuses {
 		plan := copied(plantest.Full(), status)
 		given := plantest.Clone(plan)
@@ -157,7 +141,7 @@ func restoreAnyStatus(s *stage) {
 }
 
 func restoreGoesOn(s *stage) {
-	s.restorer(s.vault)
+	offers[storage.Restorer](s, s.vault)
 	for _, status := range statuses[:2] {
 		old := plantest.Clone(copied(allKinds(), status))
 		plan := plantest.Clone(old)

@@ -19,7 +19,7 @@ import (
 )
 
 func searchPromises() []promise {
-	promises := []promise{{"empty or contradictory filters are ErrInvalid", searchInvalid}}
+	promises := []promise{{"empty or contradictory filters are ErrInvalid, and so are those for pages in Count", searchInvalid}}
 	for _, c := range selections {
 		promises = append(promises, promise{c.name, c.test})
 	}
@@ -27,16 +27,14 @@ func searchPromises() []promise {
 		{"pages of any size cover everything once, and only the last is not full", searchPages},
 		{"a search by status follows a plan through its life", searchStatus},
 		{"a repeated search for new plans shows each until it starts, and again when its ID is used again", searchNew},
-		{"a search whose service dies is never taken for a short list", searchServiceDies},
-	}, contextPromises("search"))
+	})
 }
 
 func countPromises() []promise {
-	return slices.Concat([]promise{
+	return []promise{
 		{"the zero value counts all plans, and of each day", countAll},
-		{"Limit, BeforeID and contradictory filters are ErrInvalid", countInvalid},
 		{"a count whose service dies is an error", countServiceDies},
-	}, contextPromises("count"))
+	}
 }
 
 // selection is a promise about what filters select.
@@ -294,15 +292,43 @@ func endedPlans(s *stage) (plans []*workflow.Plan) {
 }
 
 func searchInvalid(s *stage) {
-	for _, f := range append([]storage.Filters{
-		{},
-		{BeforeID: uuid.New(), Limit: 1},
-		{Limit: -1},
-		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
-	}, contradictions()...) {
+	s.create(bare("one"))
+	search := func(f storage.Filters) {
 		_, err := storage.Collect(s.vault.Search(s.ctx, f))
 		s.want(storage.ErrInvalid, "Search", uuid.Nil, err)
 	}
+	count := func(f storage.Filters) {
+		n, err := s.vault.Count(s.ctx, f)
+		s.want(storage.ErrInvalid, "Count", uuid.Nil, err)
+		if n != 0 {
+			s.Errorf("Count %+v: %d", f, n)
+		}
+	}
+	for _, f := range []storage.Filters{
+		{Limit: -1},
+		{ByStatus: []workflow.Status{workflow.Running, 99}},
+		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
+		{BeforeID: uuid.New()},
+		{ByGroupIDs: []uuid.UUID{uuid.Nil}},
+		{After: moment, Before: moment.Add(-time.Hour)},
+		{After: moment, Before: moment},
+		{EndedAfter: moment, EndedBefore: moment},
+		{EndedAfter: moment, EndedBefore: moment.Add(-time.Nanosecond), ByStatus: []workflow.Status{workflow.Failed}},
+		{EndedAfter: moment, ByStatus: []workflow.Status{workflow.Running}},
+		{EndedBefore: moment, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}},
+		{NamePrefix: "half a rune: \xc3"},
+		{IDContains: "xyz"},
+		{IDContains: "-"},
+		{IDContains: strings.Repeat("0", 33)},
+		{NameContains: "\xff"},
+		{Labels: map[string]string{"no key": ""}},
+	} {
+		search(f)
+		count(f)
+	}
+	search(storage.Filters{})
+	count(storage.Filters{Limit: 1})
+	count(storage.Filters{BeforeID: workflow.NewV7()})
 }
 
 // searchNew repeats a search on one vault while others create, start, end and delete plans. A vault may
@@ -401,13 +427,6 @@ func searchStatus(s *stage) {
 	is(-1)
 }
 
-func searchServiceDies(s *stage) {
-	plans := s.ages(12)
-	for _, f := range everyFilter(plans)[:3] {
-		s.deadListing(fmt.Sprintf("Search %+.60v", f), ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.Search(ctx, f) })
-	}
-}
-
 // count checks that Count agrees with what a search without a limit should find.
 func (s *stage) count(want int, f storage.Filters) {
 	s.Helper()
@@ -429,17 +448,6 @@ func countAll(s *stage) {
 	s.count(0, storage.Filters{ByIDs: []uuid.UUID{plans[3].ID}})
 }
 
-func countInvalid(s *stage) {
-	s.create(bare("one"))
-	for _, f := range append([]storage.Filters{{Limit: 1}, {Limit: -1}, {BeforeID: workflow.NewV7()}}, contradictions()...) {
-		n, err := s.vault.Count(s.ctx, f)
-		s.want(storage.ErrInvalid, "Count", uuid.Nil, err)
-		if n != 0 {
-			s.Errorf("Count %+v: %d", f, n)
-		}
-	}
-}
-
 func countServiceDies(s *stage) {
 	plans := s.ages(12)
 	for _, f := range []storage.Filters{{}, everyFilter(plans)[0], everyFilter(plans)[1]} {
@@ -453,26 +461,6 @@ func countServiceDies(s *stage) {
 				s.Errorf("Count %+.60v: %d plans, %v", f, n, err)
 			}
 		}
-	}
-}
-
-// contradictions are filters that neither Search nor Count takes.
-func contradictions() []storage.Filters {
-	return []storage.Filters{
-		{ByStatus: []workflow.Status{workflow.Running, 99}},
-		{ByGroupIDs: []uuid.UUID{uuid.Nil}},
-		{After: moment, Before: moment.Add(-time.Hour)},
-		{After: moment, Before: moment},
-		{EndedAfter: moment, EndedBefore: moment},
-		{EndedAfter: moment, EndedBefore: moment.Add(-time.Nanosecond), ByStatus: []workflow.Status{workflow.Failed}},
-		{EndedAfter: moment, ByStatus: []workflow.Status{workflow.Running}},
-		{EndedBefore: moment, ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}},
-		{NamePrefix: "half a rune: \xc3"},
-		{IDContains: "xyz"},
-		{IDContains: "-"},
-		{IDContains: strings.Repeat("0", 33)},
-		{NameContains: "\xff"},
-		{Labels: map[string]string{"no key": ""}},
 	}
 }
 

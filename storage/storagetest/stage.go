@@ -3,7 +3,6 @@ package storagetest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -270,71 +269,6 @@ func (s *stage) collect(seq iter.Seq[storage.Stream[storage.ListResult]], err er
 	all, err := storage.Collect(seq, err)
 	s.must(err)
 	return all
-}
-
-// death is one call in a process that dies.
-type death struct {
-	s     *stage
-	n     int
-	after bool
-	// died reports whether the process died during the call.
-	died bool
-}
-
-func (d *death) String() string {
-	return fmt.Sprintf("death at request %d (after it took effect: %v)", d.n, d.after)
-}
-
-// run makes the call. Its context ends when the process has died.
-func (d *death) run(do func(ctx context.Context, v storage.Vault) error) error {
-	d.s.Helper()
-	v, died := d.s.Dying(d.s.T, d.n, d.after)
-	d.s.closing(v)
-	ctx, cancel := context.WithTimeout(d.s.ctx, time.Minute)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for !died() && ctx.Err() == nil {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-			}
-		}
-		cancel()
-	})
-	err := do(ctx, v)
-	d.died = died() // no goroutine of do is left that could still send a request
-	cancel()
-	wg.Wait()
-	if !d.died && err != nil {
-		d.s.Errorf("the process did not die, but its call failed: %v", err)
-	}
-	return err
-}
-
-// deaths yields a death at each request of an operation, first before and then after the request takes
-// effect. Each of the two series ends with an operation that is not interrupted.
-func (s *stage) deaths() iter.Seq[*death] {
-	s.Helper()
-	s.needs(s.Dying != nil, "processes that die")
-	return func(yield func(*death) bool) {
-		for _, after := range []bool{false, true} {
-			for n := 1; ; n++ {
-				d := &death{s: s, n: n, after: after}
-				more := yield(d)
-				if s.Failed() {
-					s.Fatalf("the failure was with %v", d)
-				}
-				if !more {
-					return
-				}
-				if !d.died {
-					break
-				}
-			}
-		}
-	}
 }
 
 // during calls look again and again while work goes on in another goroutine, and once after it.

@@ -85,14 +85,18 @@ var long = []string{
 }
 
 // Cases returns all cases, sorted by verb.
-func Cases() []Case {
-	return slices.Concat(
-		cases("create", createPromises()), cases("restore", restorePromises()), cases("copy", copyPromises()), cases("read", readPromises()), cases("update", updatePromises()),
-		cases("delete", deletePromises()), cases("list", listPromises()), cases("search", searchPromises()),
-		cases("count", countPromises()),
-		cases("recovery", recoveryPromises()), cases("members", memberPromises()), cases("notes", notePromises()), cases("audit", auditPromises()), cases("check", checkPromises()),
-		cases("engine", enginePromises()),
-	)
+func Cases() (list []Case) {
+	for _, v := range []struct {
+		name     string
+		promises []promise
+	}{
+		{"create", createPromises()}, {"restore", restorePromises()}, {"read", readPromises()}, {"update", updatePromises()},
+		{"delete", deletePromises()}, {"list", listPromises()}, {"search", searchPromises()}, {"count", countPromises()},
+		{"recovery", recoveryPromises()}, {"members", memberPromises()}, {"notes", notePromises()}, {"audit", auditPromises()},
+	} {
+		list = append(list, cases(v.name, append(v.promises, methodPromises(v.name)...))...)
+	}
+	return slices.Concat(list, cases("copy", copyPromises()), cases("check", checkPromises()), cases("engine", enginePromises()))
 }
 
 // Run runs all cases of the suite, and more cases, as subtests.

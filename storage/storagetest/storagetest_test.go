@@ -125,7 +125,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 		hook     hook
 		caughtBy string
 	}{
-		{"an update is dropped", hooked.On("UpdateAction", nothing), "read/a running plan shows each update and its version"},
+		{"an update is dropped", hooked.On("UpdateAction", nothing), "update/each update gives the object a new version, and Read returns it"},
 		{"versions are ignored", ignoresVersions, "update/an old version is ErrConflict and changes nothing"},
 		{"states go back", ignoresVersions, "update/plans only move forward, and a final status stays"},
 		{"updates without a version are accepted", nil, notAVersion},
@@ -177,15 +177,15 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 			}
 			return err
 		}), "update/an update of a deleted plan is ErrNotFound and restores nothing"},
-		{"memory is shared with readers", shares(), "read/the result shares no memory with the store"},
+		{"memory is shared with readers", shares(), "read/the store shares no memory with what it was given, nor with what it returns"},
 		{"a Delete without a plan succeeds", hooked.On("Delete", func(c *hooked.Call) error {
 			if err := c.Do(); !errors.Is(err, storage.ErrNotFound) {
 				return err
 			}
 			return nil
-		}), "delete/an ID without a plan is ErrNotFound"},
+		}), "read/an ID without a plan is ErrNotFound, and does not exist"},
 		{"errors are bare", hooked.On("Read", func(c *hooked.Call) error { return errors.Unwrap(c.Do()) }), "read/an ID without a plan is ErrNotFound, and does not exist"},
-		{"Close closes nothing", hooked.On("Close", nothing), "check/a closed vault does nothing and returns ErrClosed"},
+		{"Close closes nothing", hooked.On("Close", nothing), "read/a closed vault does nothing and returns ErrClosed"},
 		{"reads ignore their context", hooked.On("Read", func(c *hooked.Call) error {
 			c.Ctx = context.WithoutCancel(c.Ctx)
 			return c.Do()

@@ -48,17 +48,27 @@ func (m storing) promises() (list []promise) {
 		{"if two nodes " + strings.ToLower(m.op) + " one ID at once, one wins", storing.race},
 		{"an ID that is taken is ErrExists, and the plan stays as it is", storing.exists},
 		{"bad input is ErrInvalid with the field, and nothing is stored", storing.invalid},
-		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", storing.death},
+		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", func(m storing, s *stage) { recovered(m.write())(s) }},
 		{"after an unknown outcome " + m.op + " can be called again with the same plan", storing.unknown},
 	} {
 		list = append(list, promise{p.name, func(s *stage) {
 			if m.op == "Restore" {
-				s.restorer(s.vault)
+				offers[storage.Restorer](s, s.vault)
 			}
 			p.test(m, s)
 		}})
 	}
 	return list
+}
+
+// write is the method as a write in which a process dies.
+func (m storing) write() write {
+	return write{op: m.op, begin: func(_ *stage, n int) (before, plan *workflow.Plan) {
+		if plan = allKinds(); m.op == "Restore" {
+			plan = m.ready(plan, n)
+		}
+		return nil, plan
+	}, do: func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error { return m.store(ctx, v, plan) }}
 }
 
 func (m storing) anyShape(s *stage) {
@@ -160,55 +170,18 @@ func (m storing) invalid(s *stage) {
 	}
 }
 
-func (m storing) death(s *stage) {
-	whole, gone := map[uuid.UUID]*workflow.Plan{}, []uuid.UUID{}
-	for d := range s.deaths() {
-		plan := m.ready(allKinds(), d.n)
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return m.store(ctx, v, plan) })
-		got := s.find(s.vault, plan.ID)
-		if got == nil {
-			gone = append(gone, plan.ID)
-			if err == nil {
-				s.Errorf("%s returned nil, but there is no plan", m.op)
-			}
-			continue
-		}
-		s.same(plan, got)
-		whole[plan.ID] = got
-		if err != nil && !errors.Is(err, storage.ErrUnknown) {
-			s.Errorf("%s stored the plan, but did not return nil or ErrUnknown: %v", m.op, err)
-		}
-	}
-	s.recoverAll()
-	for _, plan := range whole {
-		s.shows(s.vault, plan)
-	}
-	for _, id := range gone {
-		s.lacks(s.vault, id)
-	}
-}
-
 func (m storing) unknown(s *stage) {
 	var blocked []*workflow.Plan
-	for d := range s.deaths() {
-		plan := allKinds()
-		if m.op == "Restore" {
-			plan = m.ready(plan, d.n)
-		}
-		_ = d.run(func(ctx context.Context, v storage.Vault) error { return m.store(ctx, v, plan) })
-		if plan.ID == uuid.Nil {
-			s.Fatalf("%s left the plan without an ID", m.op)
-		}
-		there := s.find(s.vault, plan.ID) != nil
-		switch err := m.store(s.ctx, s.vault, plan); {
-		case there:
-			s.want(storage.ErrExists, m.op, plan.ID, err)
+	for l := range s.dies(m.write()) {
+		switch err := m.store(s.ctx, s.vault, l.plan); {
+		case l.shown != nil:
+			s.want(storage.ErrExists, m.op, l.plan.ID, err)
 		case errors.Is(err, storage.ErrConflict): // until Recovery removes the remains
-			s.want(storage.ErrConflict, m.op, plan.ID, err)
-			blocked = append(blocked, plan)
+			s.want(storage.ErrConflict, m.op, l.plan.ID, err)
+			blocked = append(blocked, l.plan)
 		default:
 			s.must(err)
-			s.shows(s.vault, plan)
+			s.shows(s.vault, l.plan)
 		}
 	}
 	s.recoverAll()

@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +25,7 @@ func updatePromises() []promise {
 		perKind = append(perKind, ownFields(o.Kind()))
 	}
 	return slices.Concat(perKind, []promise{
-		{"each update gives the object a new version", updateNewVersion},
+		{"each update gives the object a new version, and Read returns it", updateNewVersion},
 		{"an old version is ErrConflict and changes nothing", updateStale},
 		{"an empty string, or one that is not a version, is ErrInvalid and changes nothing", updateNotAVersion},
 		{"if two nodes update one version, one wins", updateRace},
@@ -41,8 +40,9 @@ func updatePromises() []promise {
 		{"a final status stores the whole plan as it is given", updateFinal},
 		{"times come back to the nanosecond, whatever their zone", updateTimes},
 		{"bad input is ErrInvalid with the field, and nothing is stored", updateInvalid},
-		{"a death leaves a whole plan, with or without the update, and Recovery keeps it", updateDeath},
-	}, contextPromises("update"))
+		{"a death leaves a whole plan, with or without the update, and Recovery keeps it", recovered(updateOfAction, completion)},
+		{"after a death another update to a final status finishes it", updateAgain},
+	})
 }
 
 // updateOwner claims a plan, and takes it on another node while the first owner goes on.
@@ -87,7 +87,7 @@ func updateOwner(s *stage) {
 }
 
 func updateNewVersion(s *stage) {
-	plan := s.started(allKinds())
+	plan, other := s.started(allKinds()), s.open()
 	for _, o := range eachKind(plan) {
 		seen := map[string]bool{o.Header().State.ETag: true}
 		for range 3 { // with unchanged content
@@ -97,6 +97,9 @@ func updateNewVersion(s *stage) {
 				s.Errorf("%s got version %q, which it had before", o.Kind(), v)
 			}
 			seen[v] = true
+		}
+		if v := objectOf(s.read(other, plan.ID), *o.Header().ID).Header().State.ETag; v != o.Header().State.ETag {
+			s.Errorf("Read returns %s with the version %q, but its update set %q", o.Kind(), v, o.Header().State.ETag)
 		}
 	}
 }
@@ -402,29 +405,11 @@ func updateInvalid(s *stage) {
 	s.shows(s.vault, before)
 }
 
-func updateDeath(s *stage) {
-	plans := map[uuid.UUID]*workflow.Plan{}
-	for d := range s.deaths() {
-		before := s.started(allKinds())
-		after := plantest.Clone(before)
-		o := after.DeferredActions.Batches[0].Actions[0]
-		o.State.Status, o.Attempts = workflow.Running, attemptsOf(3)
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return v.UpdateAction(ctx, o) })
-		plans[before.ID] = s.either(before, after, err)
-	}
-	for d := range s.deaths() {
-		before, after := s.finished()
-		err := d.run(func(ctx context.Context, v storage.Vault) error { return complete(ctx, v, after) })
-		plans[before.ID] = s.either(before, after, err)
-		if d.n%2 == 0 { // another update finishes it
-			s.must(complete(s.ctx, s.vault, s.read(s.vault, before.ID)))
-			s.shows(s.vault, after)
-			plans[before.ID] = after
-		}
-	}
-	s.recoverAll()
-	for _, plan := range plans {
-		s.shows(s.vault, plan)
+func updateAgain(s *stage) {
+	for l := range s.dies(completion) {
+		again := s.read(s.vault, l.plan.ID)
+		s.must(complete(s.ctx, s.vault, again))
+		s.shows(s.vault, again)
 	}
 }
 
@@ -566,32 +551,4 @@ func change(o workflow.Object) {
 	case *workflow.DeferBatch:
 		o.Key, o.Name, o.Descr, o.When, o.FailElement = uuid.Max, "renamed", "план", workflow.Always, true
 	}
-}
-
-// finished returns two copies of a running plan whose sub-objects are all Completed.
-func (s *stage) finished() (plan, same *workflow.Plan) {
-	s.Helper()
-	plan = s.started(allKinds())
-	s.must(finishParts(s.ctx, s.vault, plan))
-	return plan, plantest.Clone(plan)
-}
-
-// either returns the one of two plans that readers see after an update that returned err.
-func (s *stage) either(before, after *workflow.Plan, err error) *workflow.Plan {
-	s.Helper()
-	got := s.find(s.vault, before.ID)
-	switch {
-	case got == nil:
-		s.Fatalf("plan %s is gone", before.ID)
-	case plantest.Diff(after, got) == "":
-		if err != nil && !errors.Is(err, storage.ErrUnknown) {
-			s.Errorf("the update took effect, but did not return nil or ErrUnknown: %v", err)
-		}
-		return after
-	case err == nil:
-		s.same(after, got)
-	default:
-		s.same(before, got)
-	}
-	return before
 }

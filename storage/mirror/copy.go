@@ -11,8 +11,6 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// What Follow stores beside the plans: its standing in the source, and in the copy the origin and the closing.
-
 // noteOrigin is the name of the note that makes a vault a copy.
 const noteOrigin = "origin"
 
@@ -28,11 +26,8 @@ type origin struct {
 	By     string    `json:"by,omitempty"`
 }
 
-// The errors that end a Follow and that no caller tells apart.
-var (
-	errInUse = errors.New("the copy is in use")
-	errTaken = errors.New("the name is taken")
-)
+// errInUse means that a member works on the copy.
+var errInUse = errors.New("the copy is in use")
 
 // replica is a copy, and what is known of it.
 type replica struct {
@@ -219,58 +214,6 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 		}
 	}
 	return nil
-}
-
-// recall reads the note in the source, if it has changed. The note may be about an earlier copy, which was removed and made
-// anew; then it says nothing about the present copy.
-func (f *follower) recall(ctx context.Context, r storage.Roster) error {
-	name := storage.NoteCopy + f.o.Name
-	switch n, known := r.FindNote(name); {
-	case !known:
-		f.standing, f.noteVersion = Standing{}, ""
-	case n.Version != f.noteVersion:
-		n, err := f.source.FindNote(ctx, name)
-		if errors.Is(err, storage.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if f.standing, err = storage.ReadNote[Standing](n); err != nil {
-			f.standing = Standing{} // it is replaced
-		}
-		f.noteVersion = n.Version
-	}
-	if f.standing.ID != f.origin.ID {
-		if !f.standing.CaughtUp.IsZero() && f.o.To != f.standing.To && f.standing.To != "" {
-			return fmt.Errorf("mirror: %w: note %s is about the copy in %s: choose another name", errTaken, name, f.standing.To)
-		}
-		f.standing = Standing{}
-	}
-	f.standing.To, f.standing.ID = f.o.To, f.origin.ID
-	return nil
-}
-
-// keep stores the standing, and its time in the copy. Another follower may have stored its own, which is as true: the
-// next round goes on from that.
-func (f *follower) keep(ctx context.Context, s Standing) error {
-	version, err := put(ctx, f.source, storage.NoteCopy+f.o.Name, s, f.noteVersion)
-	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrExists) || errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	f.standing, f.noteVersion = s, version
-	f.origin.CaughtUp = s.CaughtUp
-	version, err = put(ctx, f.to, noteOrigin, f.origin, f.version)
-	if errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound) {
-		return nil // the next round reads it
-	}
-	if err == nil {
-		f.version = version
-	}
-	return err
 }
 
 // Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
