@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime/multipart"
 	"net/http"
-	"slices"
+	"net/textproto"
 	"strconv"
 	"strings"
 )
@@ -110,16 +109,9 @@ func (s *Server) doItem(item *call) *answer {
 
 // batchAnswer builds the answer from the outcomes of the items.
 func batchAnswer(c *call, outcomes []*answer) *answer {
-	boundary := "batchresponse_" + requestID(c.n)
-	var body bytes.Buffer
-	for i, outcome := range outcomes {
-		writePart(&body, boundary, c.items[i].contentID, outcome)
-	}
-	body.WriteString("--" + boundary + "--\r\n")
 	a := newAnswer(http.StatusAccepted)
-	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
-	a.body = body.Bytes()
 	a.items = outcomes
+	a.setParts(c, outcomes)
 	return a
 }
 
@@ -134,29 +126,29 @@ func batchFailure(failure *answer) *answer {
 
 // wrapFailure builds the body of the answer to a batch that is refused as a whole.
 func (a *answer) wrapFailure(c *call) {
-	const boundary = "batchresponse_failure"
 	part := a.failure.copy()
 	part.header.Set("Content-Length", strconv.Itoa(len(part.body)))
 	part.header.Set("X-Ms-Request-Id", requestID(c.n))
 	part.header.Set("X-Ms-Version", c.version)
-	var body bytes.Buffer
-	writePart(&body, boundary, "", part)
-	body.WriteString("--" + boundary + "--\r\n")
-	a.header.Set("Content-Type", "multipart/mixed; boundary="+boundary)
-	a.body = body.Bytes()
+	a.setParts(c, []*answer{part})
 }
 
-// writePart writes an answer as a part of the batch's answer.
-func writePart(w *bytes.Buffer, boundary, id string, a *answer) {
-	w.WriteString("--" + boundary + "\r\nContent-Type: application/http\r\n")
-	if id != "" {
-		w.WriteString("Content-ID: " + id + "\r\n")
+// setParts makes answers the parts of a batch's answer.
+func (a *answer) setParts(c *call, parts []*answer) {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	_ = w.SetBoundary("batchresponse_" + requestID(c.n)) // it is valid, and writes to the buffer don't fail
+	for i, part := range parts {
+		header := textproto.MIMEHeader{"Content-Type": {"application/http"}}
+		if a.failure == nil {
+			header["Content-ID"] = []string{c.items[i].contentID}
+		}
+		p, _ := w.CreatePart(header)
+		_, _ = fmt.Fprintf(p, "HTTP/1.1 %d %s\r\n", part.status, http.StatusText(part.status))
+		_ = part.header.Write(p)
+		_, _ = fmt.Fprintf(p, "\r\n%s\r\n", part.body)
 	}
-	fmt.Fprintf(w, "\r\nHTTP/1.1 %d %s\r\n", a.status, http.StatusText(a.status))
-	for _, name := range slices.Sorted(maps.Keys(a.header)) {
-		w.WriteString(name + ": " + a.header.Get(name) + "\r\n")
-	}
-	w.WriteString("\r\n")
-	w.Write(a.body)
-	w.WriteString("\r\n")
+	_ = w.Close()
+	a.header.Set("Content-Type", "multipart/mixed; boundary="+w.Boundary())
+	a.body = body.Bytes()
 }

@@ -5,12 +5,9 @@ import (
 	"cmp"
 	"crypto/md5" // the service's own checksum
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
-	"hash/crc64"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,9 +49,6 @@ func (s *Server) putBlob(c *call) *answer {
 	b.describe(a.header)
 	s.describeVersion(b, a.header)
 	a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.MD5[:]))
-	if crc := c.http.Header.Get("x-ms-content-crc64"); crc != "" {
-		a.header.Set("X-Ms-Content-Crc64", crc)
-	}
 	a.header.Set("X-Ms-Request-Server-Encrypted", "true")
 	return a
 }
@@ -71,62 +65,27 @@ func (c *call) newBlob() (*blob, *answer) {
 	default:
 		return nil, failWith("InvalidHeaderValue", "Header: x-ms-blob-type.")
 	}
+	for _, name := range []string{"Content-Encoding", "Content-Language", "Cache-Control"} {
+		if h.Get(name) != "" {
+			return nil, failWith("UnsupportedHeader", "Header: "+name+".")
+		}
+	}
 	b := &blob{Name: c.blob, Body: c.body, Metadata: packMetadata(c.metadata), MD5: md5.Sum(c.body)}
 	// x-ms-blob-content-md5 wins over Content-MD5.
 	sum := "x-ms-blob-content-md5"
 	if h.Get(sum) == "" {
 		sum = "Content-MD5"
 	}
-	if h.Get(sum) != "" && h.Get("x-ms-content-crc64") != "" {
-		return nil, fail("BothCrc64AndMd5HeaderPresent")
-	}
-	if bad := checkDigest(h, sum, b.MD5[:], "InvalidMd5", "Md5Mismatch"); bad != nil {
-		return nil, bad
-	}
-	crc := binary.LittleEndian.AppendUint64(nil, crc64.Checksum(c.body, crcTable))
-	if bad := checkDigest(h, "x-ms-content-crc64", crc, "InvalidHeaderValue", "Crc64Mismatch"); bad != nil {
-		return nil, bad
+	if sent, err := base64.StdEncoding.DecodeString(h.Get(sum)); err != nil || h.Get(sum) != "" && len(sent) != len(b.MD5) {
+		return nil, failWith("InvalidMd5", "Header: "+sum+".")
+	} else if len(sent) > 0 && !bytes.Equal(sent, b.MD5[:]) {
+		return nil, failWith("Md5Mismatch", "Header: "+sum+".")
 	}
 	if c.badMetadata != nil {
 		return nil, c.badMetadata.copy()
 	}
-	tier := h.Get("x-ms-access-tier")
-	if tier != "" && !slices.Contains([]string{"Hot", "Cool", "Cold"}, tier) {
-		return nil, failWith("InvalidHeaderValue", "Header: x-ms-access-tier.")
-	}
-	// The x-ms-blob- header wins over the plain one.
-	either := func(name string) string { return cmp.Or(h.Get("x-ms-blob-"+name), h.Get(name)) }
-	given := content{
-		MediaType:    cmp.Or(either("content-type"), defaultMediaType),
-		Encoding:     either("content-encoding"),
-		Language:     either("content-language"),
-		Disposition:  h.Get("x-ms-blob-content-disposition"),
-		CacheControl: either("cache-control"),
-		Tier:         tier,
-	}
-	if given != (content{MediaType: defaultMediaType}) {
-		b.Content = &given
-	}
+	b.MediaType = cmp.Or(h.Get("x-ms-blob-content-type"), h.Get("Content-Type"))
 	return b, nil
-}
-
-// crcTable is of the polynomial of the service's CRC64, in the reversed notation of Go.
-var crcTable = crc64.MakeTable(0x9A6C9329AC4BC9B5)
-
-// checkDigest compares the body with a digest that the client may have sent.
-func checkDigest(h http.Header, name string, digest []byte, invalid, mismatch string) *answer {
-	value := h.Get(name)
-	if value == "" {
-		return nil
-	}
-	sent, err := base64.StdEncoding.DecodeString(value)
-	if err != nil || len(sent) != len(digest) {
-		return failWith(invalid, "Header: "+name+".")
-	}
-	if !bytes.Equal(sent, digest) {
-		return failWith(mismatch, "Header: "+name+".")
-	}
-	return nil
 }
 
 // read returns the blob of a read if its conditions are met.
@@ -153,13 +112,9 @@ func (s *Server) getBlob(c *call) *answer {
 		return bad
 	}
 	size := int64(len(b.Body))
-	header := rangeHeader(c.http.Header)
-	from, to, ok := parseRange(header)
+	from, to, ok := parseRange(rangeHeader(c.http.Header))
 	if !ok {
 		// HTTP says to ignore a malformed range.
-		if header == "" && c.http.Header.Get("x-ms-range-get-content-md5") != "" {
-			return failWith("MissingRequiredHeader", "Header: x-ms-range.")
-		}
 		a := newAnswer(http.StatusOK)
 		b.describeAll(a.header)
 		s.describeVersion(b, a.header)
@@ -180,13 +135,6 @@ func (s *Server) getBlob(c *call) *answer {
 	// The stored digest is that of the whole body.
 	a.header.Set("X-Ms-Blob-Content-Md5", a.header.Get("Content-Md5"))
 	a.header.Del("Content-Md5")
-	if strings.EqualFold(c.http.Header.Get("x-ms-range-get-content-md5"), "true") {
-		if len(a.body) > 4<<20 {
-			return failWith("InvalidHeaderValue", "Header: x-ms-range-get-content-md5.")
-		}
-		sum := md5.Sum(a.body)
-		a.header.Set("Content-Md5", base64.StdEncoding.EncodeToString(sum[:]))
-	}
 	return a
 }
 
@@ -197,47 +145,13 @@ func (s *Server) headBlob(c *call) *answer {
 	}
 	a := newAnswer(http.StatusOK)
 	s.describeVersion(b, a.header)
-	if c.operation.op == GetBlobMetadata {
-		b.describe(a.header)
-		b.Metadata.set(a.header)
-		return a
-	}
 	b.describeAll(a.header)
 	a.header.Set("Content-Length", strconv.Itoa(len(b.Body)))
 	// Only HEAD returns the tier; GET does not.
 	a.header.Set("X-Ms-Access-Tier", b.tier())
-	if b.tierInferred() {
+	if !b.Archived {
 		a.header.Set("X-Ms-Access-Tier-Inferred", "true")
 	}
-	return a
-}
-
-func (s *Server) setBlobMetadata(c *call) *answer {
-	ct, old, bad := s.find(c)
-	if bad != nil {
-		return bad
-	}
-	if bad := c.cond.forWrite(old, "ConditionNotMet"); bad != nil {
-		return bad
-	}
-	if old == nil {
-		return fail("BlobNotFound")
-	}
-	if bad := cmp.Or(ct.checkChange(old), checkOnline(old)); bad != nil {
-		return bad
-	}
-	b := *old
-	b.Metadata = packMetadata(c.metadata)
-	b.Version = s.state.nextVersion(c.now)
-	b.Modified = second(c.now)
-	s.state.putBlob(ct, &b)
-	if s.versioning { // soft delete does not keep metadata
-		s.keep(old)
-	}
-	a := newAnswer(http.StatusOK)
-	b.describe(a.header)
-	s.describeVersion(&b, a.header)
-	a.header.Set("X-Ms-Request-Server-Encrypted", "true")
 	return a
 }
 
@@ -279,17 +193,7 @@ func (b *blob) describe(h http.Header) {
 // describeAll sets all properties of a blob except its length.
 func (b *blob) describeAll(h http.Header) {
 	b.describe(h)
-	given := b.headers()
-	set := func(name, value string) {
-		if value != "" {
-			h.Set(name, value)
-		}
-	}
-	set("Content-Type", given.MediaType)
-	set("Content-Encoding", given.Encoding)
-	set("Content-Language", given.Language)
-	set("Content-Disposition", given.Disposition)
-	set("Cache-Control", given.CacheControl)
+	h.Set("Content-Type", b.mediaType())
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("Content-Md5", base64.StdEncoding.EncodeToString(b.MD5[:]))
 	h.Set("X-Ms-Blob-Type", "BlockBlob")

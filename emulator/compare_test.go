@@ -27,18 +27,21 @@ var notCompared = []string{
 	"Server", // each names itself
 }
 
-// memory is what a run of requests remembers. It numbers the versions, because each service assigns ETags of
-// its own.
+// memory is what a run of requests remembers. It numbers the versions of a resource, because each service assigns
+// ETags of its own.
 type memory struct {
-	n        int                  // of requests
-	versions [2]map[string]string // by resource and bare ETag: the request that wrote it
-	dates    [2]map[string]string // by resource: Last-Modified of its last write
+	home     string                 // the container of the case
+	n        int                    // of requests
+	last     [2][2]*reply           // the answers to the last two writes
+	next     pair                   // the marker of the last page
+	versions [2]map[string][]string // by resource: the bare ETags of its writes
+	dates    [2]map[string]string   // by resource: Last-Modified of its last write
 }
 
-func newMemory() *memory {
-	m := &memory{}
+func newMemory(home string) *memory {
+	m := &memory{home: home}
 	for on := range m.versions {
-		m.versions[on], m.dates[on] = make(map[string]string), make(map[string]string)
+		m.versions[on], m.dates[on] = make(map[string][]string), make(map[string]string)
 	}
 	return m
 }
@@ -46,20 +49,24 @@ func newMemory() *memory {
 // wrote records the version that a write has created.
 func (m *memory) wrote(on side, resource string, r *reply) {
 	if tag := r.header.Get("Etag"); tag != "" {
-		m.versions[on][resource+" "+strings.Trim(tag, `"`)] = "version of request " + strconv.Itoa(m.n)
+		m.versions[on][resource] = append(m.versions[on][resource], strings.Trim(tag, `"`))
 	}
 	m.dates[on][resource] = r.header.Get("Last-Modified")
+	m.last[on] = [2]*reply{m.last[on][1], r}
 }
 
 func (m *memory) version(on side, resource, tag string) string {
-	known := m.versions[on][resource+" "+strings.Trim(tag, `"`)]
-	if known == "" {
-		known = "unknown version"
-	}
+	form, bare := "bare", strings.Trim(tag, `"`)
 	if strings.HasPrefix(tag, `"`) && strings.HasSuffix(tag, `"`) {
-		return "quoted " + known
+		form = "quoted"
 	}
-	return "bare " + known
+	all := m.versions[on][resource]
+	switch i := slices.Index(all, bare); i {
+	case -1:
+		return form + " unknown version"
+	default:
+		return fmt.Sprintf("%s version %d from the last", form, len(all)-1-i)
+	}
 }
 
 func (m *memory) date(on side, resource, date string) string {
@@ -78,16 +85,11 @@ func (a *ask) resource() string { return a.container + "/" + a.blob }
 // writes reports whether the request creates a version if it succeeds.
 func (a *ask) writes() bool {
 	switch a.op {
-	case emulator.PutBlob, emulator.SetBlobMetadata, emulator.CreateContainer, emulator.SetContainerMetadata:
+	case emulator.PutBlob, emulator.CreateContainer, emulator.SetContainerMetadata:
 		return true
 	default:
 		return false
 	}
-}
-
-// changes reports whether the request changes what is stored if it succeeds.
-func (a *ask) changes() bool {
-	return a.writes() || a.op == emulator.DeleteBlob || a.op == emulator.DeleteContainer
 }
 
 // facts returns the facts of an answer.
@@ -111,6 +113,7 @@ func (m *memory) facts(a *ask, s *endpoint, on side, r *reply) facts {
 		m.batch(f, a, on, mediaType, r.body)
 	case strings.HasPrefix(mediaType, "application/xml"):
 		m.listing(f, a, s, on, r.body)
+		m.next[on] = nextMarker(r.body)
 	default:
 		f["body"] = strconv.Quote(string(r.body))
 	}
@@ -129,15 +132,13 @@ func (m *memory) headers(f facts, prefix string, a *ask, on side, r *reply) {
 			value = isDate(value)
 		case "X-Ms-Request-Id":
 			value = "present"
-		case "X-Ms-Creation-Time":
-			value = isDate(value)
 		case "Etag":
 			value = m.version(on, a.resource(), value)
-		case "Last-Modified":
+		case "Last-Modified", "X-Ms-Creation-Time": // an overwrite resets it
 			value = m.date(on, a.resource(), value)
 		case "Content-Length":
 			// Azurite sends most bodies in chunks, without a length.
-			if r.status >= 300 || a.op != emulator.GetBlob && a.op != emulator.HeadBlob && a.op != emulator.GetBlobMetadata {
+			if r.status >= 300 || a.op != emulator.GetBlob && a.op != emulator.HeadBlob {
 				continue
 			}
 		case "Content-Type":
@@ -345,9 +346,9 @@ func (m *memory) entry(f facts, label string, x *node, resource string, on side)
 	switch x.XMLName.Local {
 	case "Etag":
 		f[label] = m.version(on, resource, x.Text)
-	case "Last-Modified":
+	case "Last-Modified", "Creation-Time":
 		f[label] = m.date(on, resource, x.Text)
-	case "Creation-Time", "AccessTierChangeTime":
+	case "AccessTierChangeTime":
 		f[label] = isDate(x.Text)
 	default:
 		f[label] = strconv.Quote(x.Text)

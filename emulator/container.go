@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// deletion is how long the name of a deleted container can't be used: the least that the service promises.
+const deletion = 30 * time.Second
+
 // beingDeleted reports whether the name is held because its container was just deleted.
 func (s *Server) beingDeleted(name string, now time.Time) bool {
 	until, ok := s.state.deleted[name]
@@ -53,11 +56,7 @@ func (s *Server) deleteContainer(c *call) *answer {
 		return bad
 	}
 	s.keepContainer(ct)
-	var until time.Time
-	if s.deletion > 0 {
-		until = c.now.Add(s.deletion)
-	}
-	s.state.removeContainer(ct, until)
+	s.state.removeContainer(ct, c.now.Add(deletion))
 	return newAnswer(http.StatusAccepted)
 }
 
@@ -72,16 +71,14 @@ func (s *Server) containerProperties(c *call) *answer {
 	a := newAnswer(http.StatusOK)
 	ct.describe(a)
 	ct.Metadata.set(a.header)
-	if c.query.Get("comp") == "" {
-		status, state, duration := ct.Lease.status(c.now)
-		a.header.Set("X-Ms-Lease-Status", status)
-		a.header.Set("X-Ms-Lease-State", string(state))
-		if duration != "" {
-			a.header.Set("X-Ms-Lease-Duration", duration)
-		}
-		a.header.Set("X-Ms-Has-Immutability-Policy", "false")
-		a.header.Set("X-Ms-Has-Legal-Hold", "false")
+	status, state, duration := ct.Lease.status(c.now)
+	a.header.Set("X-Ms-Lease-Status", status)
+	a.header.Set("X-Ms-Lease-State", string(state))
+	if duration != "" {
+		a.header.Set("X-Ms-Lease-Duration", duration)
 	}
+	a.header.Set("X-Ms-Has-Immutability-Policy", "false")
+	a.header.Set("X-Ms-Has-Legal-Hold", "false")
 	return a
 }
 

@@ -28,9 +28,6 @@ func TestContainerBeingDeleted(t *testing.T) {
 			t.Error("the new container has the blobs of the old one")
 		}
 	})
-	c := plans(t, emulator.New(emulator.WithContainerDeletion(0)).Transport())
-	must(t, errOf(c.Delete(t.Context(), nil)))
-	must(t, errOf(c.Create(t.Context(), nil)))
 }
 
 func TestAccount(t *testing.T) {

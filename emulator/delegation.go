@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -44,14 +45,23 @@ func (s *Server) userDelegationKey(c *call) *answer {
 	key := url.Values{"skoid": {id}, "sktid": {tenant}, "skt": {start.Format(time.RFC3339)}, "ske": {expiry.Format(time.RFC3339)}, "sks": {"b"}, "skv": {c.version}}
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
-	a.body = []byte(xmlProlog + "<UserDelegationKey>" +
-		element("SignedOid", id) + element("SignedTid", tenant) + element("SignedStart", key.Get("skt")) + element("SignedExpiry", key.Get("ske")) +
-		element("SignedService", "b") + element("SignedVersion", c.version) +
-		element("Value", base64.StdEncoding.EncodeToString(s.delegatedKey(key))) + "</UserDelegationKey>")
+	var w bytes.Buffer
+	w.WriteString(xmlProlog + "<UserDelegationKey>")
+	for _, element := range [][2]string{
+		{"SignedOid", id},
+		{"SignedTid", tenant},
+		{"SignedStart", key.Get("skt")},
+		{"SignedExpiry", key.Get("ske")},
+		{"SignedService", "b"},
+		{"SignedVersion", c.version},
+		{"Value", base64.StdEncoding.EncodeToString(s.delegatedKey(key))},
+	} {
+		writeElement(&w, element[0], element[1])
+	}
+	w.WriteString("</UserDelegationKey>")
+	a.body = w.Bytes()
 	return a
 }
-
-func element(name, text string) string { return "<" + name + ">" + text + "</" + name + ">" }
 
 // delegatedKey returns the user delegation key that the parameters of a signature name.
 func (s *Server) delegatedKey(q url.Values) []byte { return s.mac(strings.Join(keyLines(q), "\n")) }

@@ -134,23 +134,24 @@ func (c *comparison) do(ctx context.Context, m *memory, a *ask) (*verdict, error
 // realign makes the services store the same again after a request that only one of them executed: it removes
 // or rewrites what the request was about.
 func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
-	var mend []*ask
+	container, blob := "/"+a.container, "/"+a.container+"/"+a.blob
+	var mend []string
 	switch a.op {
 	case emulator.CreateContainer, emulator.DeleteContainer:
-		mend = append(mend, leaseAsk(a.container, "break", "x-ms-lease-break-period", "0"), containerAsks()["delete"](a.container))
+		mend = []string{"lease " + container + " do=break period=0", "drop " + container}
 	case emulator.LeaseContainer:
-		mend = append(mend, leaseAsk(a.container, "break", "x-ms-lease-break-period", "0"),
-			acquireAsk(a.container, oneLease, "-1"), leaseAsk(a.container, "release", "x-ms-lease-id", oneLease))
+		mend = []string{"lease " + container + " do=break period=0", "lease " + container + " do=acquire propose=ONE for=-1", "lease " + container + " do=release id=ONE"}
 	case emulator.SetContainerMetadata:
-		mend = append(mend, containerAsks()["set metadata"](a.container))
+		mend = []string{"describe " + container}
 	case emulator.BatchDelete:
 		for _, it := range a.items {
-			mend = append(mend, blobAsks()["delete"](it.container, it.blob))
+			mend = append(mend, "delete /"+it.container+"/"+it.blob)
 		}
 	default:
-		mend = append(mend, blobAsks()["delete"](a.container, a.blob))
+		mend = []string{"delete " + strconv.Quote(blob)}
 	}
-	for _, w := range mend {
+	for _, line := range mend {
+		w := parse(m, line)
 		m.n++
 		for on, s := range c.services {
 			r, err := w.send(ctx, s, side(on))

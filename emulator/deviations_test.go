@@ -78,8 +78,7 @@ var deviations = []*deviation{
 		source: docs + "specifying-conditional-headers-for-blob-service-operations#supported-conditional-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("If-None-Match") == "*" &&
-				(x.ask.op == emulator.SetBlobMetadata && x.are("200", "412 ConditionNotMet") ||
-					x.ask.op == emulator.DeleteBlob && x.are("202", "412 ConditionNotMet"))
+				x.ask.op == emulator.DeleteBlob && x.are("202", "412 ConditionNotMet")
 		},
 		single: func(x *exchange, d difference) bool {
 			n, ok := itemOf(d.fact)
@@ -110,28 +109,6 @@ var deviations = []*deviation{
 		what:   "a container that was just deleted: Azurite can be made again at once; the service 409 ContainerBeingDeleted for 30 s at least",
 		source: docs + "delete-container#remarks",
 		whole:  answers("201", "409 ContainerBeingDeleted", emulator.CreateContainer),
-	},
-	{
-		what:   "GET of a blob's metadata: Azurite knows only HEAD; GET reads the blob, with its body; the service has the same answer to both, without a body",
-		source: docs + "get-blob-metadata#request",
-		single: func(x *exchange, d difference) bool {
-			bodyOf := strings.HasPrefix(d.fact, "header ") && d.emulator == "" && !strings.Contains(d.fact, "X-Ms-Meta-")
-			return (bodyOf || d.fact == "body" || d.fact == "header Content-Length") && x.ask.op == emulator.GetBlobMetadata && x.ask.method == http.MethodGet && x.are("200", "200")
-		},
-	},
-	{
-		what:   "length in a blob's metadata: Azurite sends the blob's Content-Length with its metadata; the service sends metadata, ETag and time",
-		source: docs + "get-blob-metadata#response-headers",
-		single: onlyAzurite(emulator.GetBlobMetadata, "Content-Length"),
-	},
-	{
-		what:   "properties in a container's metadata: Azurite sends the lease and the policies with a container's metadata; the service sends metadata, ETag and time",
-		source: docs + "get-container-metadata#response-headers",
-		single: func(x *exchange, d difference) bool {
-			comp, _ := x.ask.param("comp")
-			return comp == "metadata" && onlyAzurite(emulator.GetContainerProperties, "X-Ms-Has-Immutability-Policy", "X-Ms-Has-Legal-Hold",
-				"X-Ms-Lease-State", "X-Ms-Lease-Status", "X-Ms-Lease-Duration")(x, d)
-		},
 	},
 	{
 		what:   "media type of 304: Azurite sends Content-Type: application/xml without a body; the service sends neither",
@@ -260,53 +237,6 @@ var deviations = []*deviation{
 				spec = x.ask.has("Range")
 			}
 			return x.ask.op == emulator.GetBlob && spec != "" && !goodRange.MatchString(spec) && x.outcome(inEmulator) == "200"
-		},
-	},
-	{
-		what:   "MD5 of no range: Azurite ignores x-ms-range-get-content-md5 without a range; the service 400; the emulator says MissingRequiredHeader",
-		source: docs + "get-blob#request-headers",
-		whole: func(x *exchange) bool {
-			return x.ask.has("x-ms-range-get-content-md5") != "" && x.ask.has("x-ms-range") == "" && x.are("200", "400 MissingRequiredHeader")
-		},
-	},
-	{
-		what:   "MD5 of a range that is not wanted: Azurite sends it for any value of x-ms-range-get-content-md5; the service for true",
-		source: docs + "get-blob#request-headers",
-		single: func(x *exchange, d difference) bool {
-			return x.ask.has("x-ms-range-get-content-md5") == "false" && d.fact == "header Content-Md5" && d.emulator == ""
-		},
-	},
-	{
-		what:   "inferred tier: Azurite says false of a tier that was set; the service says true, or nothing",
-		source: docs + "get-blob-properties#response-headers",
-		single: func(_ *exchange, d difference) bool {
-			return d.fact == "header X-Ms-Access-Tier-Inferred" && d.azurite == "false" && d.emulator == ""
-		},
-	},
-	{
-		what:   "plain content headers of Put Blob: Azurite keeps Content-Type, but not Content-Encoding, Content-Language and Cache-Control; the service keeps all of them",
-		source: docs + "put-blob#request-headers-all-blob-types",
-		single: func(_ *exchange, d difference) bool {
-			if d.azurite != "" {
-				return false
-			}
-			fact, listed := d.fact, false
-			if _, property, ok := strings.Cut(fact, " Properties/"); ok {
-				fact, listed = "header "+property, true
-			}
-			switch fact {
-			case "header Content-Encoding", "header Content-Language", "header Cache-Control":
-				return !listed || d.emulator != `""`
-			default:
-				return false
-			}
-		},
-	},
-	{
-		what:   "CRC64 of Put Blob: Azurite checks x-ms-content-crc64, and does not send it back; the service sends it back",
-		source: docs + "put-blob#response-headers",
-		single: func(x *exchange, d difference) bool {
-			return d.fact == "header X-Ms-Content-Crc64" && d.azurite == "" && d.emulator == x.ask.has("x-ms-content-crc64")
 		},
 	},
 	{
@@ -451,7 +381,7 @@ var goodRange = regexp.MustCompile(`^bytes=[0-9]+-[0-9]*$`)
 // reads reports whether the request reads a blob or its properties.
 func (x *exchange) reads() bool {
 	switch x.ask.op {
-	case emulator.GetBlob, emulator.HeadBlob, emulator.GetBlobMetadata:
+	case emulator.GetBlob, emulator.HeadBlob:
 		return true
 	default:
 		return false

@@ -2,10 +2,10 @@ package emulator_test
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,11 +33,11 @@ func TestDifferential(t *testing.T) {
 type stream struct {
 	*comparison
 	*rand.Rand
-	memory     *memory
-	containers []string
-	acts       []string        // of leaseActs
-	known      map[string]tags // by container and blob
-	page       *ask            // a listing with more pages
+	memory              *memory
+	containers          []string
+	conditions, actions []string                // of requestsFile
+	writes              map[string][2][2]*reply // the last two of each container and blob
+	page                string                  // the last listing, if it has more pages
 }
 
 func newStream(t *testing.T, seed uint64) *stream {
@@ -48,55 +48,51 @@ func newStream(t *testing.T, seed uint64) *stream {
 	s := &stream{
 		comparison: &comparison{services: services(t, emulator.WithClock(clock))},
 		Rand:       rand.New(rand.NewPCG(seed, 0)),
-		memory:     newMemory(),
-		known:      make(map[string]tags),
+		memory:     newMemory(fmt.Sprintf("diff%x", now.UnixNano())), // Azurite is shared
+		conditions: valuesOf(t, "CONDITIONS"),
+		writes:     make(map[string][2][2]*reply),
 	}
 	s.services[inEmulator].now = func() time.Time {
 		now = now.Add(time.Second)
 		return now
 	}
-	for _, act := range slices.Sorted(maps.Keys(leaseActs)) {
-		switch act {
-		case "acquire for a time", "acquire another for a time", "break soon": // Azurite's clock goes on by itself
-		default:
-			s.acts = append(s.acts, act)
-		}
-	}
-	// Azurite is shared, so the names differ from run to run.
-	prefix := fmt.Sprintf("diff%x", now.UnixNano())
+	// Azurite's clock goes on by itself, so leases don't run out.
+	s.actions = slices.DeleteFunc(valuesOf(t, "ACTIONS"), func(a string) bool {
+		return strings.HasSuffix(a, "for=60") || strings.HasSuffix(a, "period=30")
+	})
 	for _, end := range []string{"", "-a", "b"} {
-		s.containers = append(s.containers, prefix+end)
-		s.must(t, s.memory, createAsk(prefix+end))
+		s.containers = append(s.containers, "/HOME"+end)
+		s.must(t, s.memory, parse(s.memory, "create /HOME"+end))
 	}
 	return s
+}
+
+// valuesOf returns the values that requestsFile gives a name.
+func valuesOf(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(requestsFile)
+	must(t, err)
+	_, list, _ := strings.Cut(string(text), "let "+name+" = ")
+	list, _, _ = strings.Cut(list, "\n")
+	return strings.Split(strings.TrimPrefix(list, "none | "), " | ")
 }
 
 // learn records versions and pages.
 func (s *stream) learn(v *verdict) {
 	a := v.ask
 	if a.writes() && v.reply[inAzurite].status < 300 && v.reply[inEmulator].status < 300 {
-		k := s.tags(a.resource())
-		k.stale = k.current
-		k.current, k.modified = tagsOf(v)
-		s.known[a.resource()] = k
+		w := s.writes[a.resource()]
+		for on, r := range v.reply {
+			w[on] = [2]*reply{w[on][1], r}
+		}
+		s.writes[a.resource()] = w
 	}
 	if a.op == emulator.ListBlobs {
-		s.page = nil
-		if marker := (pair{nextMarker(v.reply[0].body), nextMarker(v.reply[1].body)}); marker[0] != "" && marker[1] != "" {
-			page := *a
-			page.query = slices.DeleteFunc(slices.Clone(a.query), func(q param) bool { return q.name == "marker" })
-			page.query = append(page.query, param{"marker", marker})
-			s.page = &page
+		s.page = ""
+		if s.memory.next[inAzurite] != "" && s.memory.next[inEmulator] != "" {
+			s.page, _, _ = strings.Cut(a.line, " ?marker=")
 		}
 	}
-}
-
-func (s *stream) tags(resource string) tags {
-	if k, ok := s.known[resource]; ok {
-		return k
-	}
-	none := both(`"0x8D0000000000000"`)
-	return tags{current: none, stale: none, modified: both(past)}
 }
 
 // pick returns one of the choices.
@@ -107,33 +103,37 @@ var blobNames = []string{"a", "a-b", "a/1", "a/2", "a0", "aa", "b/1", "é"}
 
 // next returns a random request.
 func (s *stream) next() *ask {
-	container, blob := pick(s, s.containers...), pick(s, blobNames...)
-	var a *ask
+	container := pick(s, s.containers...)
+	blob, line := container+"/"+pick(s, blobNames...), ""
 	switch p := s.IntN(20); {
 	case p < 13:
-		a = blobAsks()[pick(s, "put", "put", "put", "get", "get range", "head", "get metadata", "head metadata", "set metadata", "delete")](container, blob)
+		line = pick(s, "put body=third", "put body=third", "put body=3", "get", "get x-ms-range:bytes=1-3", "head", "delete") + " " + blob
 		if s.IntN(2) == 0 {
-			a.header = append(a.header, pick(s, allConditions()...).headers(s.tags(a.resource()))...)
+			line += " " + pick(s, s.conditions...)
 		}
-	case p < 16 && s.page != nil && s.IntN(2) == 0:
-		return s.page
+	case p < 16 && s.page != "" && s.IntN(2) == 0:
+		line = s.page + " ?marker={next}"
 	case p < 16:
-		return s.list(container)
+		line = s.list(container)
 	case p < 17:
-		return s.batch(container)
-	case p < 18:
-		return createAsk(container)
-	default:
-		a = leaseActs[pick(s, s.acts...)](container)
-		if (a.op == emulator.DeleteContainer || a.op == emulator.SetContainerMetadata) && s.IntN(2) == 0 {
-			a.with("If-Modified-Since", pick(s, past, future))
+		line = "batch " + container
+		for _, i := range s.Perm(len(blobNames))[:1+s.IntN(4)] {
+			line += " item=" + container + "/" + blobNames[i]
+			if s.IntN(2) == 0 {
+				line += " +" + pick(s, "If-Match:{current}", "If-Match:{stale}", "If-Match:*", "If-None-Match:{current}", "If-Modified-Since:{past}")
+			}
 		}
+	case p < 18:
+		line = "create " + container
+	default:
+		line = pick(s, s.actions...) + " " + container
 	}
-	return a
+	s.memory.last = s.writes[parse(s.memory, "get "+blob).resource()]
+	return parse(s.memory, line)
 }
 
-func (s *stream) list(container string) *ask {
-	a := containerAsks()["list"](container)
+func (s *stream) list(container string) string {
+	line := "list " + container
 	for _, choice := range [][]string{
 		{"prefix", "a", "a/", "b", "none", "é", ""},
 		{"maxresults", "1", "1", "2", "2", "3", "5", "5000", "0"},
@@ -142,20 +142,8 @@ func (s *stream) list(container string) *ask {
 		{"include", "metadata", "metadata", "metadata,tags", "snapshots"},
 	} {
 		if s.IntN(3) == 0 {
-			a.where(choice[0], pick(s, choice[1:]...))
+			line += " ?" + choice[0] + "=" + pick(s, choice[1:]...)
 		}
 	}
-	return a
-}
-
-func (s *stream) batch(container string) *ask {
-	a := (&ask{op: emulator.BatchDelete, method: http.MethodPost, container: container}).where("restype", "container").where("comp", "batch")
-	for _, i := range s.Perm(len(blobNames))[:1+s.IntN(4)] {
-		it := item{container: container, blob: blobNames[i]}
-		if s.IntN(2) == 0 {
-			it.header = pick(s, allConditions()...).headers(s.tags(container + "/" + it.blob))
-		}
-		a.items = append(a.items, it)
-	}
-	return a
+	return line
 }

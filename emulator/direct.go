@@ -86,7 +86,7 @@ func (b *blob) public() Blob {
 		Created:      b.Created,
 		LastModified: b.Modified,
 		MD5:          b.MD5[:],
-		ContentType:  b.headers().MediaType,
+		ContentType:  b.mediaType(),
 	}
 }
 
@@ -109,12 +109,9 @@ func (s *Server) Put(container, name string, body []byte, metadata map[string]st
 func (s *Server) Restore(container string, old Blob) {
 	b := &blob{
 		Name: old.Name, Body: old.Body, Metadata: packMetadata(old.Metadata),
-		Version: parseETag(old.ETag), Created: old.Created, Modified: second(old.LastModified),
+		Version: parseETag(old.ETag), Created: old.Created, Modified: second(old.LastModified), MediaType: old.ContentType,
 	}
 	copy(b.MD5[:], old.MD5)
-	if old.ContentType != "" && old.ContentType != defaultMediaType {
-		b.Content = &content{MediaType: old.ContentType}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// No later write may get this version again.

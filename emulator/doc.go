@@ -14,9 +14,10 @@
 // not addresses. It accepts every bearer token, without looking into it, for everything, unless it was opened
 // [WithTokens].
 //
-// Containers: create, delete, properties, metadata, list. Block blobs: put, get (with ranges), head, delete,
-// metadata, list (flat and by delimiter, with prefix, marker and startFrom). Conditions work on every blob
-// operation. Batches can delete blobs. Account information and service properties can be read.
+// Containers: create, delete, properties, metadata, leases, list. Block blobs: put (with metadata, a content type
+// and an MD5), get (with ranges), head, delete, list (flat and by delimiter, with prefix, marker and
+// startFrom). Conditions work on every blob operation. Batches can delete blobs. Account information and
+// service properties can be read.
 // [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
 // [Server.Archive] and [Server.SetPolicy] protect blobs.
 //
@@ -38,10 +39,11 @@
 //
 // # Unsupported features
 //
-// Page and append blobs, blocks, snapshots, copies, leases of blobs, changes of the IDs of leases, tags, requests
-// for earlier versions, deleted blobs, the archive tier and immutability policies, encryption with the client's keys, stored access
-// policies, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client that
-// accepts Arrow gets XML, as from accounts without Arrow). The emulator refuses all of them with an error, as
+// Page and append blobs, blocks, snapshots, copies, new metadata of an existing blob, content headers other than the
+// type, checksums other than the MD5 of a whole body, leases of blobs, changes of the IDs of leases, tags, access
+// tiers, requests for earlier versions, deleted blobs and immutability policies, encryption with the client's keys,
+// stored access policies, Shared Key Lite, public access, the $root container, and Apache Arrow listings (a client
+// that accepts Arrow gets XML, as from accounts without Arrow). The emulator refuses all of them with an error, as
 // it does every header and query parameter that it does not know.
 //
 // # Differences from Azurite
@@ -54,8 +56,8 @@
 //   - GET and HEAD with If-Match on a missing blob are 404 BlobNotFound, not 412
 //     (https://github.com/Azure/Azurite/issues/2751). Writes with If-Match on a missing blob are 412 in
 //     both.
-//   - Every write honors If-None-Match: * on an existing blob: 409 for Put Blob, 412 for metadata and
-//     delete. Azurite ignores it.
+//   - Every write honors If-None-Match: * on an existing blob: 409 for Put Blob, 412 for a delete, where Azurite
+//     ignores it.
 //   - Conditions that containers don't support are 400 ConditionHeadersNotSupported.
 //   - A signature without a date, or with a date more than 15 minutes from the server's clock, is 403
 //     AuthenticationFailed. A bad signature is 403 AuthenticationFailed, where Azurite says

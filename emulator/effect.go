@@ -255,8 +255,7 @@ func (e *Effect) do(s *Server, c *call, own *answer) outcome {
 
 // answer returns the answer of an [Answer] effect.
 func (e *Effect) answer() *answer {
-	_, message := explain(e.code)
-	a := errorAnswer(e.status, e.code, message, "")
+	a := errorAnswer(e.status, e.code, message(e.code), "")
 	if e.retry > 0 {
 		a.header.Set("Retry-After", strconv.Itoa(int((e.retry+time.Second-1)/time.Second)))
 	}

@@ -87,7 +87,7 @@ func checkAnswer(t *testing.T, method string, resp *http.Response) {
 		}
 	case strings.HasPrefix(kind, "multipart/mixed") && resp.Header.Get("x-ms-blob-type") == "":
 		f := make(facts)
-		newMemory().batch(f, &ask{}, inEmulator, kind, body)
+		newMemory("plans").batch(f, &ask{}, inEmulator, kind, body)
 		if n, _ := strconv.Atoi(f["items"]); n == 0 {
 			t.Errorf("a batch without answers: %q, %v", body, f)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // pageLimit is the largest number of items in a page of a listing.
@@ -116,39 +117,58 @@ func (s *Server) listContainers(c *call) *answer {
 		p.items = append(p.items, &shown)
 		return true
 	})
+	return c.pageAnswer(l.max, p.next, func(w *bytes.Buffer) {
+		w.WriteString("<Containers>")
+		for _, ct := range p.items {
+			ct.write(w, l.metadata, c.now)
+		}
+		w.WriteString("</Containers>")
+	})
+}
+
+// pageAnswer answers with a page of a listing, which write writes without the server's lock.
+func (c *call) pageAnswer(most int, next string, write func(*bytes.Buffer)) *answer {
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
 	a.render = func() []byte {
 		var w bytes.Buffer
 		w.WriteString(c.prolog() + `<EnumerationResults ServiceEndpoint="`)
 		escapeXML(&w, c.endpoint)
-		w.WriteString(`">`)
-		l.writeHead(&w, l.max)
-		w.WriteString("<Containers>")
-		for _, ct := range p.items {
-			w.WriteString("<Container>")
-			writeElement(&w, "Name", ct.Name)
-			w.WriteString("<Properties>")
-			writeElement(&w, "Last-Modified", stamp(ct.Modified))
-			writeElement(&w, "Etag", ct.Version.quoted())
-			status, state, duration := ct.Lease.status(c.now)
-			writeElement(&w, "LeaseStatus", status)
-			writeElement(&w, "LeaseState", string(state))
-			if duration != "" {
-				writeElement(&w, "LeaseDuration", duration)
-			}
-			w.WriteString("<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
-			if l.metadata {
-				ct.Metadata.write(&w)
-			}
-			w.WriteString("</Container>")
+		if c.container != "" {
+			w.WriteString(`" ContainerName="`)
+			escapeXML(&w, c.container)
 		}
-		w.WriteString("</Containers>")
-		writeNext(&w, p.next)
+		w.WriteString(`">`)
+		c.list.writeHead(&w, most)
+		write(&w)
+		if next == "" {
+			w.WriteString("<NextMarker/>")
+		} else {
+			writeElement(&w, "NextMarker", makeMarker(next))
+		}
 		w.WriteString("</EnumerationResults>")
 		return w.Bytes()
 	}
 	return a
+}
+
+func (ct *container) write(w *bytes.Buffer, metadata bool, now time.Time) {
+	w.WriteString("<Container>")
+	writeElement(w, "Name", ct.Name)
+	w.WriteString("<Properties>")
+	writeElement(w, "Last-Modified", stamp(ct.Modified))
+	writeElement(w, "Etag", ct.Version.quoted())
+	status, state, duration := ct.Lease.status(now)
+	writeElement(w, "LeaseStatus", status)
+	writeElement(w, "LeaseState", string(state))
+	if duration != "" {
+		writeElement(w, "LeaseDuration", duration)
+	}
+	w.WriteString("<HasImmutabilityPolicy>false</HasImmutabilityPolicy><HasLegalHold>false</HasLegalHold></Properties>")
+	if metadata {
+		ct.Metadata.write(w)
+	}
+	w.WriteString("</Container>")
 }
 
 // listed is an entry of a listing: a blob, or a prefix that stands for all blobs that begin with it.
@@ -167,38 +187,23 @@ func (s *Server) listBlobs(c *call) *answer {
 		return bad
 	}
 	p := l.walk(ct, s.hierarchical)
-	a := newAnswer(http.StatusOK)
-	a.header.Set("Content-Type", "application/xml")
-	a.render = func() []byte {
-		var w bytes.Buffer
-		w.WriteString(c.prolog() + `<EnumerationResults ServiceEndpoint="`)
-		escapeXML(&w, c.endpoint)
-		w.WriteString(`" ContainerName="`)
-		escapeXML(&w, c.container)
-		w.WriteString(`">`)
-		l.writeHead(&w, min(l.max, pageLimit))
-		if l.delimiter != "" {
-			writeElement(&w, "Delimiter", l.delimiter)
-		}
+	return c.pageAnswer(min(l.max, pageLimit), p.next, func(w *bytes.Buffer) {
 		w.WriteString("<Blobs>")
 		for i, item := range p.items {
 			if item.blob == nil {
 				w.WriteString("<BlobPrefix>")
-				writeName(&w, item.prefix)
+				writeName(w, item.prefix)
 				w.WriteString("</BlobPrefix>")
 				continue
 			}
-			item.blob.write(&w, l.metadata, s.hierarchical)
+			item.blob.write(w, l.metadata, s.hierarchical)
 			if i == 0 {
-				w.Grow(w.Len() * len(p.items) * 9 / 8) // the other items have about the same size; doubling the buffer would hold the page twice
+				// The other items have about the same size. Doubling the buffer would hold the page twice.
+				w.Grow(w.Len() * len(p.items) * 9 / 8)
 			}
 		}
 		w.WriteString("</Blobs>")
-		writeNext(&w, p.next)
-		w.WriteString("</EnumerationResults>")
-		return w.Bytes()
-	}
-	return a
+	})
 }
 
 // walk collects a page. The cost depends on the size of the page, not of the container: walk jumps over the
@@ -261,14 +266,9 @@ func (l *listing) writeHead(w *bytes.Buffer, most int) {
 	if most > 0 {
 		writeElement(w, "MaxResults", strconv.Itoa(most))
 	}
-}
-
-func writeNext(w *bytes.Buffer, next string) {
-	if next == "" {
-		w.WriteString("<NextMarker/>")
-		return
+	if l.delimiter != "" {
+		writeElement(w, "Delimiter", l.delimiter)
 	}
-	writeElement(w, "NextMarker", makeMarker(next))
 }
 
 func writeElement(w *bytes.Buffer, name, text string) {
@@ -290,7 +290,6 @@ func writeName(w *bytes.Buffer, name string) {
 }
 
 func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
-	given := b.headers()
 	w.WriteString("<Blob>")
 	writeName(w, b.Name)
 	w.WriteString("<Properties>")
@@ -298,15 +297,12 @@ func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 	writeElement(w, "Last-Modified", stamp(b.Modified))
 	writeElement(w, "Etag", b.Version.bare())
 	writeElement(w, "Content-Length", strconv.Itoa(len(b.Body)))
-	writeElement(w, "Content-Type", given.MediaType)
-	writeElement(w, "Content-Encoding", given.Encoding)
-	writeElement(w, "Content-Language", given.Language)
+	writeElement(w, "Content-Type", b.mediaType())
+	w.WriteString("<Content-Encoding></Content-Encoding><Content-Language></Content-Language>")
 	writeElement(w, "Content-MD5", base64.StdEncoding.EncodeToString(b.MD5[:]))
-	writeElement(w, "Cache-Control", given.CacheControl)
-	writeElement(w, "Content-Disposition", given.Disposition)
-	w.WriteString("<BlobType>BlockBlob</BlobType>")
+	w.WriteString("<Cache-Control></Cache-Control><Content-Disposition></Content-Disposition><BlobType>BlockBlob</BlobType>")
 	writeElement(w, "AccessTier", b.tier())
-	if b.tierInferred() {
+	if !b.Archived {
 		writeElement(w, "AccessTierInferred", "true")
 	}
 	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>")

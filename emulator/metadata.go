@@ -2,7 +2,6 @@ package emulator
 
 import (
 	"bytes"
-	"encoding/binary"
 	"iter"
 	"maps"
 	"net/http"
@@ -60,29 +59,23 @@ func isIdentifier(name string) bool {
 	return name != ""
 }
 
-// metadata is the metadata of a blob or container: names and values in one string, sorted by name, each after
-// its length. A map for each of millions of blobs would take several times as much memory as everything else.
+// metadata is the metadata of a blob or container: names and values in one string, sorted by name, each with a
+// zero byte after it. A map for each of millions of blobs would take several times as much memory as
+// everything else.
 type metadata string
 
-// packMetadata packs a map and folds the names to lower case.
+// packMetadata packs a map and folds the names to lower case. A value must not contain a zero byte, which HTTP
+// can't carry either.
 func packMetadata(m map[string]string) metadata {
-	if len(m) == 0 {
-		return ""
-	}
 	folded := make(map[string]string, len(m))
-	size := 0
 	for name, value := range m {
 		folded[strings.ToLower(name)] = value
-		size += len(name) + len(value) + 2*binary.MaxVarintLen16
 	}
-	packed := make([]byte, 0, size)
+	var packed strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(folded)) {
-		for _, text := range []string{name, folded[name]} {
-			packed = binary.AppendUvarint(packed, uint64(len(text)))
-			packed = append(packed, text...)
-		}
+		packed.WriteString(name + "\x00" + folded[name] + "\x00")
 	}
-	return metadata(packed)
+	return metadata(packed.String())
 }
 
 // all yields names and values, sorted by name.
@@ -90,24 +83,13 @@ func (m metadata) all() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for rest := string(m); rest != ""; {
 			var name, value string
-			name, rest = cutText(rest)
-			value, rest = cutText(rest)
+			name, rest, _ = strings.Cut(rest, "\x00")
+			value, rest, _ = strings.Cut(rest, "\x00")
 			if !yield(name, value) {
 				return
 			}
 		}
 	}
-}
-
-// cutText reads a text and the length before it.
-func cutText(s string) (text, rest string) {
-	n, shift := uint64(0), 0
-	for s[0] >= 0x80 {
-		n |= uint64(s[0]&0x7f) << shift
-		s, shift = s[1:], shift+7
-	}
-	n |= uint64(s[0]) << shift
-	return s[1 : 1+n], s[1+n:]
 }
 
 // unpack returns the metadata as a map, or nil if there is none.
@@ -133,9 +115,7 @@ func (m metadata) write(w *bytes.Buffer) {
 	}
 	w.WriteString("<Metadata>")
 	for name, value := range m.all() {
-		w.WriteString("<" + name + ">")
-		escapeXML(w, value)
-		w.WriteString("</" + name + ">")
+		writeElement(w, name, value)
 	}
 	w.WriteString("</Metadata>")
 }

@@ -19,9 +19,7 @@ const (
 	ListBlobs              Op = "ListBlobs" // flat and by delimiter
 	PutBlob                Op = "PutBlob"
 	GetBlob                Op = "GetBlob"
-	HeadBlob               Op = "HeadBlob"        // Get Blob Properties
-	GetBlobMetadata        Op = "GetBlobMetadata" // GET and HEAD
-	SetBlobMetadata        Op = "SetBlobMetadata"
+	HeadBlob               Op = "HeadBlob" // Get Blob Properties
 	DeleteBlob             Op = "DeleteBlob"
 	BatchDelete            Op = "BatchDelete" // a batch as a whole
 	BatchItem              Op = "BatchItem"   // one delete within a batch
@@ -47,6 +45,9 @@ type operation struct {
 	// metadata reports whether the operation accepts x-ms-meta- headers.
 	metadata bool
 
+	// need is what a client must be allowed.
+	need need
+
 	// do executes the operation. The server's lock is held.
 	do func(*Server, *call) *answer
 }
@@ -62,46 +63,71 @@ const (
 
 // operations returns the table of all operations. The first matching row wins.
 func operations() []operation {
-	get, put, del, post := []string{http.MethodGet}, []string{http.MethodPut}, []string{http.MethodDelete}, []string{http.MethodPost}
+	get, put := []string{http.MethodGet}, []string{http.MethodPut}
+	del, post := []string{http.MethodDelete}, []string{http.MethodPost}
 	read := []string{http.MethodGet, http.MethodHead}
 	leased := []string{"x-ms-lease-id"}
 	const account, container, blob = accountLevel, containerLevel, blobLevel
+	reads, writes := need{types: "o", account: "r", container: "r"}, need{types: "o", account: "wc", container: "wc", write: true}
+	// Each item of a batch needs its own permission.
+	batches := need{types: "sco", account: anyPermission, container: anyPermission, write: true}
 	return []operation{
-		{op: ListContainers, level: account, methods: get, comp: "list", query: []string{"prefix", "marker", "maxresults", "include"}, do: (*Server).listContainers},
-		{op: GetAccountInfo, level: account, methods: read, restype: "account", comp: "properties", do: (*Server).accountInfo},
-		{op: GetServiceProperties, level: account, methods: get, restype: "service", comp: "properties", do: (*Server).serviceProperties},
-		{op: GetUserDelegationKey, level: account, methods: post, restype: "service", comp: "userdelegationkey", do: (*Server).userDelegationKey},
-		{op: BatchDelete, level: account, methods: post, comp: "batch", do: (*Server).batch},
+		{
+			op: ListContainers, level: account, methods: get, comp: "list", query: []string{"prefix", "marker", "maxresults", "include"},
+			need: need{types: "s", account: "l"}, do: (*Server).listContainers,
+		},
+		{
+			op: GetAccountInfo, level: account, methods: read, restype: "account", comp: "properties",
+			need: need{types: "sco", account: anyPermission, outside: true}, do: (*Server).accountInfo,
+		},
+		{
+			op: GetServiceProperties, level: account, methods: get, restype: "service", comp: "properties",
+			need: need{types: "s", account: "r", outside: true}, do: (*Server).serviceProperties,
+		},
+		{ // signatures and keys can't ask for a key
+			op: GetUserDelegationKey, level: account, methods: post, restype: "service", comp: "userdelegationkey",
+			do: (*Server).userDelegationKey,
+		},
+		{op: BatchDelete, level: account, methods: post, comp: "batch", need: batches, do: (*Server).batch},
 
-		{op: CreateContainer, level: container, methods: put, restype: "container", metadata: true, do: (*Server).createContainer},
-		{op: SetContainerMetadata, level: container, methods: put, restype: "container", comp: "metadata", headers: leased, metadata: true, do: (*Server).setContainerMetadata},
-		{op: GetContainerProperties, level: container, methods: read, restype: "container", headers: leased, do: (*Server).containerProperties},
-		{op: GetContainerProperties, level: container, methods: read, restype: "container", comp: "metadata", headers: leased, do: (*Server).containerProperties},
-		{op: DeleteContainer, level: container, methods: del, restype: "container", headers: leased, do: (*Server).deleteContainer},
+		{
+			op: CreateContainer, level: container, methods: put, restype: "container", metadata: true,
+			need: need{types: "c", account: "cw", write: true}, do: (*Server).createContainer,
+		},
+		{
+			op: SetContainerMetadata, level: container, methods: put, restype: "container", comp: "metadata", headers: leased,
+			metadata: true, need: need{types: "c", account: "w", write: true}, do: (*Server).setContainerMetadata,
+		},
+		{
+			op: GetContainerProperties, level: container, methods: read, restype: "container", headers: leased,
+			need: need{types: "c", account: "r"}, do: (*Server).containerProperties,
+		},
+		{
+			op: DeleteContainer, level: container, methods: del, restype: "container", headers: leased,
+			need: need{types: "c", account: "d", write: true}, do: (*Server).deleteContainer,
+		},
 		{
 			op: LeaseContainer, level: container, methods: put, restype: "container", comp: "lease",
-			headers: []string{"x-ms-lease-action", "x-ms-lease-id", "x-ms-proposed-lease-id", "x-ms-lease-duration", "x-ms-lease-break-period"},
-			do:      (*Server).leaseContainer,
+			headers: append(leased, "x-ms-lease-action", "x-ms-proposed-lease-id", "x-ms-lease-duration", "x-ms-lease-break-period"),
+			need:    need{types: "c", account: "w", write: true}, do: (*Server).leaseContainer,
 		},
 		{
 			op: ListBlobs, level: container, methods: get, restype: "container", comp: "list",
-			query: []string{"prefix", "marker", "maxresults", "include", "delimiter", "startfrom"}, do: (*Server).listBlobs,
+			query: []string{"prefix", "marker", "maxresults", "include", "delimiter", "startfrom"},
+			need:  need{types: "c", account: "l", container: "l"}, do: (*Server).listBlobs,
 		},
-		{op: BatchDelete, level: container, methods: post, restype: "container", comp: "batch", do: (*Server).batch},
+		{op: BatchDelete, level: container, methods: post, restype: "container", comp: "batch", need: batches, do: (*Server).batch},
 
 		{
-			op: PutBlob, level: blob, methods: put,
-			headers: []string{
-				"x-ms-blob-type", "x-ms-blob-cache-control", "x-ms-blob-content-disposition", "x-ms-blob-content-encoding",
-				"x-ms-blob-content-language", "x-ms-blob-content-md5", "x-ms-blob-content-type", "x-ms-content-crc64",
-				"x-ms-access-tier", "x-ms-lease-id",
-			},
-			metadata: true, do: (*Server).putBlob,
+			op: PutBlob, level: blob, methods: put, metadata: true,
+			headers: append(leased, "x-ms-blob-type", "x-ms-blob-content-md5", "x-ms-blob-content-type"),
+			need:    writes, do: (*Server).putBlob,
 		},
-		{op: SetBlobMetadata, level: blob, methods: put, comp: "metadata", headers: leased, metadata: true, do: (*Server).setBlobMetadata},
-		{op: GetBlob, level: blob, methods: get, headers: []string{"x-ms-range", "x-ms-range-get-content-md5", "x-ms-lease-id"}, do: (*Server).getBlob},
-		{op: HeadBlob, level: blob, methods: []string{http.MethodHead}, headers: leased, do: (*Server).headBlob},
-		{op: GetBlobMetadata, level: blob, methods: read, comp: "metadata", headers: leased, do: (*Server).headBlob},
-		{op: DeleteBlob, level: blob, methods: del, headers: []string{"x-ms-delete-snapshots", "x-ms-lease-id"}, do: (*Server).deleteBlob},
+		{op: GetBlob, level: blob, methods: get, headers: append(leased, "x-ms-range"), need: reads, do: (*Server).getBlob},
+		{op: HeadBlob, level: blob, methods: []string{http.MethodHead}, headers: leased, need: reads, do: (*Server).headBlob},
+		{
+			op: DeleteBlob, level: blob, methods: del, headers: append(leased, "x-ms-delete-snapshots"),
+			need: need{types: "o", account: "d", container: "d", write: true}, do: (*Server).deleteBlob,
+		},
 	}
 }

@@ -1,9 +1,6 @@
 package emulator
 
-import (
-	"encoding/base64"
-	"time"
-)
+import "time"
 
 // The development account, which Azurite and the SDKs know as well. The key is public:
 // https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string
@@ -15,16 +12,6 @@ const (
 // Option configures a [Server].
 type Option func(*Server)
 
-// withAccount sets the name of the account and its key in base64. It panics if the key is not base64. The
-// default is [DefaultAccount] with [DefaultKey].
-func withAccount(name, base64Key string) Option {
-	key, err := base64.StdEncoding.DecodeString(base64Key)
-	if err != nil || name == "" {
-		panic("emulator: withAccount wants a name and a key in base64")
-	}
-	return func(s *Server) { s.account, s.key = name, key }
-}
-
 // WithLatency sets how long each request takes: half of the time before it takes effect, and half before its
 // answer arrives. If the context ends meanwhile, the request ends, applied or not. The default is 0.
 func WithLatency(d time.Duration) Option { return func(s *Server) { s.latency = d } }
@@ -33,19 +20,11 @@ func WithLatency(d time.Duration) Option { return func(s *Server) { s.latency = 
 // for concurrent use. It does not measure latency. The default is [time.Now].
 func WithClock(now func() time.Time) Option { return func(s *Server) { s.clock = now } }
 
-// withContainerDeletion sets how long the name of a deleted container can't be used again. With 0 the name is
-// free at once, as in Azurite. The default is 30 s, the least that the service promises.
-func withContainerDeletion(d time.Duration) Option { return func(s *Server) { s.deletion = d } }
-
 // WithPageLimit sets the largest number of items in a page of a listing, whatever the client asks for. The
 // service, too, may send fewer items than asked for. The default is 5,000, which is also the maximum.
 func WithPageLimit(n int) Option {
 	return func(s *Server) { s.pageLimit = min(max(n, 1), pageLimit) }
 }
-
-// withMaxBody sets the largest body of a request in bytes. The answer to a larger one is 413
-// RequestBodyTooLarge. The default is 256 MiB; the limit of the service is 5,000 MiB.
-func withMaxBody(n int64) Option { return func(s *Server) { s.maxBody = n } }
 
 // WithoutLog keeps no log, for runs of millions of requests. By default all requests are logged.
 func WithoutLog() Option { return func(s *Server) { s.logging = false } }
@@ -62,8 +41,8 @@ func WithoutLog() Option { return func(s *Server) { s.logging = false } }
 //   - The bodies of listings begin with a byte order mark, and so do those of the items of a batch.
 //   - Listings and the answers to batches are chunked: they have no Content-Length.
 //   - The items of a batch name an older x-ms-version than the client asks for, and have no Date.
-//   - HEAD and Get Blob Metadata that are refused with 400 before they were executed have x-ms-request-id
-//     alone (13 of 13). So has every request with a service version that is newer than the service.
+//   - HEAD requests that are refused with 400 before they were executed have x-ms-request-id alone. So has every
+//     request with a service version that is newer than the service.
 //   - Every other 401 and 403 lacks x-ms-version, and every other 404 of Get Blob lacks x-ms-error-code (one
 //     of two).
 //

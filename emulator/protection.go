@@ -71,8 +71,6 @@ func (s *Server) describeVersion(b *blob, h http.Header) {
 	}
 }
 
-const archive = "Archive"
-
 // Archive moves the blobs of a container whose names have a prefix to the archive tier, as a lifecycle rule
 // does. Their ETags don't change. They can be listed, looked at and deleted, but neither read nor written.
 //
@@ -91,9 +89,8 @@ func (s *Server) Archive(container, prefix string) {
 		if !strings.HasPrefix(b.Name, prefix) {
 			return false
 		}
-		archived, given := *b, b.headers()
-		given.Tier = archive
-		archived.Content = &given
+		archived := *b
+		archived.Archived = true
 		s.state.putBlob(ct, &archived)
 		return true
 	})
@@ -101,7 +98,7 @@ func (s *Server) Archive(container, prefix string) {
 
 // checkOnline refuses to read or write an archived blob.
 func checkOnline(b *blob) *answer {
-	if b != nil && b.tier() == archive {
+	if b != nil && b.Archived {
 		return fail("BlobArchived")
 	}
 	return nil

@@ -3,26 +3,25 @@ package emulator_test
 import (
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestKept counts what versioning and soft delete keep of two writes, new metadata and a delete of one blob,
+// TestKept counts what versioning and soft delete keep of two writes and a delete of one blob,
 // and of a container with another blob.
 func TestKept(t *testing.T) {
 	hierarchy := emulator.WithHierarchicalNamespace()
 	for what, test := range map[string]struct {
 		opts                []emulator.Option
-		afterPut, meta, del int // how many copies are kept
+		afterPut, del       int // how many copies are kept
 		container           int
 		permanent, versions bool
 	}{
 		"neither":                {permanent: true},
-		"soft delete":            {opts: []emulator.Option{emulator.WithSoftDelete()}, afterPut: 1, meta: 1, del: 2, container: 3},
-		"versioning":             {opts: []emulator.Option{emulator.WithVersioning()}, afterPut: 1, meta: 2, del: 3, container: 3, versions: true},
-		"both":                   {opts: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, afterPut: 1, meta: 2, del: 3, container: 4, versions: true},
+		"soft delete":            {opts: []emulator.Option{emulator.WithSoftDelete()}, afterPut: 1, del: 2, container: 3},
+		"versioning":             {opts: []emulator.Option{emulator.WithVersioning()}, afterPut: 1, del: 2, container: 2, versions: true},
+		"both":                   {opts: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, afterPut: 1, del: 2, container: 3, versions: true},
 		"soft delete, hierarchy": {opts: []emulator.Option{emulator.WithSoftDelete(), hierarchy}, del: 1, container: 2},
 	} {
 		s := emulator.New(test.opts...)
@@ -41,8 +40,6 @@ func TestKept(t *testing.T) {
 			}
 		}
 		kept("put", test.afterPut)
-		must(t, errOf(b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("b")}, nil)))
-		kept("metadata", test.meta)
 		got, err := b.DownloadStream(t.Context(), nil)
 		if must(t, err); (got.VersionID != nil) != test.versions {
 			t.Errorf("%s: version %v is read", what, got.VersionID)
@@ -66,18 +63,18 @@ func TestKept(t *testing.T) {
 // TestProtected tries every operation on blobs that are archived, or immutable.
 func TestProtected(t *testing.T) {
 	for what, test := range map[string]struct {
-		protect             func(*emulator.Server)
-		code                bloberror.Code
-		read, put, del, set bool // what is allowed
+		protect        func(*emulator.Server)
+		code           bloberror.Code
+		read, put, del bool // what is allowed
 	}{
-		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, bloberror.BlobArchived, false, false, true, false},
-		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.ContainerPolicy) }, bloberror.BlobImmutableDueToPolicy, true, false, false, false},
-		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.HoldPolicy) }, "BlobImmutableDueToLegalHold", true, false, false, false},
-		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionPolicy) }, bloberror.BlobImmutableDueToPolicy, true, true, false, false},
+		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, bloberror.BlobArchived, false, false, true},
+		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.ContainerPolicy) }, bloberror.BlobImmutableDueToPolicy, true, false, false},
+		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.HoldPolicy) }, "BlobImmutableDueToLegalHold", true, false, false},
+		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionPolicy) }, bloberror.BlobImmutableDueToPolicy, true, true, false},
 		"no policy any more": {func(s *emulator.Server) {
 			s.SetPolicy("plans", emulator.HoldPolicy)
 			s.SetPolicy("plans", emulator.NoPolicy)
-		}, "", true, true, true, true},
+		}, "", true, true, true},
 	} {
 		s := emulator.New()
 		s.Put("plans", "a", []byte("x"), nil)
@@ -99,7 +96,6 @@ func TestProtected(t *testing.T) {
 		check("head", true, err)
 		check("get", test.read, errOf(b.DownloadStream(t.Context(), nil)))
 		check("put", test.put, errOf(b.UploadBuffer(t.Context(), []byte("y"), nil)))
-		check("metadata", test.set, errOf(b.SetMetadata(t.Context(), nil, nil)))
 		check("delete", test.del, errOf(b.Delete(t.Context(), nil)))
 		check("another blob", true, errOf(c.NewBlockBlobClient("b").UploadBuffer(t.Context(), nil, nil)))
 	}

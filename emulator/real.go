@@ -99,13 +99,9 @@ func (a *answer) behave(c *call) {
 	switch {
 	case a.status < http.StatusMultipleChoices:
 		a.chunked = op == ListBlobs || op == ListContainers || op == BatchDelete
-	case refused && a.status == http.StatusBadRequest && (c.futuristic() || c.http.Method == http.MethodHead || op == GetBlobMetadata):
+	case refused && a.status == http.StatusBadRequest && (c.futuristic() || c.http.Method == http.MethodHead):
 		a.header.Del("X-Ms-Error-Code")
 		a.header.Del("X-Ms-Version")
-		if op == GetBlobMetadata && c.manners.bare {
-			a.header.Set("Content-Type", "text/html")
-			a.body = []byte("<html><body>Bad Request</body></html>")
-		}
 	case refused && c.manners.bare && (a.status == http.StatusUnauthorized || a.status == http.StatusForbidden):
 		a.header.Del("X-Ms-Version")
 	case a.status == http.StatusNotFound && op == GetBlob && c.manners.bare:

@@ -98,8 +98,6 @@ func TestRealRefusals(t *testing.T) {
 		never, half, html string
 	}{
 		{"HEAD", "/plans/a?timeout=x", nil, 400, code + version, "", ""},
-		{"HEAD", "/plans/a?comp=metadata&timeout=x", nil, 400, code + version, "", ""},
-		{"GET", "/plans/a?comp=metadata&timeout=x", nil, 400, code + version, "", "<html>"},
 		{"GET", "/plans/a", newer, 400, code + version, "", ""},
 		{"HEAD", "/plans/a", newer, 400, code + version, "", ""},
 		{"PUT", "/plans/a", put, 400, code + version, "", ""},

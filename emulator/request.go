@@ -81,16 +81,19 @@ func commonHeaders() []string {
 	return []string{"x-ms-date", "x-ms-version", "x-ms-client-request-id", "x-ms-return-client-request-id"}
 }
 
+// maxBody is the largest body of a request in bytes. The limit of the service is 5,000 MiB.
+const maxBody = 256 << 20
+
 // readBody reads the body of a request. An incomplete body is an error: the service does not store half a
 // body.
-func (s *Server) readBody(r *http.Request) ([]byte, *answer, error) {
+func readBody(r *http.Request) ([]byte, *answer, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil, nil
 	}
 	if r.ContentLength < 0 {
 		return nil, fail("MissingContentLengthHeader"), nil
 	}
-	if r.ContentLength > s.maxBody {
+	if r.ContentLength > maxBody {
 		return nil, fail("RequestBodyTooLarge"), nil
 	}
 	// Don't allocate more than 1 MiB only because a client announces it.

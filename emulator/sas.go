@@ -26,42 +26,13 @@ const anyPermission = "rwdxylacupft"
 // needOf returns what a request needs. A service signature gives no access to the properties and leases of
 // containers.
 func needOf(c *call) need {
-	switch c.operation.op {
-	case ListContainers:
-		return need{types: "s", account: "l"}
-	case GetServiceProperties:
-		return need{types: "s", account: "r", outside: true}
-	case GetUserDelegationKey: // signatures and keys can't ask for one
-		return need{}
-	case GetAccountInfo:
-		return need{types: "sco", account: anyPermission, outside: true}
-	case BatchDelete: // each item needs its own permission
+	switch {
+	case c.operation.op == Unsupported:
 		return need{types: "sco", account: anyPermission, container: anyPermission, write: true}
-	case CreateContainer:
-		return need{types: "c", account: "cw", write: true}
-	case SetContainerMetadata:
-		return need{types: "c", account: "w", write: true}
-	case LeaseContainer:
-		if strings.EqualFold(c.http.Header.Get("x-ms-lease-action"), "break") {
-			return need{types: "c", account: "wd", write: true}
-		}
-		return need{types: "c", account: "w", write: true}
-	case GetContainerProperties:
-		return need{types: "c", account: "r"}
-	case DeleteContainer:
-		return need{types: "c", account: "d", write: true}
-	case ListBlobs:
-		return need{types: "c", account: "l", container: "l"}
-	case PutBlob:
-		return need{types: "o", account: "wc", container: "wc", write: true}
-	case SetBlobMetadata:
-		return need{types: "o", account: "w", container: "w", write: true}
-	case DeleteBlob, BatchItem:
-		return need{types: "o", account: "d", container: "d", write: true}
-	case GetBlob, HeadBlob, GetBlobMetadata:
-		return need{types: "o", account: "r", container: "r"}
+	case c.operation.op == LeaseContainer && strings.EqualFold(c.http.Header.Get("x-ms-lease-action"), "break"):
+		return need{types: "c", account: "wd", write: true}
 	}
-	return need{types: "sco", account: anyPermission, container: anyPermission, write: true}
+	return c.operation.need
 }
 
 // isSASParameter reports whether a query parameter belongs to a shared access signature.

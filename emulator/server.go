@@ -49,9 +49,7 @@ type settings struct {
 	tenant    string // whose tokens are checked; "" accepts every token
 	latency   time.Duration
 	clock     func() time.Time
-	deletion  time.Duration
 	pageLimit int
-	maxBody   int64
 	logging   bool
 	table     []operation
 
@@ -71,9 +69,7 @@ func New(opts ...Option) *Server {
 		account:   DefaultAccount,
 		key:       key,
 		clock:     time.Now,
-		deletion:  30 * time.Second,
 		pageLimit: pageLimit,
-		maxBody:   256 << 20,
 		logging:   true,
 		table:     operations(),
 	}}
@@ -128,7 +124,7 @@ type outcome struct {
 
 // serve passes a request through latency, gate and faults, and returns what reaches the client.
 func (s *Server) serve(ctx context.Context, cl *client, r *http.Request) outcome {
-	body, bad, err := s.readBody(r)
+	body, bad, err := readBody(r)
 	if err != nil {
 		return outcome{err: err}
 	}

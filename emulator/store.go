@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/btree"
+	"go.etcd.io/bbolt"
 )
 
 // state is everything stored. The server's lock guards it.
@@ -21,7 +23,7 @@ type state struct {
 	versions etag
 
 	// file keeps each change before it takes effect. It is nil for a server in memory.
-	file *file
+	file *bbolt.DB
 }
 
 func newState() state {
@@ -69,14 +71,14 @@ func (s *state) find(container, name string) (*container, *blob) {
 	return ct, ct.blob(name)
 }
 
-// change is what a write does to a container or a blob, or to neither. The exported fields are kept in the file.
+// change is what a write does to a container or to a blob.
 type change struct {
-	Versions  etag // the last one in use
-	Container string
-	Self      *container // nil unless the container itself changes
-	Blob      *blob
-	Removed   bool      // instead of stored
-	Until     time.Time // when the name of a removed container is free; zero means at once
+	versions  etag // the last one in use
+	container string
+	self      *container // nil unless the container itself changes
+	blob      *blob
+	removed   bool      // instead of stored
+	until     time.Time // when the name of a removed container is free; zero means at once
 }
 
 // notStored is the panic of a write that the file does not take. [Server.execute] answers with it.
@@ -84,54 +86,49 @@ type notStored struct{ error }
 
 // write makes a change, in the file first. It panics with notStored, and changes nothing, if that fails.
 func (s *state) write(c change) {
-	c.Versions = s.versions
-	if err := s.file.append(c); err != nil {
-		panic(notStored{err})
+	c.versions = s.versions
+	if s.file != nil {
+		if err := s.file.Update(c.store); err != nil {
+			panic(notStored{fmt.Errorf("a write could not be stored: %w", err)})
+		}
 	}
-	if err := s.apply(c); err != nil {
-		panic(err) // only a damaged file has such changes
-	}
+	s.apply(c)
 }
 
-// apply makes a change in memory.
-func (s *state) apply(c change) error {
-	s.versions = max(s.versions, c.Versions)
-	ct := s.container(c.Container)
+// apply makes a change in memory. The container of a blob exists.
+func (s *state) apply(c change) {
+	ct := s.container(c.container)
 	switch {
-	case c.Self != nil && c.Removed:
-		s.containers.Delete(c.Self)
-		if !c.Until.IsZero() {
-			s.deleted[c.Container] = c.Until
+	case c.self != nil && c.removed:
+		s.containers.Delete(c.self)
+		if !c.until.IsZero() {
+			s.deleted[c.container] = c.until
 		}
-	case c.Self != nil: // a new container, or a new version with the same blobs
+	case c.self != nil: // a new container, or a new version with the same blobs
 		if ct == nil {
-			ct = newContainer(c.Container)
+			ct = newContainer(c.container)
 		}
-		c.Self.blobs = ct.blobs
-		s.containers.ReplaceOrInsert(c.Self)
-		delete(s.deleted, c.Container)
-	case c.Blob == nil:
-	case ct == nil:
-		return fmt.Errorf("a blob in no container %q", c.Container)
-	case c.Removed:
-		ct.blobs.Delete(c.Blob)
+		c.self.blobs = ct.blobs
+		s.containers.ReplaceOrInsert(c.self)
+		delete(s.deleted, c.container)
+	case c.removed:
+		ct.blobs.Delete(c.blob)
 	default:
-		ct.blobs.ReplaceOrInsert(c.Blob)
+		ct.blobs.ReplaceOrInsert(c.blob)
 	}
-	return nil
 }
 
-func (s *state) putContainer(ct *container) { s.write(change{Container: ct.Name, Self: ct}) }
+func (s *state) putContainer(ct *container) { s.write(change{container: ct.Name, self: ct}) }
 
-func (s *state) putBlob(ct *container, b *blob) { s.write(change{Container: ct.Name, Blob: b}) }
+func (s *state) putBlob(ct *container, b *blob) { s.write(change{container: ct.Name, blob: b}) }
 
 func (s *state) removeBlob(ct *container, b *blob) {
-	s.write(change{Container: ct.Name, Blob: &blob{Name: b.Name}, Removed: true})
+	s.write(change{container: ct.Name, blob: &blob{Name: b.Name}, removed: true})
 }
 
 // removeContainer removes a container and holds its name until a point in time. The zero time does not hold it.
 func (s *state) removeContainer(ct *container, until time.Time) {
-	s.write(change{Container: ct.Name, Self: ct, Removed: true, Until: until})
+	s.write(change{container: ct.Name, self: ct, removed: true, until: until})
 }
 
 // container is a container with its blobs. Once it is stored, only its blobs change. The exported fields are
@@ -183,34 +180,21 @@ type blob struct {
 	Created  time.Time
 	Modified time.Time
 	MD5      [16]byte
-	Content  *content // nil is the default
+
+	MediaType string // "" is the default
+	Archived  bool   // in the archive tier
 }
 
-// content are the headers that a client may give a blob.
-type content struct {
-	MediaType, Encoding, Language, Disposition, CacheControl, Tier string
-}
+// mediaType returns the content type.
+func (b *blob) mediaType() string { return cmp.Or(b.MediaType, "application/octet-stream") }
 
-const defaultMediaType = "application/octet-stream"
-
-// headers returns the content headers; nil is the default.
-func (b *blob) headers() content {
-	if b.Content == nil {
-		return content{MediaType: defaultMediaType}
-	}
-	return *b.Content
-}
-
-// tier returns the access tier: what the client said, or the account's default.
+// tier returns the access tier.
 func (b *blob) tier() string {
-	if b.tierInferred() {
-		return "Hot"
+	if b.Archived {
+		return "Archive"
 	}
-	return b.Content.Tier
+	return "Hot"
 }
-
-// tierInferred tells whether the client did not say the tier.
-func (b *blob) tierInferred() bool { return b.Content == nil || b.Content.Tier == "" }
 
 // etag is a version of a blob or a container.
 type etag uint64

@@ -42,6 +42,7 @@ type param struct {
 
 // ask is a request to both services.
 type ask struct {
+	line      string // see requestsFile
 	op        emulator.Op
 	method    string
 	container string
@@ -93,9 +94,9 @@ func inProcess(s *emulator.Server) *endpoint {
 }
 
 // send sends a request to an emulator without sockets.
-func send(t testing.TB, s *emulator.Server, a *ask) *reply {
+func send(t testing.TB, s *emulator.Server, line string) *reply {
 	t.Helper()
-	r, err := a.send(t.Context(), inProcess(s), inEmulator)
+	r, err := parse(newMemory("plans"), line).send(t.Context(), inProcess(s), inEmulator)
 	must(t, err)
 	return r
 }
@@ -297,66 +298,13 @@ func (a *ask) sign(req *http.Request) error {
 	return nil
 }
 
-// String describes the request, for the report of a difference.
-func (a *ask) String() string {
-	var w strings.Builder
-	fmt.Fprintf(&w, "%s %s /%s", a.op, a.method, a.container)
-	if a.blob != "" {
-		w.WriteString("/" + shorten(a.blob))
-	}
-	for i, q := range a.query {
-		w.WriteString(map[bool]string{true: "?", false: "&"}[i == 0] + q.name + "=" + q.value.String())
-	}
-	for _, h := range a.header {
-		w.WriteString(" [" + shorten(h.name) + ": " + h.value.String() + "]")
-	}
-	if len(a.body) > 0 {
-		w.WriteString(" body " + strconv.Quote(shorten(string(a.body))))
-	}
-	for _, odd := range []string{a.account, a.key, a.date, a.version} {
-		if odd != "" {
-			w.WriteString(" (" + odd + ")")
-		}
-	}
-	if a.tamper != nil {
-		fmt.Fprintf(&w, " changed: %v", a.tamper)
-	}
-	for i, it := range a.items {
-		if i == 10 {
-			fmt.Fprintf(&w, "\n\tand %d more", len(a.items)-i)
-			break
-		}
-		fmt.Fprintf(&w, "\n\titem /%s/%s", it.container, it.blob)
-		for _, h := range it.header {
-			w.WriteString(" [" + h.name + ": " + h.value.String() + "]")
-		}
-	}
-	return w.String()
-}
-
-func (p pair) String() string {
-	if p[0] == p[1] {
-		return shorten(p[0])
-	}
-	return shorten(p[0]) + " | " + shorten(p[1])
-}
+func (a *ask) String() string { return shorten(a.line) }
 
 func shorten(text string) string {
 	if len(text) > 100 {
 		return fmt.Sprintf("%s… (%d bytes)", text[:100], len(text))
 	}
 	return text
-}
-
-// with and where add a header and a parameter with the same value on both sides.
-func (a *ask) with(name, value string) *ask {
-	a.header = append(a.header, param{name, both(value)})
-	return a
-}
-
-func (a *ask) where(name, value string) *ask {
-	a.query = append(a.query, param{name, both(value)})
-	return a
 }
 
 // has returns the value of a header, or "".
