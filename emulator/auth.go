@@ -30,7 +30,7 @@ func (s *Server) authorize(c *call, now time.Time) *answer {
 		return s.verifySignature(r, strings.TrimSpace(rest), now)
 	default:
 		a := fail("NoAuthenticationInformation")
-		a.header.Set("Www-Authenticate", "Bearer authorization_uri=https://login.microsoftonline.com/common resource_id=https://storage.azure.com")
+		a.header.Set("Www-Authenticate", bearer("common"))
 		return a
 	}
 }

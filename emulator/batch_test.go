@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,44 +31,6 @@ func codes(t *testing.T, responses []*container.BatchResponseItem) (all []string
 		}
 	}
 	return all
-}
-
-func TestBatchDelete(t *testing.T) {
-	onBothWires(t, func(t *testing.T, s *emulator.Server, c *container.Client) {
-		known := mustUpload(t, c, "known", "1", nil)
-		mustUpload(t, c, "chan ged/ü", "1", nil)
-		mustUpload(t, c, "whatever", "1", nil)
-		batch, err := c.NewBatchBuilder()
-		must(t, err)
-		for _, item := range []struct{ name, match string }{
-			{"known", string(*known.ETag)},
-			{"chan ged/ü", `"0x8D0000000000001"`},
-			{"missing", ""},
-			{"missing", "*"},
-			{"whatever", ""},
-		} {
-			o := &container.BatchDeleteOptions{}
-			if item.match != "" {
-				o.AccessConditions = conditions(item.match, "")
-			}
-			must(t, batch.Delete(item.name, o))
-		}
-		s.ResetRequests()
-		resp, err := c.SubmitBatch(t.Context(), batch, nil)
-		must(t, err)
-		got := codes(t, resp.Responses)
-		if wanted := []string{"", "412 ConditionNotMet", "404 BlobNotFound", "412 ConditionNotMet", ""}; !slices.Equal(got, wanted) {
-			t.Errorf("got %q, want %q", got, wanted)
-		}
-		if s.Len("plans") != 1 {
-			t.Errorf("%d blobs are left", s.Len("plans"))
-		}
-		wanted := "BatchDelete plans -> 202; plans/known If-Match:etag 202; plans/chan ged/ü If-Match:etag 412 ConditionNotMet; " +
-			"plans/missing 404 BlobNotFound; plans/missing If-Match:* 412 ConditionNotMet; plans/whatever 202"
-		if lines := trace(s); !slices.Equal(lines, []string{wanted}) {
-			t.Errorf("the log is\n%s", strings.Join(lines, "\n"))
-		}
-	})
 }
 
 // batchBody returns the body of a batch with the boundary "b".

@@ -1,6 +1,7 @@
 package emulator_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/xml"
 	"errors"
@@ -202,28 +203,25 @@ func (m *memory) batch(f facts, a *ask, on side, mediaType string, body []byte) 
 func (m *memory) part(f facts, prefix string, a *ask, n int, on side, part *multipart.Part) {
 	f[prefix+"id"] = part.Header.Get("Content-ID")
 	f[prefix+"type"] = part.Header.Get("Content-Type")
-	text, err := io.ReadAll(part)
+	// Azurite omits the empty line after the headers.
+	resp, err := http.ReadResponse(bufio.NewReader(io.MultiReader(part, strings.NewReader("\r\n\r\n"))), nil)
 	if err != nil {
 		f[prefix+"body"] = err.Error()
 		return
 	}
-	head, rest, _ := strings.Cut(string(text), "\r\n\r\n")
-	lines := strings.Split(strings.TrimSpace(head), "\r\n")
-	_, status, _ := strings.Cut(lines[0], " ")
-	status, _, _ = strings.Cut(status, " ") // the phrase differs
-	r := &reply{header: make(http.Header)}
-	r.status, _ = strconv.Atoi(status)
-	for _, line := range lines[1:] {
-		name, value, _ := strings.Cut(line, ":")
-		r.header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f[prefix+"body"] = err.Error()
+		return
 	}
-	f[prefix+"status"] = status
+	f[prefix+"status"] = strconv.Itoa(resp.StatusCode)
 	of := &ask{op: emulator.BatchItem}
 	if n < len(a.items) {
 		of.container, of.blob = a.items[n].container, a.items[n].blob
 	}
-	m.headers(f, prefix, of, on, r)
-	f[prefix+"body"] = errorBody([]byte(strings.TrimSpace(rest)))
+	m.headers(f, prefix, of, on, &reply{status: resp.StatusCode, header: resp.Header})
+	f[prefix+"body"] = errorBody(bytes.TrimSpace(body))
 }
 
 // node is an XML element.
@@ -310,7 +308,7 @@ func (m *memory) listing(f facts, a *ask, s *endpoint, on side, body []byte) {
 			f["list Marker"] = "none"
 			if c.Text != "" {
 				f["list Marker"] = "as sent"
-				if sent, _ := markerOf(a, on); sent != c.Text {
+				if !slices.ContainsFunc(a.query, func(q param) bool { return q.name == "marker" && q.value[on] == c.Text }) {
 					f["list Marker"] = "another: " + c.Text
 				}
 			}
@@ -324,15 +322,6 @@ func (m *memory) listing(f facts, a *ask, s *endpoint, on side, body []byte) {
 	}
 	f["list names"] = fmt.Sprintf("%q", blobs)
 	f["list prefixes"] = fmt.Sprintf("%q", prefixes)
-}
-
-func markerOf(a *ask, on side) (string, bool) {
-	for _, q := range a.query {
-		if q.name == "marker" {
-			return q.value[on], true
-		}
-	}
-	return "", false
 }
 
 // entry adds what a listing says about a blob or a container.

@@ -119,8 +119,8 @@ func (s *Server) accountInfo(*call) *answer {
 	return a
 }
 
-// serviceProperties answers with what the data plane tells, which is neither versioning nor the soft delete of
-// containers: https://github.com/Azure/azure-sdk-for-net/issues/21774
+// serviceProperties answers as the data plane does. It knows neither versioning nor the soft delete of containers:
+// https://github.com/Azure/azure-sdk-for-net/issues/21774
 func (s *Server) serviceProperties(*call) *answer {
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
@@ -128,6 +128,7 @@ func (s *Server) serviceProperties(*call) *answer {
 	if s.softDelete {
 		policy = "<Enabled>true</Enabled><Days>" + strconv.Itoa(softDeleteDays) + "</Days>"
 	}
-	a.body = []byte(xmlProlog + "<StorageServiceProperties><Cors/><DeleteRetentionPolicy>" + policy + "</DeleteRetentionPolicy></StorageServiceProperties>")
+	a.body = []byte(xmlProlog + "<StorageServiceProperties><Cors/><DeleteRetentionPolicy>" + policy +
+		"</DeleteRetentionPolicy></StorageServiceProperties>")
 	return a
 }

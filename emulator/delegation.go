@@ -12,9 +12,11 @@ import (
 	"time"
 )
 
-// delegates are the object IDs of the holders of tokens, by what their roles let them do. Azure looks the roles up; here
-// the ID in a key says what its signatures may do.
-var delegates = map[string]Role{"00000000-0000-0000-0000-000000000001": Contributor, "00000000-0000-0000-0000-000000000002": Reader}
+// The object IDs of the holders of tokens. Azure looks their roles up; here the ID stands for the role.
+const (
+	contributorID = "00000000-0000-0000-0000-000000000001"
+	readerID      = "00000000-0000-0000-0000-000000000002"
+)
 
 // maxDelegation is the longest time that a user delegation key is valid.
 const maxDelegation = 7 * 24 * time.Hour
@@ -38,11 +40,14 @@ func (s *Server) userDelegationKey(c *call) *answer {
 		return failWith("InvalidInput", "Expiry.")
 	}
 	claims, _ := parseToken(token)
-	id, tenant := "00000000-0000-0000-0000-000000000001", s.tenant
+	id, tenant := contributorID, s.tenant
 	if claims.Role == Reader {
-		id = "00000000-0000-0000-0000-000000000002"
+		id = readerID
 	}
-	key := url.Values{"skoid": {id}, "sktid": {tenant}, "skt": {start.Format(time.RFC3339)}, "ske": {expiry.Format(time.RFC3339)}, "sks": {"b"}, "skv": {c.version}}
+	key := url.Values{
+		"skoid": {id}, "sktid": {tenant}, "sks": {"b"}, "skv": {c.version},
+		"skt": {start.Format(time.RFC3339)}, "ske": {expiry.Format(time.RFC3339)},
+	}
 	a := newAnswer(http.StatusOK)
 	a.header.Set("Content-Type", "application/xml")
 	var w bytes.Buffer
@@ -67,16 +72,11 @@ func (s *Server) userDelegationKey(c *call) *answer {
 func (s *Server) delegatedKey(q url.Values) []byte { return s.mac(strings.Join(keyLines(q), "\n")) }
 
 // keyLines are the lines about the key in the text that is signed.
-func keyLines(q url.Values) (lines []string) {
-	for _, name := range []string{"skoid", "sktid", "skt", "ske", "sks", "skv"} {
-		lines = append(lines, q.Get(name))
-	}
-	return lines
-}
+func keyLines(q url.Values) []string { return linesOf(q, "skoid", "sktid", "skt", "ske", "sks", "skv") }
 
 // delegatedLines are the lines that a user delegation signature has in the place of the stored access policy.
 func delegatedLines(q url.Values) []string {
-	lines := append(keyLines(q), q.Get("saoid"), q.Get("suoid"), q.Get("scid"))
+	lines := append(keyLines(q), linesOf(q, "saoid", "suoid", "scid")...)
 	if q.Get("sv") >= "2025-07-05" {
 		lines = append(lines, q.Get("skdutid"), q.Get("sduoid"))
 	}
@@ -86,19 +86,20 @@ func delegatedLines(q url.Values) []string {
 // verifyDelegation checks the key and the holder of a user delegation signature.
 func verifyDelegation(c *call, now time.Time) *answer {
 	q := c.query
-	role, known := delegates[q.Get("skoid")]
+	id := q.Get("skoid")
 	switch from, until := signedTime(q.Get("skt")), signedTime(q.Get("ske")); {
-	case !known || q.Get("sks") != "b":
+	case id != contributorID && id != readerID, q.Get("sks") != "b":
 		return unauthenticated("The user delegation key is malformed.")
 	case now.Before(from) || !now.Before(until):
 		return unauthenticated("The user delegation key is not valid in the specified time frame.")
-	case role == Reader && needOf(c).write:
+	case id == readerID && needOf(c).write:
 		return fail("AuthorizationPermissionMismatch")
 	}
 	return nil
 }
 
-// signature returns the signature of a text by the key that the parameters name: that of the account, or a user delegation key.
+// signature returns the signature of a text by the key that the parameters name: that of the account, or a user
+// delegation key.
 func (s *Server) signature(q url.Values, text string) []byte {
 	if !q.Has("skoid") {
 		return s.mac(text)

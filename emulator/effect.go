@@ -114,8 +114,8 @@ func EmptyPage() Effect { return Effect{kind: kindEmptyPage} }
 // takes effect if its context has ended by then.
 func Before(call func()) Effect { return Effect{kind: kindBefore, call: &call} }
 
-// After calls a function when the request has taken effect, and before the client learns of it. The answer is lost if the
-// context of the request has ended by then.
+// After calls a function when the request has taken effect, and before the client learns of it. The answer is lost
+// if the context of the request has ended by then.
 func After(call func()) Effect { return Effect{kind: kindAfter, call: &call} }
 
 // Applied executes the request before the fault occurs, so the client does not learn that it took effect.

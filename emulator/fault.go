@@ -200,7 +200,8 @@ func (r *Rule) matches(q *Request) bool {
 	if r.client != "" && r.client != q.Client {
 		return false
 	}
-	if r.pattern != "" && !r.matchesPath(q) && !slices.ContainsFunc(q.Items, func(item Request) bool { return r.matchesPath(&item) }) {
+	matches := func(q Request) bool { return r.matchesPath(&q) }
+	if r.pattern != "" && !matches(*q) && !slices.ContainsFunc(q.Items, matches) {
 		return false
 	}
 	return r.where == nil || r.where(*q)

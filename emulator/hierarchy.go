@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Accounts with a hierarchical namespace (Azure Data Lake Storage) differ from others in what is written
-// here. What neither the documentation nor an issue with the service's answer says is as on other accounts.
+// This file has what differs on accounts with a hierarchical namespace (Azure Data Lake Storage), as far as the
+// documentation or an issue that quotes the service says so.
 
 // WithHierarchicalNamespace gives the account a hierarchical namespace. Its directories are visible, a write
 // creates those above its blob, and they stay when they become empty. Listings support the delimiter "/" only.

@@ -9,15 +9,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// lease is the lease of a container. The zero value is no lease. It keeps its ID when it has run out or was
-// broken, until it is released or another one is acquired.
+// lease is the lease of a container. The zero value is no lease. An expired or broken lease keeps its ID until it
+// is released or another lease is acquired.
 // https://learn.microsoft.com/rest/api/storageservices/lease-container
 type lease struct {
 	ID string
-	// duration is that of a fixed lease. An infinite one has 0.
+	// Duration is how long a fixed lease lasts; 0 means an infinite lease.
 	Duration time.Duration
-	// until is the end of a fixed lease, or of the break period if the lease was broken. An infinite lease has
-	// none.
+	// Until is the end of a fixed lease, or of the break period if the lease was broken.
 	Until  time.Time
 	Broken bool
 }
@@ -81,8 +80,8 @@ func (l lease) status(now time.Time) (status string, state leaseState, duration 
 	return status, state, duration
 }
 
-// check returns why a request with the ID of a lease, or without one, may not have the container, or nil. Only
-// the deletion of a container that is leased needs the ID.
+// check returns why a request with the ID of a lease, or without an ID, may not use the container, or nil. Only
+// the deletion of a leased container needs the ID.
 func (l lease) check(id string, deletes bool, now time.Time) *answer {
 	switch {
 	case id == "" && deletes && l.locked(now):
@@ -110,7 +109,7 @@ func (l lease) acquired(id string, duration time.Duration, now time.Time) (lease
 	return l, nil
 }
 
-// renewed returns the lease after a renewal. One that has run out can be renewed if nobody acquired another.
+// renewed returns the lease after a renewal. An expired lease can be renewed if nobody has acquired another one.
 func (l lease) renewed(id string, now time.Time) (lease, *answer) {
 	switch {
 	case !l.has(id):

@@ -30,8 +30,8 @@ func Lies(chance float64, seed uint64) *Rule {
 }
 
 // FalseAbsences returns a rule that answers HEAD and DELETE requests, also those of a batch, with the service's
-// own 404 although the blob exists, with probability chance. A client can't recognize such an answer. A reader has to believe it,
-// but no client may remove anything because of it.
+// own 404 although the blob exists, with probability chance. A client can't recognize such an answer. A reader has
+// to believe it, but no client may remove anything because of it.
 func FalseAbsences(chance float64, seed uint64) *Rule {
 	return On(HeadBlob, DeleteBlob, BatchItem).Chance(chance, seed).Do(Answer(404, "BlobNotFound"))
 }

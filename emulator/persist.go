@@ -27,7 +27,8 @@ import (
 func Open(path string, opts ...Option) (*Server, error) {
 	s := New(opts...)
 	// bbolt tries once if the timeout is shorter than its pause between two tries.
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Millisecond, NoSync: true, NoGrowSync: true, NoFreelistSync: true})
+	options := &bbolt.Options{Timeout: time.Millisecond, NoSync: true, NoGrowSync: true, NoFreelistSync: true}
+	db, err := bbolt.Open(path, 0o600, options)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		err = errors.New("another server, in this process or another one, has the file open; close it, or use another file")

@@ -17,7 +17,7 @@ type manners struct {
 	bare bool
 }
 
-// mannersOf returns those of the nth answer.
+// mannersOf returns the manners of the nth answer.
 func (s *Server) mannersOf(n int) manners {
 	if s.real == nil {
 		return manners{}
@@ -36,9 +36,9 @@ func (s *Server) mannersOf(n int) manners {
 // maxListings bounds the memory of listings that were asked for.
 const maxListings = 10_000
 
-// shorten cuts the page of a listing that is about to be executed. What it does depends on the listing and how often it
-// was asked for, and not on the order of other requests, so a call that sends several at once takes as many of them each
-// time.
+// shorten cuts the page of a listing that is about to be executed. The cut depends on the listing and on how often
+// it was requested, and not on the order of other requests, so a call that sends several at once needs the same
+// number of requests each time.
 func (s *Server) shorten(container string, l *listing) {
 	if s.real == nil || l.limit == 0 {
 		return

@@ -318,7 +318,7 @@ type answer struct {
 	// items are the outcomes of the items of a batch.
 	items []*answer
 
-	// failure is why a batch was refused as a whole.
+	// failure is the refusal of a batch as a whole.
 	failure *answer
 
 	// foreign means that the answer does not come from the service.

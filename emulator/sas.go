@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/hmac"
 	"encoding/base64"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -59,7 +60,8 @@ func (s *Server) verifySAS(c *call, now time.Time) *answer {
 	}
 	from, until := signedTime(q.Get("st")), signedTime(q.Get("se"))
 	if until.IsZero() || now.Before(from) || !now.Before(until) {
-		return unauthenticated("Signature not valid in the specified time frame: Start [" + stamp(from) + "] - Expiry [" + stamp(until) + "] - Current [" + stamp(now) + "]")
+		return unauthenticated(fmt.Sprintf("Signature not valid in the specified time frame: Start [%s] - Expiry [%s] - Current [%s]",
+			stamp(from), stamp(until), stamp(now)))
 	}
 	if q.Get("spr") == "https" && !c.secure() {
 		return fail("AuthorizationProtocolMismatch")
@@ -99,7 +101,7 @@ func (s *Server) signedText(c *call) (string, bool) {
 	var lines []string
 	switch sr := q.Get("sr"); sr {
 	case "":
-		lines = []string{s.account, q.Get("sp"), q.Get("ss"), q.Get("srt"), q.Get("st"), q.Get("se"), q.Get("sip"), q.Get("spr"), version}
+		lines = append([]string{s.account}, linesOf(q, "sp", "ss", "srt", "st", "se", "sip", "spr", "sv")...)
 		if version >= "2020-12-06" {
 			lines = append(lines, q.Get("ses"))
 		}
@@ -112,11 +114,11 @@ func (s *Server) signedText(c *call) (string, bool) {
 		if sr == "b" {
 			resource += "/" + c.blob
 		}
-		by := []string{q.Get("si")}
+		by := linesOf(q, "si")
 		if q.Has("skoid") {
 			by = delegatedLines(q)
 		}
-		lines = slices.Concat([]string{q.Get("sp"), q.Get("st"), q.Get("se"), resource}, by, []string{q.Get("sip"), q.Get("spr"), version})
+		lines = slices.Concat(linesOf(q, "sp", "st", "se"), []string{resource}, by, linesOf(q, "sip", "spr", "sv"))
 		if version >= "2018-11-09" {
 			lines = append(lines, sr, "") // no snapshot
 		}
@@ -126,10 +128,18 @@ func (s *Server) signedText(c *call) (string, bool) {
 		if q.Has("skoid") && version >= "2026-04-06" {
 			lines = append(lines, "", "") // it names no headers and parameters of requests
 		}
-		lines = append(lines, q.Get("rscc"), q.Get("rscd"), q.Get("rsce"), q.Get("rscl"), q.Get("rsct"))
+		lines = append(lines, linesOf(q, "rscc", "rscd", "rsce", "rscl", "rsct")...)
 		return strings.Join(lines, "\n"), true
 	}
 	return "", false
+}
+
+// linesOf returns the values of parameters.
+func linesOf(q url.Values, names ...string) (lines []string) {
+	for _, name := range names {
+		lines = append(lines, q.Get(name))
+	}
+	return lines
 }
 
 // signedTime returns a time of a shared access signature, or the zero time if there is none.

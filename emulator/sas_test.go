@@ -242,6 +242,12 @@ func TestUserDelegation(t *testing.T) {
 			wantFor(t, name, err, http.StatusForbidden, "AuthenticationFailed")
 		}
 	}
+	holder := claimed(emulator.NewClaims("tenant", emulator.Reader, time.Now().Add(time.Hour)))
+	byToken, err := azblob.NewClient(hostStyle, holder, noRetries(s.Transport()))
+	must(t, err)
+	long := service.KeyInfo{Start: new(""), Expiry: new(time.Now().Add(8 * 24 * time.Hour).UTC().Format(sas.TimeFormat))}
+	_, err = byToken.ServiceClient().GetUserDelegationCredential(t.Context(), long, nil)
+	wantFor(t, "for more than a week", err, http.StatusBadRequest, "InvalidInput")
 	byKey, err := azblob.NewClientFromConnectionString(s.ConnectionString(), noRetries(s.Transport()))
 	must(t, err)
 	info := service.KeyInfo{Start: new(""), Expiry: new(time.Now().Add(time.Hour).UTC().Format(sas.TimeFormat))}

@@ -3,6 +3,7 @@ package emulator_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -169,4 +170,16 @@ func trace(s *emulator.Server) []string {
 		lines = append(lines, r.String())
 	}
 	return lines
+}
+
+// alphabet adds the blobs a/00 … a/24 and b/00 … b/24.
+func alphabet(s *emulator.Server) (all []string) {
+	for _, dir := range []string{"a", "b"} {
+		for i := range 25 {
+			name := fmt.Sprintf("%s/%02d", dir, i)
+			s.Put("plans", name, []byte(name), map[string]string{"Name": name})
+			all = append(all, name)
+		}
+	}
+	return all
 }

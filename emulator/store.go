@@ -131,8 +131,8 @@ func (s *state) removeContainer(ct *container, until time.Time) {
 	s.write(change{container: ct.Name, self: ct, removed: true, until: until})
 }
 
-// container is a container with its blobs. Once it is stored, only its blobs change. The exported fields are
-// those that [Open] keeps in the file.
+// container is a container with its blobs. Once it is stored, only its blobs change. [Open] keeps the exported
+// fields in the file.
 type container struct {
 	Name     string
 	Metadata metadata
@@ -171,7 +171,7 @@ func (ct *container) has(prefix string) (found bool) {
 	return found
 }
 
-// blob is one version of a blob. It is never changed once it is stored. All of it is kept in the file of [Open].
+// blob is one version of a blob. A stored version never changes. [Open] keeps all fields in the file.
 type blob struct {
 	Name     string
 	Body     []byte
@@ -214,7 +214,7 @@ func stamp(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 // second cuts a time to what stamp can say.
 func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// parseETag reads the form of listings. What is none is version 0.
+// parseETag reads the form of listings. It returns 0 for any other text.
 func parseETag(s string) etag {
 	var e uint64
 	if _, err := fmt.Sscanf(strings.Trim(s, `"`), "0x8D%013X", &e); err != nil {

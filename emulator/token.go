@@ -79,12 +79,13 @@ func (s *Server) verifyToken(c *call, token string, now time.Time) *answer {
 		return nil
 	}
 	claims, ok := parseToken(token)
+	audience := strings.TrimSuffix(claims.Audience, "/")
 	switch {
 	case !c.secure():
 		return unauthenticated("Authentication scheme Bearer is not supported over http.")
 	case !ok:
 		return s.challenge("The token is malformed.")
-	case strings.TrimSuffix(claims.Audience, "/") != storageAudience && strings.TrimSuffix(claims.Audience, "/") != "https://"+s.account+".blob.core.windows.net":
+	case audience != storageAudience && audience != "https://"+s.account+".blob.core.windows.net":
 		return s.challenge("Audience validation failed. Audience did not match.")
 	case claims.Issuer != issuer+s.tenant+"/":
 		return s.challenge("Issuer validation failed. Issuer did not match.")
@@ -104,8 +105,13 @@ func (s *Server) verifyToken(c *call, token string, now time.Time) *answer {
 // challenge is the refusal of a token. It says where to get another one.
 func (s *Server) challenge(detail string) *answer {
 	a := failAuthentication("InvalidAuthenticationInfo", detail)
-	a.header.Set("Www-Authenticate", "Bearer authorization_uri=https://login.microsoftonline.com/"+s.tenant+"/oauth2/authorize resource_id="+storageAudience)
+	a.header.Set("Www-Authenticate", bearer(s.tenant+"/oauth2/authorize"))
 	return a
+}
+
+// bearer is the header that says where to get a token.
+func bearer(path string) string {
+	return "Bearer authorization_uri=https://login.microsoftonline.com/" + path + " resource_id=" + storageAudience
 }
 
 // unauthenticated is the refusal of a key or a signature.

@@ -128,6 +128,22 @@ func Start(ctx context.Context, opts ...Option) (_ *Server, err error) {
 			_ = s.Close()
 		}
 	}()
+	args, err := s.prepare(dir, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.launch(node, args); err != nil {
+		return nil, err
+	}
+	if err = s.ready(ctx); err != nil {
+		return nil, fmt.Errorf("azurite did not start: %w\nCheck that `node --version` is 20 or later, and install again with `%s`.\n"+
+			"Azurite's last output:\n%s", err, installCommand, s.out.tail())
+	}
+	return s, nil
+}
+
+// prepare makes the temporary folder and the client, and returns the arguments of node.
+func (s *Server) prepare(dir string, cfg config) (args []string, err error) {
 	if s.temp, err = os.MkdirTemp("", "azurite-"); err != nil {
 		return nil, fmt.Errorf("azurite: cannot make a temporary folder; check TMPDIR: %w", err)
 	}
@@ -135,7 +151,7 @@ func Start(ctx context.Context, opts ...Option) (_ *Server, err error) {
 	if err = os.WriteFile(lean, leanScript, 0o600); err != nil {
 		return nil, fmt.Errorf("azurite: cannot write to the temporary folder: %w", err)
 	}
-	args := []string{
+	args = []string{
 		"--require", lean,
 		mainFile(dir),
 		"--location", filepath.Join(s.temp, "data"),
@@ -149,15 +165,19 @@ func Start(ctx context.Context, opts ...Option) (_ *Server, err error) {
 		MaxIdleConnsPerHost: 100,
 		IdleConnTimeout:     4 * time.Second, // Azurite closes idle connections after 5
 	}
-	if cfg.oauth {
-		cert, key := filepath.Join(s.temp, "cert.pem"), filepath.Join(s.temp, "key.pem")
-		if transport.TLSClientConfig, err = writeCertificate(cert, key); err != nil {
-			return nil, fmt.Errorf("azurite: cannot make a certificate: %w", err)
-		}
-		args = append(args, "--oauth", "basic", "--cert", cert, "--key", key)
-	}
 	s.client = &http.Client{Transport: transport}
+	if !cfg.oauth {
+		return args, nil
+	}
+	cert, key := filepath.Join(s.temp, "cert.pem"), filepath.Join(s.temp, "key.pem")
+	if transport.TLSClientConfig, err = writeCertificate(cert, key); err != nil {
+		return nil, fmt.Errorf("azurite: cannot make a certificate: %w", err)
+	}
+	return append(args, "--oauth", "basic", "--cert", cert, "--key", key), nil
+}
 
+// launch starts the process.
+func (s *Server) launch(node string, args []string) (err error) {
 	cmd := exec.Command(node, args...)
 	cmd.Dir = s.temp
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(strings.ToUpper(v), "AZURITE_") })
@@ -165,21 +185,17 @@ func Start(ctx context.Context, opts ...Option) (_ *Server, err error) {
 	cmd.WaitDelay = killLimit
 	// lean.js ends the process when this pipe is closed, and moves the clock.
 	if s.clock, err = cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("azurite: %w", err)
+		return fmt.Errorf("azurite: %w", err)
 	}
 	if err = cmd.Start(); err != nil {
-		return nil, fmt.Errorf("azurite: cannot run node; check that `node --version` works: %w", err)
+		return fmt.Errorf("azurite: cannot run node; check that `node --version` works: %w", err)
 	}
 	s.cmd = cmd
 	go func() {
 		s.err = cmp.Or(cmd.Wait(), errors.New("exit status 0"))
 		close(s.done)
 	}()
-	if err = s.ready(ctx); err != nil {
-		return nil, fmt.Errorf("azurite did not start: %w\nCheck that `node --version` is 20 or later, and install again with `%s`.\nAzurite's last output:\n%s",
-			err, installCommand, s.out.tail())
-	}
-	return s, nil
+	return nil
 }
 
 // writeCertificate writes a new self-signed certificate for 127.0.0.1 and its key to files. It returns a

@@ -353,10 +353,4 @@ func TestBatchDeletesWhatItNames(t *testing.T) {
 			})
 		}
 	}
-	inWorld(t, func(t *testing.T, w *world) {
-		err := w.DeleteBatch(t.Context(), "other", []Target{{Name: "a"}, {Name: "b", ETag: "0x1"}})
-		if n := len(w.server.Requests()); !Is(err, Absent, AbsentContainer) || n != 1 {
-			t.Errorf("no container: %v after %d requests", err, n)
-		}
-	})
 }

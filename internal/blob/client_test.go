@@ -37,6 +37,7 @@ func TestWritesDoWhatTheirConditionsSay(t *testing.T) {
 		{"if there", always(IfThere), Absent, fine},
 		{"if match", func(w *world) Condition { return IfMatch(w.etag()) }, Absent, fine},
 		{"if match, stale", always(IfMatch("0x1")), Absent, Mismatch},
+		{"if match, no ETag", always(IfMatch("*")), Absent, Mismatch},
 	} {
 		for there, want := range []Reason{test.nothing, test.blob, AbsentContainer} {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -171,24 +171,6 @@ func TestReasonsAreTold(t *testing.T) {
 	}
 }
 
-// TestConditions checks the headers that the service gets.
-func TestConditions(t *testing.T) {
-	for _, test := range []struct {
-		cond             Condition
-		match, noneMatch string
-	}{{Always, "", ""}, {IfNew, "", "*"}, {IfThere, "*", ""}, {IfMatch("0x1"), `"0x1"`, ""}, {IfMatch("*"), `"0x0"`, ""}} {
-		inWorld(t, func(t *testing.T, w *world) {
-			_, _ = w.Put(t.Context(), ref, nil, mine(), test.cond)
-			_ = w.Delete(t.Context(), ref, test.cond)
-			for _, r := range w.server.Requests() {
-				if r.Op != emulator.HeadBlob && (r.IfMatch != test.match || r.IfNoneMatch != test.noneMatch) {
-					t.Errorf("%+v: %s with If-Match %q, If-None-Match %q was sent", test.cond, r.Op, r.IfMatch, r.IfNoneMatch)
-				}
-			}
-		})
-	}
-}
-
 // detail returns the whole text of the client's error in err.
 func detail(t *testing.T, err error) string {
 	t.Helper()
