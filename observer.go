@@ -284,7 +284,7 @@ func LogObserver(l *slog.Logger) Observer {
 			return ctx, func(e OperationEnd) {
 				level := levelOf(e.Outcome)
 				if e.Outcome == OutcomeNotFound && strings.HasPrefix(e.Operation.Name, "Find") {
-					level, e.Err = slog.LevelDebug, nil // a look for what may be absent, such as the note that closes a vault
+					level, e.Err = slog.LevelDebug, nil // a look for what may be absent, such as the note that suspends a vault
 				}
 				l.LogAttrs(ctx, level, "operation", append(about(e.Operation), slog.String("outcome", string(e.Outcome)),
 					slog.Duration("duration", e.Duration), slog.Int("requests", e.Requests), slog.Int("roundTrips", e.RoundTrips),

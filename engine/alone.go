@@ -106,15 +106,15 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
 }
 
 // storesClock returns the store's clock, which all engines share, or this computer's if they agree or the vault does not
-// tell its own. It returns fleet.ErrClosed if the same answer says that the store is closed.
+// tell its own. It returns fleet.ErrSuspended if the same answer says that the store is suspended.
 func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 	var ahead time.Duration
 	if store, ok := e.vault.(storage.Members); ok {
 		asked := time.Now()
 		roster, err := store.Roster(ctx)
-		if _, closed := roster.FindNote(storage.NoteClosed); closed {
-			e.closed.Store(true)
-			return nil, fmt.Errorf("engine: %w; planvault nodes says by whom, and what opens it", fleet.ErrClosed)
+		if _, suspended := roster.FindNote(storage.NoteSuspended); suspended {
+			e.suspended.Store(true)
+			return nil, fmt.Errorf("engine: %w; see fleet.Resume", fleet.ErrSuspended)
 		}
 		switch off := roster.Now.Sub(asked); {
 		case err != nil && ctx.Err() == nil:

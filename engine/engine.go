@@ -156,8 +156,8 @@ type Engine struct {
 	accepts sync.Mutex
 	offer   func(*workflow.Plan)
 
-	closed  atomic.Bool // Run has seen that the vault is closed
-	running atomic.Bool // Run is
+	suspended atomic.Bool // Run has seen that the vault is suspended
+	running   atomic.Bool // Run is
 
 	mu sync.Mutex
 	// runs holds the plans that are being worked on. A plan that is about to be has no run yet.
@@ -203,7 +203,7 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 // lost says what is lost because the vault lacks an interface.
 func lost(vault storage.Vault, opts Options) (all []string) {
 	if _, ok := vault.(storage.Members); !ok {
-		all = append(all, "does not tell whether it is closed (storage.Members)")
+		all = append(all, "does not tell whether it is suspended (storage.Members)")
 	}
 	if _, ok := vault.(retention.Vault); !ok && !opts.NoRetention {
 		all = append(all, "enforces no policy of retention (retention.Vault; see Options.NoRetention)")
@@ -217,14 +217,14 @@ func lost(vault storage.Vault, opts Options) (all []string) {
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
 // node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares nothing
 // with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run, and returns
-// fleet.ErrClosed after Run has seen that the vault is closed. When ctx ends, or the error is storage.ErrUnknown, the
+// fleet.ErrSuspended after Run has seen that the vault is suspended. When ctx ends, or the error is storage.ErrUnknown, the
 // plan may have been stored: look for its ID, which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 	if err := e.runnable(plan); err != nil {
 		return err
 	}
-	if e.closed.Load() {
-		return fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrClosed)
+	if e.suspended.Load() {
+		return fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrSuspended)
 	}
 	unknown := false
 	err := e.insist(ctx, func(ctx context.Context) error {
@@ -311,8 +311,9 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // process was frozen or could not reach the store, Run lets all plans go and reports it to Observer.Problem.
 // It joins again as a new node at once, and waits no more for the plugins of the old one.
 //
-// If the vault is closed, see fleet.Close, Run returns fleet.ErrClosed without a call of Recovery. When somebody closes it,
-// a member of a fleet drains, leaves, and Run returns fleet.ErrClosed; an engine that is alone does not look again.
+// If the vault is suspended, see fleet.Suspend, Run returns fleet.ErrSuspended without a call of Recovery. When somebody
+// suspends it, a member of a fleet drains, leaves, and Run returns fleet.ErrSuspended; an engine that is alone does not look
+// again.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return errors.New("engine: Run is active already")

@@ -32,8 +32,8 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, fleet.ErrClosed):
-			e.closed.Store(true)
+		case errors.Is(err, fleet.ErrSuspended):
+			e.suspended.Store(true)
 			return fmt.Errorf("engine: %w", err)
 		case first:
 			return fmt.Errorf("engine: join the fleet: %w", err)
@@ -51,8 +51,8 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 			node.Drain()
 			work.Wait()
 			m.leave(ctx)
-			if node.Closed() {
-				return fmt.Errorf("engine: node %s has left: %w", node.ID(), fleet.ErrClosed)
+			if node.Suspended() {
+				return fmt.Errorf("engine: node %s has left: %w", node.ID(), fleet.ErrSuspended)
 			}
 			return nil
 		}
@@ -186,8 +186,8 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 			switch cause := context.Cause(c); {
 			case errors.Is(cause, fleet.ErrStopRequested):
 				_ = r.stop(r.owned, attributionOf(cause)) // unless the plan is ending, or is given up
-			case errors.Is(cause, fleet.ErrClosed):
-				m.closed.Store(true)
+			case errors.Is(cause, fleet.ErrSuspended):
+				m.suspended.Store(true)
 				r.drain()
 			default:
 				r.giveUp(cause)
@@ -205,7 +205,7 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 		defer context.AfterFunc(c, obey)()
 	}
 	err := r.work(ctx)
-	if cause := context.Cause(work); errors.Is(err, ErrDraining) && errors.Is(cause, fleet.ErrClosed) {
+	if cause := context.Cause(work); errors.Is(err, ErrDraining) && errors.Is(cause, fleet.ErrSuspended) {
 		return cause
 	}
 	return err

@@ -23,7 +23,7 @@ type Observer struct {
 	// own fields may be read, and only during the call, because other goroutines may change its children.
 	Changed func(ctx context.Context, o workflow.Object)
 	// Left is called when the engine leaves an unfinished plan, with the reason: ErrDraining, ErrFull,
-	// fleet.ErrFenced if another node owns it or may take it, fleet.ErrClosed if the vault was closed, or a failure.
+	// fleet.ErrFenced if another node owns it or may take it, fleet.ErrSuspended if the vault was suspended, or a failure.
 	Left func(ctx context.Context, plan uuid.UUID, err error)
 	// Problem is called with failures that belong to no running plan: of Recovery, of a search, of reading a
 	// plan, of the membership in a fleet.

@@ -54,8 +54,8 @@ func TestNewTellsWhatADecoratorHides(t *testing.T) {
 	whole := &retained{Vault: memvault.New(nil)}
 	for want, v := range map[string]storage.Vault{
 		"": whole,
-		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that":                                                                                                                   whole.Vault,
-		"engine: a struct { storage.Vault } does not tell whether it is closed (storage.Members), enforces no policy of retention (retention.Vault; see Options.NoRetention), keeps no log of who changed it (storage.AuditLog): a decorator must have the methods of its vault for that": struct{ storage.Vault }{whole},
+		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that":                                                                                                                      whole.Vault,
+		"engine: a struct { storage.Vault } does not tell whether it is suspended (storage.Members), enforces no policy of retention (retention.Vault; see Options.NoRetention), keeps no log of who changed it (storage.AuditLog): a decorator must have the methods of its vault for that": struct{ storage.Vault }{whole},
 	} {
 		told := ""
 		_, err := engine.New(v, registry.Must(), engine.Options{Observer: engine.Observer{Problem: func(_ context.Context, err error) { told += err.Error() }}})

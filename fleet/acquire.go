@@ -155,7 +155,7 @@ func (f *finder) abandon() {
 
 // lacks reports whether an acquisition that failed with this error certainly left the node without the plan.
 func lacks(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrClosed) || errors.Is(err, ErrUnsuited) || unreadable(err)
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrUnsuited) || unreadable(err)
 }
 
 // Offer makes the loop over [Node.Plans] claim a plan that has not begun at once, without a search and without reading

@@ -28,15 +28,15 @@ type noteFinder interface {
 	FindNote(ctx context.Context, name string) (storage.Note, error)
 }
 
-// noteClosing notes who has closed the vault. A note that can't be read closes it, too.
-func (i *inspector) noteClosing(ctx context.Context, r storage.Roster) {
-	if _, closed := r.FindNote(storage.NoteClosed); !closed {
+// noteSuspension notes who has suspended the vault. A note that can't be read suspends it, too.
+func (i *inspector) noteSuspension(ctx context.Context, r storage.Roster) {
+	if _, suspended := r.FindNote(storage.NoteSuspended); !suspended {
 		return
 	}
-	i.Closed = new(storage.Closing)
+	i.Suspended = new(storage.Suspension)
 	if store, ok := i.store.(noteFinder); ok {
-		if n, err := store.FindNote(ctx, storage.NoteClosed); err == nil {
-			*i.Closed, _ = storage.ReadNote[storage.Closing](n)
+		if n, err := store.FindNote(ctx, storage.NoteSuspended); err == nil {
+			*i.Suspended, _ = storage.ReadNote[storage.Suspension](n)
 		}
 	}
 }

@@ -21,9 +21,8 @@ var (
 	ErrUnsuited = errors.New("the plan needs plugins that this program does not have")
 	// ErrLeft means that the node has left the fleet.
 	ErrLeft = errors.New("the node has left the fleet")
-	// ErrClosed means that somebody has closed the store with [Close], or that the store is a copy: no node may work on
-	// it.
-	ErrClosed = errors.New("the vault is closed")
+	// ErrSuspended means that somebody has called [Suspend], or that the store is a copy: no node may work on it.
+	ErrSuspended = errors.New("the vault is suspended")
 )
 
 // StopError is [ErrStopRequested] with the audit entry of whoever called [Stop].

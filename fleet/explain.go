@@ -12,11 +12,11 @@ import (
 
 // fleetFacts is what the explanation of a plan needs to know besides the plan and its owner.
 type fleetFacts struct {
-	now    time.Time
-	older  time.Duration
-	alive  int           // how many members are alive
-	closed string        // what opens the vault, if it is closed to engines
-	within time.Duration // how soon they take the plans of a dead member
+	now       time.Time
+	older     time.Duration
+	alive     int                 // how many members are alive
+	suspended *storage.Suspension // nil if the vault is not suspended
+	within    time.Duration       // how soon they take the plans of a dead member
 }
 
 // explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
@@ -70,8 +70,8 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnknown
 	case p.Condition == Waiting && f.alive > 0:
 		return ReasonNotPickedUp
-	case f.closed != "" && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
-		return ReasonClosed
+	case f.suspended != nil && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
+		return ReasonSuspended
 	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
 		return ReasonNoNode
 	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
@@ -128,12 +128,17 @@ func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	return why
 }
 
-// start returns what to do where no node is alive. No engine works on a vault that is closed.
+// start returns what to do where no node is alive. No node works on a suspended vault.
 func (f fleetFacts) start(advice string) string {
-	if f.closed != "" {
-		return "The vault is closed to engines: " + f.closed + "."
+	switch {
+	case f.suspended == nil:
+		return advice
+	case f.suspended.MovedTo != "":
+		return "The vault is suspended, and its plans run in " + f.suspended.MovedTo + "."
+	case f.suspended.Copy:
+		return "The vault is suspended, because it is a copy."
 	}
-	return advice
+	return "The vault is suspended until somebody resumes it."
 }
 
 func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) string {

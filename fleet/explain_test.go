@@ -131,10 +131,10 @@ func TestExplain(t *testing.T) {
 		if c != test.c || stuck != test.stuck || why != test.why {
 			t.Errorf("a plan that %s is %s, stuck: %t\n%s\nwant %s, %t\n%s", test.name, c, stuck, why, test.c, test.stuck, test.why)
 		}
-		f.closed = storage.Closing{}.Remedy()
+		f.suspended = new(storage.Suspension)
 		_, _, why = f.explain(test.plan, m)
-		if starts := strings.Contains(test.why, "Start an engine"); strings.Contains(why, "planvault open") != starts || strings.Contains(why, "Start an engine") || starts != (f.reason(test.plan) == ReasonClosed) {
-			t.Errorf("in a closed vault, a plan that %s: %s, %s", test.name, f.reason(test.plan), why)
+		if starts := strings.Contains(test.why, "Start an engine"); strings.Contains(why, "resumes it") != starts || strings.Contains(why, "Start an engine") || starts != (f.reason(test.plan) == ReasonSuspended) {
+			t.Errorf("in a suspended vault, a plan that %s: %s, %s", test.name, f.reason(test.plan), why)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type Gauges struct {
 // Reasons returns all reasons for which a plan may be stuck.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonNoNode, ReasonClosed, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
+		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
 		ReasonUnclaimed, ReasonUnreadable,
 	}
 }

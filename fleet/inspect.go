@@ -63,8 +63,8 @@ type Inspection struct {
 	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which
 	// is that in which they joined.
 	Members []MemberState
-	// Closed says who has closed the vault to engines, and why. It is nil if the vault is open.
-	Closed *storage.Closing
+	// Suspended says who has suspended the vault, and why. It is nil if the vault is not suspended.
+	Suspended *storage.Suspension
 	// Copies are the copies of the vault whose progress its notes tell.
 	Copies []CopyState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
@@ -154,8 +154,8 @@ type Reason string
 
 // The reasons. A plan that is not stuck has the first four, the last, or none.
 const (
-	ReasonNoNode      Reason = "no node alive" // and the plan needs one
-	ReasonClosed      Reason = "vault closed"  // and so no node is alive
+	ReasonNoNode      Reason = "no node alive"   // and the plan needs one
+	ReasonSuspended   Reason = "vault suspended" // and so no node is alive
 	ReasonOwnerGone   Reason = "owner gone"
 	ReasonOwnerSilent Reason = "owner silent"
 	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
@@ -275,11 +275,8 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s
 	}
-	i.noteClosing(ctx, roster)
-	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), within: i.takenWithin()}
-	if i.Closed != nil {
-		i.facts.closed = i.Closed.Remedy()
-	}
+	i.noteSuspension(ctx, roster)
+	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), suspended: i.Suspended, within: i.takenWithin()}
 	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()

@@ -35,7 +35,7 @@ type Node struct {
 	clock      clock
 	now        time.Time                          // the store's clock at the last look
 	looked     time.Time                          // the time of the last look, by this machine's clock on the wall
-	closed     bool                               // the store was closed
+	suspended  bool                               // the store was suspended when the node looked
 	members    map[uuid.UUID]struct{}             // those of the last look, and owners that were found since
 	takers     map[uuid.UUID]struct{}             // the members of the last look that take plans; it does not change
 	left       map[uuid.UUID]struct{}             // those of the last look that were marked as left
@@ -61,7 +61,7 @@ type Node struct {
 // stored and the other members are known. ctx bounds Join alone: the node stays a member until [Node.Leave].
 // If Join fails, the process is not a member, and may call Join again.
 //
-// Errors: [ErrClosed] if the store is closed; [storage.ErrInvalid] for wrong options, and for a vault that accepts
+// Errors: [ErrSuspended] if the store is suspended; [storage.ErrInvalid] for wrong options, and for a vault that accepts
 // updates without versions, since such updates would ignore a fence; otherwise those of the store.
 func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	o, err := o.complete()
@@ -106,7 +106,7 @@ func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
-	if err := closedBy(ctx, store, r); err != nil && !o.closing {
+	if err := suspendedBy(ctx, store, r); err != nil && !o.suspended {
 		return nil, n.abandon(ctx, err)
 	}
 	next := n.see(ctx, r)

@@ -50,7 +50,7 @@ type Options struct {
 	// Observer sees what the node does. Default: none.
 	Observer Observer
 
-	closing bool // the node may join a closed store: it runs nothing
+	suspended bool // the node may join a suspended store: it runs nothing
 }
 
 // Check returns the error that [Join] would return for these options: [storage.ErrInvalid] with everything that is wrong, or

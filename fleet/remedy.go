@@ -6,8 +6,8 @@ func (r Reason) Remedy() string {
 	switch r {
 	case ReasonNoNode:
 		return "No node is alive. Start an engine: it takes them all."
-	case ReasonClosed:
-		return "The vault is closed to engines: planvault nodes says by whom and why, and what opens it or where its plans run."
+	case ReasonSuspended:
+		return "No node works on a suspended vault. If its plans do not run elsewhere, resume it, and start an engine."
 	case ReasonOwnerGone:
 		return "No live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make them look again."
 	case ReasonOwnerSilent:

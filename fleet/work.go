@@ -16,7 +16,7 @@ type work struct {
 
 // Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates. It ends
 // with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody called [Stop],
-// [ErrClosed] when the store is closed, or [ErrLeft]. If the node does not own the plan, the context has ended with
+// [ErrSuspended] when the store is suspended, or [ErrLeft]. If the node does not own the plan, the context has ended with
 // ErrFenced.
 //
 // The caller calls done when it is finished with the plan, for whatever reason. The plan then no longer counts
@@ -67,8 +67,8 @@ func (n *Node) own(plan uuid.UUID) {
 	}
 	w := new(work)
 	w.ctx, w.end = context.WithCancelCause(n.ctx)
-	if n.closed {
-		w.end(ErrClosed)
+	if n.suspended {
+		w.end(ErrSuspended)
 	}
 	if by, asked := n.stops[plan]; asked {
 		w.end(&StopError{by})

@@ -171,7 +171,7 @@ func (a *app) outputs() []output {
 		{commands: "log", row: auditRow{}, columns: notesOf(a.logColumns())},
 		{commands: "policy set", row: policySet{}},
 		{commands: "policy show", row: policyShown{}},
-		{commands: "close", row: closed{}},
+		{commands: "suspend", row: suspended{}},
 		{commands: "mirror", when: "a round of --follow", row: followed{}},
 		{commands: "switch", row: switched{}},
 		{commands: "drill", row: drilled{}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 )
@@ -20,20 +21,20 @@ func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.Inspect
 	defer p.end()
 	o.Progress = p.reach
 	i, err := fleet.Inspect(ctx, v, o)
-	if i.Closed != nil {
-		fmt.Fprintln(a.stderr, "planvault:", closedText(*i.Closed))
+	if i.Suspended != nil {
+		fmt.Fprintln(a.stderr, "planvault:", suspendedText(*i.Suspended))
 	}
 	return i, err
 }
 
-// closedText says that a vault is closed, which keeps its plans from going on, and what opens it or where its plans run.
-func closedText(c storage.Closing) string {
-	text := "the vault is closed to engines"
+// suspendedText says that a vault is suspended, so that its plans do not go on, and what resumes it or where its plans run.
+func suspendedText(c storage.Suspension) string {
+	text := "the vault is suspended"
 	if !c.At.IsZero() {
 		text += " since " + stamp(c.At)
 	}
 	text += signed(c.By, c.Why) + ": no plan goes on here; "
-	return text + c.Remedy()
+	return text + human.Resumes(c)
 }
 
 // readNone is an age that no plan has: an inspection reads none.

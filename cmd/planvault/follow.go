@@ -23,7 +23,7 @@ type follow struct {
 
 func (f *follow) addFlags(flags *pflag.FlagSet) {
 	f.every = age(time.Minute)
-	flags.BoolVar(&f.on, "follow", false, "keep the copy up to date until an interrupt, and closed to engines")
+	flags.BoolVar(&f.on, "follow", false, "keep the copy up to date until an interrupt, and suspended")
 	flags.StringVar(&f.name, "name", "standby", "with --follow, the `NAME` of the copy: the note copy-NAME in the vault says how far it is")
 	flags.Var(&f.every, "every", "with --follow, the `DURATION` between two rounds")
 }
@@ -52,7 +52,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	if err := a.confirm(ctx, change{doing: "follow", what: "an hour without changes", requests: idle}); err != nil {
 		return err
 	}
-	p := a.progress("follow", "round", 0).then("the copy stays closed; run the same command again to go on, or planvault switch")
+	p := a.progress("follow", "round", 0).then("the copy stays suspended; run the same command again to go on, or planvault switch")
 	defer p.end()
 	told := time.Time{}
 	var failed error

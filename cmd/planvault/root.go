@@ -316,7 +316,7 @@ func (a *app) commands() []group {
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
-		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.closeCommand(), a.doctorCommand(), a.drillCommand(), a.openCommand(), a.recoverCommand(), a.statsCommand()}},
+		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
 		{"History", []*cobra.Command{
 			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
 			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),

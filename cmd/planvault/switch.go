@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/human"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
@@ -68,8 +69,8 @@ const lostAfter = time.Minute
 // switchOver makes the copy the vault that engines work on. Each step may be repeated, so the same command goes on
 // wherever it was interrupted:
 //
-//  1. the copy is closed, if it is not;
-//  2. the vault is closed, its nodes leave or are evicted, and its open plans are fenced;
+//  1. the copy is suspended, if it is not;
+//  2. the vault is suspended, its nodes leave or are evicted, and its open plans are fenced;
 //  3. what the copy lacks is copied, and compared;
 //  4. the copy is checked;
 //  5. the copy is opened. Nothing is copied any more from here on.
@@ -100,15 +101,15 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 			return err
 		}
 	}
-	if n, err := into.FindNote(ctx, storage.NoteClosed); err == nil {
-		if c, err := storage.ReadNote[storage.Closing](n); err != nil || c.MovedTo != "" {
-			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", c.Remedy()))
+	if n, err := into.FindNote(ctx, storage.NoteSuspended); err == nil {
+		if c, err := storage.ReadNote[storage.Suspension](n); err != nil || c.MovedTo != "" {
+			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", human.Resumes(c)))
 		}
 	}
 	if err := a.confirmSwitch(ctx, s, report); err != nil {
 		return err
 	}
-	reached.then("the vaults may be closed to engines; " + goOn)
+	reached.then("the vaults may be suspended; " + goOn)
 	if err := a.auditEntry(ctx, into, about("switch"), func() error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switc
 		}
 	}
 	if !s.lost {
-		c, err := a.clear(ctx, from, storage.Closing{Why: "the vault has moved to " + a.places[1], MovedTo: a.places[1], MovedID: state.ID})
+		c, err := a.suspend(ctx, from, storage.Suspension{Why: "the vault has moved to " + a.places[1], MovedTo: a.places[1], MovedID: state.ID})
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func (a *app) answers(ctx context.Context, v *azblob.Vault) error {
 
 // confirmSwitch says what the switch does, and what it can't do.
 func (a *app) confirmSwitch(ctx context.Context, s switching, r switched) error {
-	c := change{doing: "switch", what: "close the vault, copy what is left (not counted), open the copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
+	c := change{doing: "switch", what: "suspend the vault, copy what is left (not counted), open the copy", requests: price.Tally{azblob.ClassList: 60, azblob.ClassWrite: 5, azblob.ClassRead: 10}}
 	if s.lost {
 		c.what = "open the copy as it is"
 		c.warning = fmt.Sprintf(`%s does not answer, so nothing fences its engines.
@@ -168,11 +169,11 @@ Stop them now, or cut their network: an engine that still reaches the account go
 and so do the engines on the copy.
 %s.
 What was done since then is done again, and plans that were created since then are missing.
-When the account is back, run the same command without --lost: it closes the vault there.
+When the account is back, run the same command without --lost: it suspends the vault there.
 `, r.From, sentence(upTo(r.CaughtUp)))
 	}
 	if r.Before {
-		c.what = "close the vault, whose copy is open"
+		c.what = "suspend the vault, whose copy is open"
 	}
 	return a.confirm(ctx, c)
 }
@@ -224,7 +225,7 @@ func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switchin
 // write says what was done, and what comes next.
 func (r switched) write(w io.Writer) {
 	if !r.Lost {
-		fmt.Fprintf(w, "%s is closed: %s evicted.\n", r.From, plural(r.Evicted, "node"))
+		fmt.Fprintf(w, "%s is suspended: %s evicted.\n", r.From, plural(r.Evicted, "node"))
 	}
 	if !r.Lost && !r.Before {
 		fmt.Fprintf(w, "%s copied, %s updated, %s removed, %s failed.\n", plural(r.Copied, "plan"), count(r.Updated), count(r.Removed), count(r.Failed))

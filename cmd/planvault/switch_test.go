@@ -50,7 +50,7 @@ func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, n
 			t.Error(err)
 			return
 		}
-		if err := e.Run(ctx); err != nil && !errors.Is(err, fleet.ErrClosed) {
+		if err := e.Run(ctx); err != nil && !errors.Is(err, fleet.ErrSuspended) {
 			t.Logf("%s: %v", name, err)
 		}
 		select {
@@ -132,29 +132,29 @@ func switchBesideEngines(t *testing.T, k int) {
 	}
 }
 
-// TestCloseAndOpen closes a vault on which a node works, looks at who is refused, and opens it.
-func TestCloseAndOpen(t *testing.T) {
+// TestSuspendAndResume suspends a vault on which a node works, looks at who is refused, and resumes it.
+func TestSuspendAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.says(t, exitUsage, "--reason", "close", "--yes")
+		s.says(t, exitUsage, "--reason", "suspend", "--yes")
 		n := s.join(t, "host-3")
 		p := s.claimed(t, n, "hangs")
-		r := s.must(t, "close", "--as", "ana", "--reason", "the account moves", "--yes")
-		if !strings.Contains(r.stdout, "closed by ana: the account moves") || !strings.Contains(r.stdout, "1 node evicted") {
+		r := s.must(t, "suspend", "--as", "ana", "--reason", "the account moves", "--yes")
+		if !strings.Contains(r.stdout, "suspended by ana: the account moves") || !strings.Contains(r.stdout, "1 node evicted") {
 			t.Errorf("%+v", r)
 		}
 		if now, err := s.vault.Read(t.Context(), p.ID); err != nil || now.Epoch != p.Epoch+1 {
 			t.Errorf("the plan of the node that did not leave is not fenced: %+v, %v", now, err)
 		}
-		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana") {
+		if _, err := fleet.Join(t.Context(), s.vault, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) || !strings.Contains(err.Error(), "ana") {
 			t.Errorf("%v", err)
 		}
-		if r := s.run(t.Context(), "nodes"); !strings.HasPrefix(r.stderr, "planvault: the vault is closed to engines since 20") || !strings.HasSuffix(r.stderr, "Z by ana (the account moves): no plan goes on here; planvault open opens it\n") {
+		if r := s.run(t.Context(), "nodes"); !strings.HasPrefix(r.stderr, "planvault: the vault is suspended since 20") || !strings.HasSuffix(r.stderr, "Z by ana (the account moves): no plan goes on here; planvault resume ends this\n") {
 			t.Errorf("%+v", r)
 		}
 		to := []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", "copy", "--yes"}
-		s.says(t, exitFailed, "the source is closed", append([]string{"mirror", "--follow"}, to...)...)
-		s.must(t, "open", "--yes")
+		s.says(t, exitFailed, "the source is suspended", append([]string{"mirror", "--follow"}, to...)...)
+		s.must(t, "resume", "--yes")
 		s.says(t, exitUsage, "answers", append([]string{"switch", "--lost"}, to...)...)
 		s.says(t, exitUsage, "--follow excludes", append([]string{"mirror", "--follow", "--deep"}, to...)...)
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -163,7 +163,7 @@ func TestCloseAndOpen(t *testing.T) {
 		if r.code != exitDone || strings.Count(r.stdout, "\n") != 1 || !strings.Contains(r.stdout, `"copied":1`) {
 			t.Errorf("a follower: %+v", r)
 		}
-		s.says(t, exitFailed, "planvault switch", "open", "--prefix", "copy", "--yes") // a copy
+		s.says(t, exitFailed, "planvault help resume", "resume", "--prefix", "copy", "--yes") // a copy
 	})
 }
 
@@ -175,21 +175,21 @@ func TestMovedBack(t *testing.T) {
 		to := func(prefix string) []string {
 			return []string{"--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes"}
 		}
-		s.must(t, "close", "--reason", "before the switch", "--yes")
-		s.says(t, exitFailed, "has not moved to that copy", append([]string{"open", "--moved-back"}, to("copy")...)...)
+		s.must(t, "suspend", "--reason", "before the switch", "--yes")
+		s.says(t, exitFailed, "has not moved to that copy", append([]string{"resume", "--moved-back"}, to("copy")...)...)
 		s.must(t, append([]string{"switch"}, to("copy")...)...)
 		s.says(t, exitFailed, "prefix copy", append([]string{"switch"}, to("other")...)...)
-		back := append([]string{"open", "--moved-back"}, to("copy")...)
-		s.says(t, exitFailed, "it is open: close it first", back...)
-		s.says(t, exitFailed, "has not moved to that copy", append([]string{"open", "--moved-back"}, to("other")...)...)
-		s.must(t, "close", "--prefix", "copy", "--reason", "it is too slow", "--yes")
-		s.says(t, exitFailed, "its plans run in", "open", "--yes")
+		back := append([]string{"resume", "--moved-back"}, to("copy")...)
+		s.says(t, exitFailed, "is not suspended: suspend it first", back...)
+		s.says(t, exitFailed, "has not moved to that copy", append([]string{"resume", "--moved-back"}, to("other")...)...)
+		s.must(t, "suspend", "--prefix", "copy", "--reason", "it is too slow", "--yes")
+		s.says(t, exitFailed, "its plans run in", "resume", "--yes")
 		s.must(t, back...)
 		s.must(t, back...)
 		n, err := fleet.Join(t.Context(), s.vault, fleet.Options{})
 		must(t, err)
 		must(t, n.Leave(t.Context()))
-		s.says(t, exitFailed, "its plans run in", "open", "--prefix", "copy", "--yes")
+		s.says(t, exitFailed, "its plans run in", "resume", "--prefix", "copy", "--yes")
 		s.says(t, exitUsage, "the copy has moved itself", append([]string{"switch"}, to("copy")...)...)
 	})
 }
@@ -207,18 +207,18 @@ func TestSwitchThereAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := s.run(t.Context(), append([]string{"switch"}, there...)...)
-		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); r.code != exitFailed || !strings.Contains(r.stderr, "1 open plan") || !errors.Is(err, fleet.ErrClosed) {
+		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); r.code != exitFailed || !strings.Contains(r.stderr, "1 open plan") || !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("a deleted plan would run: %+v; %v", r, err)
 		}
 		s.must(t, append([]string{"switch", "--delete"}, there...)...)
 		into := there[:len(there)-1]
-		s.says(t, exitFailed, "its plans run in http://blob.emulator.invalid/devstoreaccount1, prefix copy", "open", "--yes")
+		s.says(t, exitFailed, "its plans run in http://blob.emulator.invalid/devstoreaccount1, prefix copy", "resume", "--yes")
 		for _, command := range []string{"nodes", "stuck"} {
-			if r := s.run(t.Context(), command); strings.Contains(r.stdout+r.stderr, "planvault open") || !strings.Contains(r.stdout+r.stderr, "prefix copy") {
+			if r := s.run(t.Context(), command); strings.Contains(r.stdout+r.stderr, "planvault resume") || !strings.Contains(r.stdout+r.stderr, "prefix copy") {
 				t.Errorf("%s of a vault that has moved: %+v", command, r)
 			}
 		}
-		s.says(t, exitFailed, "it is open", append([]string{"open", "--moved-back", "--yes"}, into...)...)
+		s.says(t, exitFailed, "is not suspended", append([]string{"resume", "--moved-back", "--yes"}, into...)...)
 		s.says(t, exitFailed, "it is a vault of its own now", append([]string{"mirror", "--delete"}, there...)...)
 		s.says(t, exitFailed, "is no copy, and has plans", "mirror", "--delete", "--prefix", "new", "--allow-empty", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", prefix, "--yes")
 		back := []string{"--prefix", "copy", "--to-connection-string", s.server.ConnectionString(), "--to-prefix", "back", "--yes"}
@@ -233,7 +233,7 @@ func TestSwitchThereAndBack(t *testing.T) {
 		if err := n.Leave(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); !errors.Is(err, fleet.ErrClosed) {
+		if _, err := fleet.Join(t.Context(), s.open(t, "copy"), fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("both are open: %v", err)
 		}
 	})

@@ -72,14 +72,14 @@ func findOrigin(ctx context.Context, v storage.Notes) (n storage.Note, found boo
 	return n, false, nil
 }
 
-// Adopt closes an empty vault and makes it a copy, as [Run] and [Follow] do when they begin. from says for people what it
+// Adopt suspends an empty vault and makes it a copy, as [Run] and [Follow] do when they begin. from says for people what it
 // is a copy of, and by who says so. It returns nil for a copy, [ErrOpened] for a copy that was opened and [ErrNoCopy] for
 // any other vault with plans, and refuses a vault on which a member works.
 func Adopt(ctx context.Context, to Copy, from, by string) error {
 	return (&replica{to: to, from: from, by: by}).adopt(ctx)
 }
 
-// adopt makes the copy a closed copy, if it is not, and reads its origin.
+// adopt makes the vault a suspended copy, if it is not, and reads its origin.
 func (f *replica) adopt(ctx context.Context) error {
 	for range 3 { // another follower may do the same at the same time
 		r, err := f.to.Roster(ctx)
@@ -88,7 +88,7 @@ func (f *replica) adopt(ctx context.Context) error {
 		}
 		n, known := r.FindNote(noteOrigin)
 		if !known || n.Version != f.version {
-			n, err = f.to.FindNote(ctx, noteOrigin) // a listing that misses it must not close a vault
+			n, err = f.to.FindNote(ctx, noteOrigin) // a listing that misses it must not suspend a vault
 			if known = !errors.Is(err, storage.ErrNotFound); known && err != nil {
 				return err
 			}
@@ -102,10 +102,10 @@ func (f *replica) adopt(ctx context.Context) error {
 		if err := f.refuses(f.origin); known && err != nil {
 			return err
 		}
-		if _, closed := r.FindNote(storage.NoteClosed); known && closed {
+		if _, suspended := r.FindNote(storage.NoteSuspended); known && suspended {
 			return nil
 		}
-		if err := unused(r); err != nil { // once it is closed, only those that are refused have records
+		if err := unused(r); err != nil { // once it is suspended, only those that are refused have records
 			return err
 		}
 		if !known {
@@ -187,15 +187,15 @@ func unused(r storage.Roster) error {
 	return nil
 }
 
-// mark stores the notes that the copy lacks: first that it is closed, as a copy also if it was closed as a vault that has
-// moved, and then its origin.
+// mark stores the notes that the copy lacks: first that it is suspended, as a copy also if it was suspended as a vault
+// that has moved, and then its origin.
 func (f *replica) mark(ctx context.Context, r storage.Roster) error {
-	n, closed := r.FindNote(storage.NoteClosed)
-	var was storage.Closing
-	if closed {
+	n, suspended := r.FindNote(storage.NoteSuspended)
+	var was storage.Suspension
+	if suspended {
 		var err error
 		if n, err = f.to.FindNote(ctx, n.Name); err == nil {
-			was, err = storage.ReadNote[storage.Closing](n)
+			was, err = storage.ReadNote[storage.Suspension](n)
 		}
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 	}
 	if !was.Copy {
 		was.At, was.By, was.Why, was.Copy = time.Now().UTC(), f.by, "a copy of "+f.from, true
-		if _, err := put(ctx, f.to, storage.NoteClosed, was, n.Version); err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) {
+		if _, err := put(ctx, f.to, storage.NoteSuspended, was, n.Version); err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 }
 
 // Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
-// the copy as opened, and then removes what closes it. It may be repeated.
+// the copy as opened, and then ends its suspension. It may be repeated.
 func Open(ctx context.Context, copied storage.Notes, by string) error {
 	found := false // its origin
 	steps := []struct {
@@ -225,9 +225,9 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 		do   func(n storage.Note) error
 	}{
 		{noteOrigin, func(n storage.Note) error { found = true; return markOpened(ctx, copied, n, by) }},
-		{storage.NoteClosed, func(n storage.Note) error {
-			if c, err := storage.ReadNote[storage.Closing](n); err != nil || !c.Copy {
-				return err // somebody has closed the vault since
+		{storage.NoteSuspended, func(n storage.Note) error {
+			if c, err := storage.ReadNote[storage.Suspension](n); err != nil || !c.Copy {
+				return err // somebody has suspended the vault since
 			}
 			if !found {
 				return fmt.Errorf("%w: the service contradicts itself about whether there is a note %s: call again", storage.ErrUnavailable, noteOrigin)
@@ -252,24 +252,24 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 	return nil
 }
 
-// MoveBack opens a vault that has moved to a copy of it, which it takes to be given up: that has to be closed, and says from
-// then on that it has moved back. Nothing is copied. It may be repeated. place says for people where the vault is.
+// MoveBack resumes a vault that has moved to a copy of it, which it takes to be given up: the copy has to be suspended, and
+// says from then on that it has moved back. Nothing is copied. It may be repeated. place says for people where the vault is.
 //
-// Errors: [storage.ErrInvalid] if the vault has not moved, or not to that copy; fleet.Open opens one that has not moved.
-// errors.Is finds [ErrOpened] if the copy is open, or members work on it.
+// Errors: [storage.ErrInvalid] if the vault has not moved, or not to that copy; fleet.Resume is for one that has not moved.
+// errors.Is finds [ErrOpened] if the copy is not suspended, or members work on it.
 func MoveBack(ctx context.Context, v, copied Copy, place string) error {
-	closed, closing, err := closingOf(ctx, v)
-	if err != nil || closed.Version == "" {
+	note, suspension, err := suspensionOf(ctx, v)
+	if err != nil || note.Version == "" {
 		return err
 	}
 	state, err := StateOf(ctx, copied)
 	if err != nil {
 		return err
 	}
-	if closing.MovedTo == "" || state.ID != closing.MovedID {
-		return fmt.Errorf("mirror: %w: the vault has not moved to that copy: %s", storage.ErrInvalid, closing.Remedy())
+	if suspension.MovedTo == "" || state.ID != suspension.MovedID {
+		return fmt.Errorf("mirror: %w: the vault has not moved to that copy: %s", storage.ErrInvalid, suspension.Remedy())
 	}
-	there, other, err := closingOf(ctx, copied)
+	there, other, err := suspensionOf(ctx, copied)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func MoveBack(ctx context.Context, v, copied Copy, place string) error {
 	case err != nil:
 		return err
 	case there.Version == "":
-		return fmt.Errorf("mirror: %w, and it is open: close it first", ErrOpened)
+		return fmt.Errorf("mirror: %w, and is not suspended: suspend it first", ErrOpened)
 	case other.MovedTo != "" && other.MovedTo != place:
 		return fmt.Errorf("mirror: %w, and has moved on: %s", ErrOpened, other.Remedy())
 	}
@@ -291,17 +291,17 @@ func MoveBack(ctx context.Context, v, copied Copy, place string) error {
 			return err
 		}
 	}
-	return v.RemoveNote(ctx, closed.Name, closed.Version)
+	return v.RemoveNote(ctx, note.Name, note.Version)
 }
 
-// closingOf returns the note that closes a vault, or none.
-func closingOf(ctx context.Context, v storage.Notes) (n storage.Note, c storage.Closing, err error) {
-	n, err = v.FindNote(ctx, storage.NoteClosed)
+// suspensionOf returns the note that suspends a vault, or none.
+func suspensionOf(ctx context.Context, v storage.Notes) (n storage.Note, c storage.Suspension, err error) {
+	n, err = v.FindNote(ctx, storage.NoteSuspended)
 	if errors.Is(err, storage.ErrNotFound) {
 		return storage.Note{}, c, nil
 	}
 	if err == nil {
-		c, err = storage.ReadNote[storage.Closing](n)
+		c, err = storage.ReadNote[storage.Suspension](n)
 	}
 	return n, c, err
 }

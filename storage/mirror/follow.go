@@ -34,8 +34,8 @@ var (
 	ErrOpened = errors.New("the copy has been opened: it is a vault of its own now")
 	// ErrNoCopy means that the vault to write to is no copy, and not empty.
 	ErrNoCopy = errors.New("the vault is no copy")
-	// ErrSourceClosed means that the source is closed: nothing changes there, and somebody may be switching to the copy.
-	ErrSourceClosed = errors.New("the source is closed")
+	// ErrSourceSuspended means that the source is suspended: nothing changes there, and somebody may be switching to the copy.
+	ErrSourceSuspended = errors.New("the source is suspended")
 )
 
 // FollowOptions are the options of [Follow].
@@ -113,13 +113,13 @@ type Standing struct {
 // which says how far the copy has come; see [Standing].
 //
 // Follow makes an empty vault a copy. It refuses a vault with plans that is no copy, one on which a member of a fleet
-// works, an opened copy, and a closed source.
+// works, an opened copy, and a suspended source.
 //
 // The copy and the note are all that Follow needs: it may die at any time and be started again, anywhere. Two of them do
 // twice the work, and no harm. It takes memory for the IDs of the open plans.
 //
 // A round that fails is reported to Round, and the next one tries again. Follow returns the cause of ctx, [ErrOpened],
-// [ErrNoCopy], [ErrSourceClosed], or the error of wrong options or of a copy that is in use.
+// [ErrNoCopy], [ErrSourceSuspended], or the error of wrong options or of a copy that is in use.
 func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
 	o, err := o.complete()
 	if err != nil {
@@ -136,7 +136,7 @@ func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
 		if o.Round != nil {
 			o.Round(round)
 		}
-		if errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy) || errors.Is(err, ErrSourceClosed) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
+		if errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy) || errors.Is(err, ErrSourceSuspended) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
 			return err
 		}
 		sleep.For(ctx, o.Interval-time.Since(began))
@@ -165,8 +165,8 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 		return round, err
 	}
 	round.Now = there.Now
-	if _, closed := there.FindNote(storage.NoteClosed); closed {
-		return round, fmt.Errorf("mirror: %w: a copy of it is brought up to date by the switch", ErrSourceClosed)
+	if _, suspended := there.FindNote(storage.NoteSuspended); suspended {
+		return round, fmt.Errorf("mirror: %w: a copy of it is brought up to date by the switch", ErrSourceSuspended)
 	}
 	if err := f.adopt(ctx); err != nil {
 		return round, err

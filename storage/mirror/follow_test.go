@@ -452,8 +452,8 @@ func TestFollowRefuses(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		must(t, mirror.Open(t.Context(), liar, "ana"))
-		if _, err := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("it is still closed: %v", err)
+		if _, err := to.FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, storage.ErrNotFound) {
+			t.Errorf("it is still suspended: %v", err)
 		}
 		if err := follow(to); !errors.Is(err, mirror.ErrOpened) {
 			t.Errorf("an opened copy: %v", err)
@@ -464,16 +464,16 @@ func TestFollowRefuses(t *testing.T) {
 			return err
 		})
 		err := follow(cut)
-		if _, unclosed := to.FindNote(t.Context(), storage.NoteClosed); !errors.Is(err, mirror.ErrOpened) || !errors.Is(unclosed, storage.ErrNotFound) {
-			t.Errorf("an opened copy whose notes are not listed: %v, %v", err, unclosed)
+		if _, note := to.FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, mirror.ErrOpened) || !errors.Is(note, storage.ErrNotFound) {
+			t.Errorf("an opened copy whose notes are not listed: %v, %v", err, note)
 		}
-		n, err := storage.NewNote(storage.NoteClosed, storage.Closing{By: "ana"}, "")
+		n, err := storage.NewNote(storage.NoteSuspended, storage.Suspension{By: "ana"}, "")
 		if err == nil {
 			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
 		}
 		must(t, err)
-		if err := follow(memvault.New(nil)); !errors.Is(err, mirror.ErrSourceClosed) {
-			t.Errorf("a closed source: %v", err)
+		if err := follow(memvault.New(nil)); !errors.Is(err, mirror.ErrSourceSuspended) {
+			t.Errorf("a suspended source: %v", err)
 		}
 		for _, o := range []mirror.FollowOptions{{}, {Name: "A"}, {Name: "a", Interval: -1}} {
 			if err := mirror.Follow(t.Context(), w.from.(mirror.Source), to, o); !errors.Is(err, storage.ErrInvalid) {
@@ -510,7 +510,7 @@ func FuzzStanding(f *testing.F) {
 		if _, err := storage.ReadNote[mirror.Standing](storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Error(err)
 		}
-		if _, err := storage.ReadNote[storage.Closing](storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+		if _, err := storage.ReadNote[storage.Suspension](storage.Note{Text: text}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Error(err)
 		}
 	})

@@ -217,11 +217,11 @@ func TestWhenAStepBegins(t *testing.T) {
 	inBubble(t, "at once", func(t *testing.T, store *memvault.Store) {
 		v := &vault{Vault: store.Open(nil)}
 		set(t, v, retention.Policy{Keep: 90, Catalogue: true}, retention.Change{AtOnce: true})
-		version, err := v.PutNote(t.Context(), storage.Note{Name: storage.NoteClosed, Text: []byte("{}")})
+		version, err := v.PutNote(t.Context(), storage.Note{Name: storage.NoteSuspended, Text: []byte("{}")})
 		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r != nil || err != nil {
-			t.Errorf("a step in a closed store: %+v, %v", r, err)
+			t.Errorf("a step in a suspended store: %+v, %v", r, err)
 		}
-		if err := v.RemoveNote(t.Context(), storage.NoteClosed, version); err != nil {
+		if err := v.RemoveNote(t.Context(), storage.NoteSuspended, version); err != nil {
 			t.Fatal(err)
 		}
 		if r, after := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r == nil || after != 0 || v.upkeeps != 1 {

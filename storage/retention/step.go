@@ -39,7 +39,7 @@ func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
 		return nil, nil, err
 	}
 	policy, now := e.known, roster.Now
-	if _, closed := roster.FindNote(storage.NoteClosed); closed || now.Before(policy.Begin()) {
+	if _, suspended := roster.FindNote(storage.NoteSuspended); suspended || now.Before(policy.Begin()) {
 		return &policy, nil, nil
 	}
 	claim := policy.Record

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
+
+	"github.com/planvault/azblob/storage"
 )
 
 // Line returns a text for one line of a terminal. It is cut after a number of columns; 0 is no limit.
@@ -123,4 +125,15 @@ func Duration(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// Resumes says what lets engines work on a suspended vault again, or where its plans run.
+func Resumes(s storage.Suspension) string {
+	switch {
+	case s.Copy:
+		return "it is a copy: planvault switch moves engines to it"
+	case s.MovedTo != "":
+		return "its plans run in " + s.MovedTo
+	}
+	return "planvault resume ends this"
 }

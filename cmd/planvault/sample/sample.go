@@ -26,7 +26,7 @@ const (
 	interval = 30 * time.Second
 )
 
-// Beat renews the record of node a when a heartbeat is due. Where the vault is closed, the node leaves. Beat reports whether
+// Beat renews the record of node a when a heartbeat is due. Where the vault is suspended, the node leaves. Beat reports whether
 // there is a node a; call it every few seconds.
 func Beat(ctx context.Context, v storage.Members) bool {
 	r, err := v.Roster(ctx)
@@ -35,7 +35,7 @@ func Beat(ctx context.Context, v storage.Members) bool {
 	case err != nil:
 	case i < 0:
 		return false
-	case slices.ContainsFunc(r.Notes, func(n storage.Note) bool { return n.Name == storage.NoteClosed }):
+	case slices.ContainsFunc(r.Notes, func(n storage.Note) bool { return n.Name == storage.NoteSuspended }):
 		_ = v.RemoveMember(ctx, r.Members[i].ID, r.Members[i].Version)
 	case r.Now.Sub(r.Members[i].Renewed) >= interval:
 		_, _ = v.RenewMember(ctx, r.Members[i])

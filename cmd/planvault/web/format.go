@@ -21,6 +21,7 @@ var functions = template.FuncMap{
 	"last":      func(id uuid.UUID) string { return "…" + id.String()[28:] },
 	"negate":    func(d time.Duration) time.Duration { return -d },
 	"long":      func(text string) string { return human.Line(text, 2000) },
+	"resumes":   human.Resumes,
 	"row":       func(now time.Time, row planRow, detail bool) planView { return planView{now, row, detail} },
 	"printable": func(text string) string { return human.Line(text, 0) },
 	"span":      human.Duration,

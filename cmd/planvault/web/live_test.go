@@ -52,12 +52,12 @@ func TestOpenPlansGetStuck(t *testing.T) {
 		contains(t, s, "/", []string{"<title>(1 stuck) ", "1 plan is stuck.", "no node is alive to claim it"}, []string{"Nothing is stuck. "})
 		must(t, st.Delete(t.Context(), p.ID))
 		time.Sleep(interval)
-		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<", "closed to engines"})
-		if _, err := fleet.Close(t.Context(), st, storage.Closing{By: "<ana>", Why: "a move"}); err != nil {
+		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<", "vault is suspended"})
+		if _, err := fleet.Suspend(t.Context(), st, storage.Suspension{By: "<ana>", Why: "a move"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(interval)
-		contains(t, s, "/", []string{"closed to engines by <bdi>&lt;ana&gt;</bdi>: <bdi>a move</bdi>"}, nil)
+		contains(t, s, "/", []string{"vault is suspended by <bdi>&lt;ana&gt;</bdi>: <bdi>a move</bdi>"}, nil)
 	})
 }
 

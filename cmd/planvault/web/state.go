@@ -56,12 +56,12 @@ type failure struct {
 	Err string
 }
 
-// Closed says who has closed the vault, or is nil.
-func (s *state) Closed() *storage.Closing {
+// Suspended says who has suspended the vault, or is nil.
+func (s *state) Suspended() *storage.Suspension {
 	if s.inspection == nil {
 		return nil
 	}
-	return s.inspection.Closed
+	return s.inspection.Suspended
 }
 
 // clock returns the time by the store's clock.

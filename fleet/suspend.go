@@ -16,63 +16,63 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// closedBy returns [ErrClosed] if a roster or the store says that the store is closed, with who closed it and why, or why
-// that is not known.
-func closedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
-	_, closed := r.FindNote(storage.NoteClosed)
-	var c storage.Closing
-	n, err := store.FindNote(ctx, storage.NoteClosed)
+// suspendedBy returns [ErrSuspended] if a roster or the store says that the store is suspended, with who suspended it and
+// why, or why that is not known.
+func suspendedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
+	_, suspended := r.FindNote(storage.NoteSuspended)
+	var c storage.Suspension
+	n, err := store.FindNote(ctx, storage.NoteSuspended)
 	switch {
-	case closed || err == nil:
+	case suspended || err == nil:
 	case errors.Is(err, storage.ErrNotFound):
 		return nil // a roster alone may have missed it
 	default:
-		return fmt.Errorf("look whether the vault is closed: %w", err)
+		return fmt.Errorf("look whether the vault is suspended: %w", err)
 	}
 	if err == nil {
-		c, err = storage.ReadNote[storage.Closing](n)
+		c, err = storage.ReadNote[storage.Suspension](n)
 	}
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return fmt.Errorf("%w until a moment ago: try again", ErrClosed)
+		return fmt.Errorf("%w until a moment ago: try again", ErrSuspended)
 	case err != nil:
-		return fmt.Errorf("%w; who closed it can't be read: %w", ErrClosed, err)
+		return fmt.Errorf("%w; who suspended it can't be read: %w", ErrSuspended, err)
 	}
-	return closedError(c)
+	return suspendedError(c)
 }
 
-func closedError(c storage.Closing) error {
-	return fmt.Errorf("%w by %s since %s: %s; %s", ErrClosed, c.By, c.At.Format(time.RFC3339), c.Why, c.Remedy())
+func suspendedError(c storage.Suspension) error {
+	return fmt.Errorf("%w by %s since %s: %s; %s", ErrSuspended, c.By, c.At.Format(time.RFC3339), c.Why, c.Remedy())
 }
 
-// obey lets go of everything if the store is closed, or notes that it is open.
+// obey gives up all plans if the store is suspended, and notes that the node has looked.
 func (n *Node) obey(r storage.Roster) {
-	_, closed := r.FindNote(storage.NoteClosed)
+	_, suspended := r.FindNote(storage.NoteSuspended)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.looked, n.closed = time.Now().Round(0), n.closed || closed && !n.o.closing
-	if !n.closed {
+	n.looked, n.suspended = time.Now().Round(0), n.suspended || suspended && !n.o.suspended
+	if !n.suspended {
 		return
 	}
 	for _, w := range n.work {
-		w.end(ErrClosed)
+		w.end(ErrSuspended)
 	}
 	n.drain()
 	n.record.self.Phase = storage.Leaving
 	n.record.announce()
 }
 
-// Closed reports whether the store was closed. Loops over [Node.Plans] have ended, and the contexts of [Node.Work] end with
-// the cause [ErrClosed]. The process lets its plans go, and calls [Node.Leave].
-func (n *Node) Closed() bool {
+// Suspended reports whether the node has seen that the store is suspended. Loops over [Node.Plans] have ended, and the
+// contexts of [Node.Work] end with the cause [ErrSuspended]. The process lets its plans go, and calls [Node.Leave].
+func (n *Node) Suspended() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.closed
+	return n.suspended
 }
 
-// admitted returns an error if the node may not become the owner of a plan because the store is closed. A node that has
-// not looked at the members for a TTL looks now: it may have slept while the store was closed and its plans were
-// fenced. The clock is that of the wall, which runs on while a machine sleeps.
+// admitted returns an error if the node may not become the owner of a plan because the store is suspended. A node that has
+// not looked at the members for a TTL looks now: it may have slept while the store was suspended and its plans were
+// fenced. The wall clock decides, because it runs on while a machine sleeps.
 func (n *Node) admitted(ctx context.Context) error {
 	n.mu.Lock()
 	age := time.Now().Round(0).Sub(n.looked)
@@ -84,23 +84,23 @@ func (n *Node) admitted(ctx context.Context) error {
 		}
 		n.obey(r)
 	}
-	if n.Closed() {
-		return ErrClosed
+	if n.Suspended() {
+		return ErrSuspended
 	}
 	return nil
 }
 
-// Close closes a store: the nodes of its fleet let go of their plans and leave, and [Join] returns [ErrClosed]. Engines
-// without a fleet do not look, and go on. Close returns what the store's note says, which is an earlier closing if there
-// is one, with the MovedTo of c. A store that has moved elsewhere is ErrClosed. If c.At is zero, it is now. Close returns
-// at once: [Clear] waits.
-func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage.Closing, error) {
+// Suspend keeps engines away from a store until [Resume]: the nodes of its fleet release their plans and leave, and [Join]
+// returns [ErrSuspended]. An engine without a fleet looks only when it starts. Suspend returns what the store's note says:
+// an earlier suspension stays, and takes over the MovedTo of c. If the store has moved elsewhere, the error is
+// ErrSuspended. If c.At is zero, it is now. Suspend returns at once: [Clear] waits.
+func Suspend(ctx context.Context, store storage.Notes, c storage.Suspension) (storage.Suspension, error) {
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
 	}
 	version := ""
 	for {
-		n, err := storage.NewNote(storage.NoteClosed, c, version)
+		n, err := storage.NewNote(storage.NoteSuspended, c, version)
 		if err != nil {
 			return c, err
 		}
@@ -109,34 +109,34 @@ func Close(ctx context.Context, store storage.Notes, c storage.Closing) (storage
 			return c, nil
 		}
 		if !errors.Is(err, storage.ErrExists) && !overtaken(err) {
-			return c, fmt.Errorf("close the store: %w", err)
+			return c, fmt.Errorf("suspend the store: %w", err)
 		}
-		n, err = store.FindNote(ctx, storage.NoteClosed)
+		n, err = store.FindNote(ctx, storage.NoteSuspended)
 		if errors.Is(err, storage.ErrNotFound) && ctx.Err() == nil {
-			version = "" // it was opened meanwhile
+			version = "" // it was resumed meanwhile
 			continue
 		}
-		was, readErr := storage.ReadNote[storage.Closing](n)
+		was, readErr := storage.ReadNote[storage.Suspension](n)
 		switch err = cmp.Or(err, readErr); {
 		case err != nil:
-			return c, fmt.Errorf("close the store: %w", err)
+			return c, fmt.Errorf("suspend the store: %w", err)
 		case c.MovedTo == "" || was.Copy || was.MovedID == c.MovedID && was.MovedTo != "":
 			return was, nil
 		case was.MovedTo != "":
-			return was, closedError(was)
+			return was, suspendedError(was)
 		}
 		was.MovedTo, was.MovedID = c.MovedTo, c.MovedID
 		c, version = was, n.Version
 	}
 }
 
-// Open opens a store that was closed. It returns nil if the store is open, and [ErrClosed] if it is a copy or has moved;
-// see packages storage/mirror.
-func Open(ctx context.Context, store storage.Notes) error {
+// Resume ends the suspension of a store. It returns nil if the store is not suspended, and [ErrSuspended] if it is a copy or
+// has moved: see package storage/mirror.
+func Resume(ctx context.Context, store storage.Notes) error {
 	for {
-		n, err := store.FindNote(ctx, storage.NoteClosed)
-		if c, readErr := storage.ReadNote[storage.Closing](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {
-			return closedError(c)
+		n, err := store.FindNote(ctx, storage.NoteSuspended)
+		if c, readErr := storage.ReadNote[storage.Suspension](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {
+			return suspendedError(c)
 		}
 		if err == nil {
 			err = settle(ctx, func() error { return store.RemoveNote(ctx, n.Name, n.Version) })
@@ -145,7 +145,7 @@ func Open(ctx context.Context, store storage.Notes) error {
 		case err == nil, errors.Is(err, storage.ErrNotFound):
 			return nil
 		case !conflicted(err) || ctx.Err() != nil:
-			return fmt.Errorf("open the store: %w", err)
+			return fmt.Errorf("resume the store: %w", err)
 		}
 	}
 }
@@ -158,14 +158,14 @@ type ClearOptions struct {
 	Doing func(what string)
 }
 
-// Clear waits until no node works on a closed store. Nodes that do not leave within Patience are evicted. Clear then waits
+// Clear waits until no node works on a suspended store. Nodes that do not leave within Patience are evicted. Clear then waits
 // for their longest TTL, by the store's clock, and fences each open plan of the store, so that an evicted process which
 // wakes up later finds that its writes are refused, and that its node is no member.
 //
-// Clear runs nothing, and may be repeated at any time: what was evicted is in the note of the closing. It returns the
+// Clear runs nothing, and may be repeated at any time: the note of the suspension names what was evicted. It returns the
 // number of Running plans that no node owns, which engines without a fleet began: nothing shows whether those still run.
 //
-// Errors: [storage.ErrInvalid] if the store is not closed; otherwise those of the store. A plan that can't be read or
+// Errors: [storage.ErrInvalid] if the store is not suspended; otherwise those of the store. A plan that can't be read or
 // fenced is an error, after all others.
 func Clear(ctx context.Context, store Store, o ClearOptions) (unclaimed int, err error) {
 	c := &clearing{store: store, doing: o.Doing}
@@ -189,17 +189,17 @@ type clearing struct {
 	store Store
 	doing func(string)
 	note  storage.Note
-	storage.Closing
+	storage.Suspension
 }
 
-// read reads the note of the closing.
+// read reads the note of the suspension.
 func (c *clearing) read(ctx context.Context) (err error) {
-	c.note, err = c.store.FindNote(ctx, storage.NoteClosed)
+	c.note, err = c.store.FindNote(ctx, storage.NoteSuspended)
 	if errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("%w: the store is not closed", storage.ErrInvalid)
+		return fmt.Errorf("%w: the store is not suspended", storage.ErrInvalid)
 	}
 	if err == nil {
-		c.Closing, err = storage.ReadNote[storage.Closing](c.note)
+		c.Suspension, err = storage.ReadNote[storage.Suspension](c.note)
 	}
 	return err
 }
@@ -291,7 +291,7 @@ func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
 			c.Evicted = append(c.Evicted, m.ID)
 		}
 	}
-	n, err := storage.NewNote(storage.NoteClosed, c.Closing, c.note.Version)
+	n, err := storage.NewNote(storage.NoteSuspended, c.Suspension, c.note.Version)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 		return unclaimed, errors.Join(errs...)
 	}
 	c.doing(fmt.Sprintf("fence open plans: %d", len(begun)+len(waiting)))
-	n, err := Join(ctx, c.store, Options{Name: "switch", closing: true})
+	n, err := Join(ctx, c.store, Options{Name: "switch", suspended: true})
 	if err != nil {
 		return unclaimed, err
 	}

@@ -6,17 +6,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// NoteClosed is the name of the note that closes a store: while there is one, no member of a fleet works on the store.
-// Package fleet obeys it. Engines without a fleet do not look.
-const NoteClosed = "closed"
+// NoteSuspended is the name of the note that suspends a store: while the store has it, no member of a fleet works on the
+// store. Package fleet obeys it. An engine without a fleet looks only when it starts.
+const NoteSuspended = "closed"
 
 // NoteCopy begins the name of a note that says how far a copy of the store has come. The name of the copy follows.
 const NoteCopy = "copy-"
 
-// Closing says who has closed a store, and why. It is the text of the note [NoteClosed]. A note that can't be read closes
-// the store, too.
-type Closing struct {
-	At  time.Time `json:"at,omitzero"` // by the clock of whoever closed it, for people
+// Suspension says who has suspended a store, and why. It is the text of the note [NoteSuspended]. A note that can't be
+// read suspends the store, too.
+type Suspension struct {
+	At  time.Time `json:"at,omitzero"` // by the clock of whoever suspended it, for people
 	By  string    `json:"by,omitempty"`
 	Why string    `json:"why,omitempty"`
 	// Copy says that the store is a copy that package mirror keeps.
@@ -31,15 +31,15 @@ type Closing struct {
 	TTL time.Duration `json:"ttl,omitempty"`
 }
 
-// Remedy says what opens the store, or where its plans run.
-func (c Closing) Remedy() string {
+// Remedy says what ends the suspension, or where the plans run.
+func (c Suspension) Remedy() string {
 	switch {
 	case c.Copy:
-		return "planvault switch opens it, because it is a copy"
+		return "it is a copy: see mirror.Open"
 	case c.MovedTo != "":
 		return "its plans run in " + c.MovedTo
 	}
-	return "planvault open opens it"
+	return "see fleet.Resume"
 }
 
 // FindNote returns the note with a name of a roster, without its text.

@@ -15,54 +15,54 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-var closing = storage.Closing{By: "ana@ops", Why: "it moves to the account next"}
+var closing = storage.Suspension{By: "ana@ops", Why: "it moves to the account next"}
 
-// TestClose closes a store with a node that works. The node lets its plan go, and nobody joins until the store is open.
-func TestClose(t *testing.T) {
+// TestSuspend suspends a store while a node works. The node releases its plan, and nobody joins until the store is resumed.
+func TestSuspend(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{Name: "host-3"})
 		v := open(store)
 		plan := claimed(t, v, n, 2)
 		work, done := n.Work(plan.ID)
-		c, err := fleet.Close(t.Context(), v, closing)
+		c, err := fleet.Suspend(t.Context(), v, closing)
 		must(t, err)
 		if !c.At.Equal(time.Now()) {
-			t.Errorf("closed at %v", c.At)
+			t.Errorf("suspended at %v", c.At)
 		}
-		if again, err := fleet.Close(t.Context(), v, storage.Closing{By: "bob"}); err != nil || again.By != c.By {
-			t.Errorf("closed again by %+v, %v", again, err)
+		if again, err := fleet.Suspend(t.Context(), v, storage.Suspension{By: "bob"}); err != nil || again.By != c.By {
+			t.Errorf("suspended again by %+v, %v", again, err)
 		}
 		time.Sleep(11 * time.Second)
-		if cause := context.Cause(work); !errors.Is(cause, fleet.ErrClosed) || !n.Closed() {
+		if cause := context.Cause(work); !errors.Is(cause, fleet.ErrSuspended) || !n.Suspended() {
 			t.Fatalf("the work goes on: %v", cause)
 		}
 		done()
 		for plan, err := range n.Plans(t.Context()) {
 			t.Errorf("it yields %v, %v", plan, err)
 		}
-		if err := n.Claim(t.Context(), create(t, v, 1)); !errors.Is(err, fleet.ErrClosed) {
+		if err := n.Claim(t.Context(), create(t, v, 1)); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("it claims: %v", err)
 		}
 		leave(t, n)
-		if _, err := fleet.Join(t.Context(), p, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) || !strings.Contains(err.Error(), "ana@ops") || !strings.Contains(err.Error(), "planvault open") || strings.Contains(err.Error(), "\n") {
+		if _, err := fleet.Join(t.Context(), p, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) || !strings.Contains(err.Error(), "ana@ops") || !strings.Contains(err.Error(), "fleet.Resume") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("it joins: %v", err)
 		}
 		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
 			t.Errorf("%+v, %v", r.Members, err)
 		}
-		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Closed == nil || i.Closed.By != closing.By {
+		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Suspended == nil || i.Suspended.By != closing.By {
 			t.Errorf("%+v, %v", i, err)
 		}
-		must(t, fleet.Open(t.Context(), v))
-		must(t, fleet.Open(t.Context(), v))
-		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Closed != nil {
+		must(t, fleet.Resume(t.Context(), v))
+		must(t, fleet.Resume(t.Context(), v))
+		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Suspended != nil {
 			t.Errorf("%+v, %v", i, err)
 		}
 		join(t, p, fleet.Options{})
 	})
 }
 
-// TestClear closes a store with a node that leaves, one that is frozen, and one that does not listen. When Clear returns,
+// TestClear suspends a store with a node that leaves, one that is frozen, and one that does not listen. When Clear returns,
 // none of them gets a write through or takes a plan, whatever it had begun.
 func TestClear(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -79,7 +79,7 @@ func TestClear(t *testing.T) {
 		outcomes := make(chan error, 2)
 		go func() { outcomes <- moves(t.Context(), late, actions(own)[0], workflow.Running) }()
 		go func() { outcomes <- frozen.Claim(t.Context(), seen) }()
-		_, err := fleet.Close(t.Context(), v, closing)
+		_, err := fleet.Suspend(t.Context(), v, closing)
 		must(t, err)
 		time.AfterFunc(15*time.Second, func() { leave(t, leaves) })
 		began := time.Now()
@@ -89,7 +89,7 @@ func TestClear(t *testing.T) {
 		}
 		late.Thaw()
 		for range 2 {
-			if err := <-outcomes; !errors.Is(err, storage.ErrConflict) && !errors.Is(err, fleet.ErrClosed) && !errors.Is(err, fleet.ErrFenced) {
+			if err := <-outcomes; !errors.Is(err, storage.ErrConflict) && !errors.Is(err, fleet.ErrSuspended) && !errors.Is(err, fleet.ErrFenced) {
 				t.Errorf("a late call returns %v", err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestClearDies(t *testing.T) {
 			_, busy := start(t, store, fleet.Options{})
 			plan, waiting := claimed(t, v, busy, 2), create(t, v, 1)
 			stale := read(t, v, plan.ID)
-			_, err := fleet.Close(t.Context(), v, closing)
+			_, err := fleet.Suspend(t.Context(), v, closing)
 			must(t, err)
 			p := open(store)
 			calls := 0
@@ -179,13 +179,13 @@ func TestClearDies(t *testing.T) {
 	}
 }
 
-// TestShortRosters closes a store whose listing of members and notes is cut short once. No node joins, and Clear returns
+// TestShortRosters suspends a store whose listing of members and notes is cut short once. No node joins, and Clear returns
 // when none is left.
 func TestShortRosters(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		v := open(store)
 		start(t, store, fleet.Options{})
-		_, err := fleet.Close(t.Context(), v, closing)
+		_, err := fleet.Suspend(t.Context(), v, closing)
 		must(t, err)
 		lies := 1
 		liar := hooked.Wrap(v, hooked.On("Roster", func(c *hooked.Call) error {
@@ -195,7 +195,7 @@ func TestShortRosters(t *testing.T) {
 			}
 			return err
 		}))
-		if _, err := fleet.Join(t.Context(), liar, fleet.Options{}); !errors.Is(err, fleet.ErrClosed) {
+		if _, err := fleet.Join(t.Context(), liar, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("a node joins: %v", err)
 		}
 		lies = 1

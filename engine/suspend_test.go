@@ -13,39 +13,39 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// TestClosedVault closes the vault below a fleet. Running actions end and are stored, nothing else begins, and nobody
+// TestSuspendedVault suspends the vault below a fleet. Running actions end and are stored, nothing else begins, and nobody
 // begins again until the vault is open.
-func TestClosedVault(t *testing.T) {
+func TestSuspendedVault(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		store := s.open()
 		p := s.create(long("a", "b", "c", "d", "e"))
 		first := s.join("first", engine.Options{})
 		time.Sleep(15 * time.Second)
-		_, err := fleet.Close(t.Context(), store.(storage.Notes), storage.Closing{By: "ana", Why: "a move"})
+		_, err := fleet.Suspend(t.Context(), store.(storage.Notes), storage.Suspension{By: "ana", Why: "a move"})
 		must(t, err)
-		if err := <-first.ended; !errors.Is(err, fleet.ErrClosed) {
+		if err := <-first.ended; !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("Run returns %v", err)
 		}
 		if got := s.read(p.ID); got.State.Status != workflow.Running || s.ran["b"] != 1 || s.done["b"] != 1 || s.ran["c"] != s.done["c"] || s.ran["e"] > 0 {
 			t.Errorf("ran %v: %s", s.ran, outline(got))
 		}
-		if err := s.left[p.ID]; !errors.Is(err, fleet.ErrClosed) {
+		if err := s.left[p.ID]; !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("the engine left the plan: %v", err)
 		}
-		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrClosed) {
+		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("Submit returns %v", err)
 		}
 		for _, members := range []*fleet.Options{nil, {Name: "second"}} {
 			v := s.process()
 			v.OnOp("Recovery", func(context.Context, processtest.Call, func() error) error {
-				t.Error("Recovery of a closed vault")
+				t.Error("Recovery of a suspended vault")
 				return nil
 			})
-			if err := s.engine(v, engine.Options{Fleet: members}).Run(t.Context()); !errors.Is(err, fleet.ErrClosed) {
+			if err := s.engine(v, engine.Options{Fleet: members}).Run(t.Context()); !errors.Is(err, fleet.ErrSuspended) {
 				t.Errorf("an engine of %v: %v", members, err)
 			}
 		}
-		must(t, fleet.Open(t.Context(), store.(storage.Notes)))
+		must(t, fleet.Resume(t.Context(), store.(storage.Notes)))
 		s.join("third", engine.Options{}).wait(t, 0)
 		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(s.log) != 5 {
 			t.Errorf("ran %v: %s", s.ran, outline(got))
