@@ -34,7 +34,7 @@ func suspendedText(c storage.Suspension) string {
 		text += " since " + stamp(c.At)
 	}
 	text += signed(c.By, c.Why) + ": no plan goes on here; "
-	return text + human.Resumes(c)
+	return text + human.Resumes(c.Copy, c.MovedTo)
 }
 
 // readNone is an age that no plan has: an inspection reads none.

@@ -103,7 +103,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 	}
 	if n, err := into.FindNote(ctx, storage.NoteSuspended); err == nil {
 		if c, err := storage.ReadNote[storage.Suspension](n); err != nil || c.MovedTo != "" {
-			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", human.Resumes(c)))
+			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", human.Resumes(c.Copy, c.MovedTo)))
 		}
 	}
 	if err := a.confirmSwitch(ctx, s, report); err != nil {

@@ -13,8 +13,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/width"
-
-	"github.com/planvault/azblob/storage"
 )
 
 // Line returns a text for one line of a terminal. It is cut after a number of columns; 0 is no limit.
@@ -128,12 +126,12 @@ func Duration(d time.Duration) string {
 }
 
 // Resumes says what lets engines work on a suspended vault again, or where its plans run.
-func Resumes(s storage.Suspension) string {
+func Resumes(isCopy bool, movedTo string) string {
 	switch {
-	case s.Copy:
+	case isCopy:
 		return "it is a copy: planvault switch moves engines to it"
-	case s.MovedTo != "":
-		return "its plans run in " + s.MovedTo
+	case movedTo != "":
+		return "its plans run in " + movedTo
 	}
 	return "planvault resume ends this"
 }
