@@ -90,9 +90,18 @@ func Cases() (list []Case) {
 		name     string
 		promises []promise
 	}{
-		{"create", createPromises()}, {"restore", restorePromises()}, {"read", readPromises()}, {"update", updatePromises()},
-		{"delete", deletePromises()}, {"list", listPromises()}, {"search", searchPromises()}, {"count", countPromises()},
-		{"recovery", recoveryPromises()}, {"members", memberPromises()}, {"notes", notePromises()}, {"audit", auditPromises()},
+		{"create", createPromises()},
+		{"restore", restorePromises()},
+		{"read", readPromises()},
+		{"update", updatePromises()},
+		{"delete", deletePromises()},
+		{"list", listPromises()},
+		{"search", searchPromises()},
+		{"count", countPromises()},
+		{"recovery", recoveryPromises()},
+		{"members", memberPromises()},
+		{"notes", notePromises()},
+		{"audit", auditPromises()},
 	} {
 		list = append(list, cases(v.name, append(v.promises, methodPromises(v.name)...))...)
 	}
