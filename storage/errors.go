@@ -29,7 +29,7 @@ var (
 	// it, or the registry lacks its plugin. The vault did not touch it. Update the program.
 	ErrSchema = errors.New("not understood")
 	// ErrForeign means that another program wrote what is stored, in the same place and by the same names. A vault
-	// neither changes nor removes it. ErrForeign is ErrSchema, too.
+	// neither changes nor removes it. ErrForeign is also ErrSchema.
 	ErrForeign = fmt.Errorf("%w: written by another program", ErrSchema)
 	// ErrCorrupt means that what is stored is damaged, or can't be read although the caller may read it, such as
 	// an archived blob.
@@ -37,8 +37,8 @@ var (
 	// ErrDenied means that the service refused the request because of the identity, its rights, or the
 	// account's settings.
 	ErrDenied = errors.New("denied")
-	// ErrProtected means that the service keeps a blob or a container, whoever asks: it has snapshots or the lease of
-	// another program, or an immutability policy or a legal hold protects it. ErrProtected is ErrDenied, too.
+	// ErrProtected means that nobody can remove a blob or a container: it has snapshots or the lease of another program, or
+	// an immutability policy or a legal hold protects it. ErrProtected is also ErrDenied.
 	ErrProtected = fmt.Errorf("%w: protected", ErrDenied)
 	// ErrUnavailable means that the store could not be reached or did not serve the request, after all
 	// retries. If a deadline ended the retries, the error is context.DeadlineExceeded as well.

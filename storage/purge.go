@@ -17,7 +17,7 @@ import (
 type PurgeOptions struct {
 	// Select selects the plans, as in a Search: EndedBefore for those that ended before a time, Before for
 	// those that were created before it, ByGroupIDs, ByStatus and so on. It must select something in
-	// particular, which Limit alone does not. Without ByStatus, plans of every final status are removed, and none that is open.
+	// particular, which Limit alone does not. Without ByStatus, Purge removes plans of every final status and no open plan.
 	Select Filters
 	// IncludeOpen also removes open plans: those in Select.ByStatus or, without it, all. An engine that runs
 	// one of them loses it. Default: an open status in Select.ByStatus is ErrInvalid.
@@ -53,8 +53,8 @@ type PurgeReport struct {
 	Foreign int64
 	// Failed is the number of plans that could not be read or removed. The error says why, of the first ten.
 	Failed int64
-	// More is set if the listing did not come to its end, because the budget was used up, the context ended, or
-	// the vault refuses all calls: more plans may be left. Purge goes on where it was when it is called again.
+	// More says that plans may be left, because the budget was used up, the context ended, or the vault refuses all calls.
+	// Another Purge continues.
 	More bool
 }
 

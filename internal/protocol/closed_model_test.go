@@ -188,6 +188,19 @@ func (d *closedDay) describe(m move) string {
 
 func (d *closedDay) String() string { return describe(d.roles, d.plan, *d) }
 
+// The promises of a closed day, as they are broken.
+var (
+	dayUnequal     = breaking("a catalogue differs from a listing")
+	dayHeldDeleted = breaking("a plan of a held day is deleted")
+	dayHeldDropped = breaking("a held day is dropped")
+	dayOpenDropped = breaking("a day with an open plan is dropped")
+	dayUnmarked    = breaking("an open plan has no marker")
+	dayNoPlan      = breaking("Create returns nil, but there is no plan")
+	dayDebris      = breaking("after Recovery something is left that no plan has")
+	dayNeverBuilt  = breaking("after Recovery the catalogue can't be built")
+	dayNotDropped  = breaking("Expire says that it dropped a day that is there")
+)
+
 // The rules, with their numbers in docs/protocol.md.
 const (
 	dayMarkerFirst        rule = "K1: a change removes the catalogue before it writes its marker"

@@ -50,6 +50,12 @@ type copyOther struct {
 	match         bool // its version of the entry is the stored one
 }
 
+// The promises of a copy, as they are broken; comesBack is another.
+var (
+	overwritten = breaking("a mirror changes or removes what somebody else has stored")
+	staysBehind = breaking("a mirror can't bring the copy up to date")
+)
+
 // The rules of a copy, with their numbers in docs/fleet.md.
 const (
 	copyRole     rule = "C1: a mirror does not read the role before it writes"

@@ -79,6 +79,12 @@ const (
 	asLeft
 )
 
+// The promises of discovery, as they are broken.
+var (
+	robbed  = breaking("a node takes the plan from an owner that works on it")
+	unfound = breaking("nobody works on the plan, and a node that can does not find it")
+)
+
 // The rules of discovery, with their numbers in docs/fleet.md.
 const (
 	findNew        rule = "D1: nobody searches for new plans"

@@ -74,6 +74,19 @@ const (
 	runEndsPlan
 )
 
+// The promises of what an engine stores, as they are broken.
+var (
+	runUnseen       = breaking("an action that is not idempotent runs, and is stored as NotStarted")
+	runWaitsAgain   = breaking("a death prolongs a delay")
+	runUncleaned    = breaking("deferred checks of what has begun never run")
+	runBothOutcomes = breaking("deferred actions of two outcomes begin")
+	runTooLate      = breaking("an owner begins an action after deferred actions have begun")
+	runForgets      = breaking("a plan ends with a container that is NotStarted above an action that is not")
+	runEndless      = breaking("an action ends more processes than Options.Crashes allows")
+	runTwiceFenced  = breaking("an engine begins more than one action after it has lost the plan")
+	runBlamed       = breaking("an action fails although no more owners crashed or froze in it than Options.Crashes allows")
+)
+
 // The rules of what an engine stores.
 const (
 	runStoresAttempt rule = "an action that is not idempotent begins before its attempt is stored"

@@ -164,6 +164,20 @@ func (h *held) target(at activity) status {
 	return min(h.status+1, final)
 }
 
+// The promises of a fleet, as they are broken.
+var (
+	formerOwner  = breaking("a write of a former owner takes effect after the fence")
+	lostUpdate   = breaking("a write replaces a version that its writer has not seen")
+	wrongResult  = breaking("the final object holds a result that a former owner stored after the fence")
+	actionRerun  = breaking("a later owner runs an action that an earlier one had completed")
+	finalChanged = breaking("a plan changes after its final entry")
+	openParts    = breaking("an entry is final beside open sub-objects")
+	earlyObject  = breaking("an object is final beside an open entry")
+	twoOwners    = breaking("two nodes own the plan in one epoch")
+	comesBack    = breaking("a deleted plan exists")
+	orphan       = breaking("a node can't bring the plan to its end")
+)
+
 // The rules, with their numbers in docs/fleet.md.
 const (
 	fleetClaimMatch    rule = "F1: a claim names no version"

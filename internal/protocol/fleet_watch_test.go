@@ -42,6 +42,9 @@ type watchState struct {
 	outcome
 }
 
+// The promise, as it is broken.
+var removedAlive = breaking("a record is removed that must stay")
+
 // The rules of the judge.
 const (
 	watchTrusts rule = "F10: the judge does not ask how long it has watched"

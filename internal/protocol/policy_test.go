@@ -57,6 +57,15 @@ const (
 	policyLooked // at the note, and is about to remove a day
 )
 
+// The promises of a policy, as they are broken.
+var (
+	policyEarly  = breaking("a day is removed less than a day after its policy was set")
+	policyTwice  = breaking("two processes do a step at once")
+	policyFormer = breaking("two days are removed by a policy that was changed before")
+	policyBack   = breaking("a policy comes back that was changed")
+	policyNever  = breaking("no step of a policy can begin any more")
+)
+
 // The rules of a policy, as docs of package storage/retention say them.
 const (
 	policyWaits    rule = "R1: a step does not wait after a change"

@@ -242,7 +242,7 @@ var planNeeds = needs{
 	lacking(situation{roles: of(deleting, recovering), plan: completedPlan}, ruleCompleteMatch),
 	lacking(situation{roles: of(recovering), plan: completedPlan}, ruleCompleteReads),
 	lacking(situation{roles: of(recovering), plan: hollowPlan}, ruleCompleteContent),
-	lacking(situation{roles: of(deleting, creating, recovering), plan: newPlan, patient: true}, ruleVerifySameObject),
+	lacking(situation{roles: of(deleting, creating, recovering), plan: newPlan, patient: true, thorough: true}, ruleVerifySameObject),
 	lacking(situation{roles: of(recovering), plan: runningPlan, thorough: true, harms: 1}, ruleRestoreMarker),
 	lacking(situation{roles: of(updating, recovering), plan: runningPlan, thorough: true, harms: 1}, ruleRestoreRunning),
 	lacking(situation{roles: of(updating, recovering), plan: newPlan, thorough: true, harms: 1}, ruleRestoreRewrites),

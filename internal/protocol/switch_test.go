@@ -59,6 +59,14 @@ type switchFollower struct {
 	later bool  // the copy's epoch is later than the source's
 }
 
+// The promises of a switch, as they are broken.
+var (
+	worksInBoth = breaking("a node begins an action in the source after one works on the copy")
+	oldStart    = breaking("the copy begins from an older state than the source's")
+	movesBack   = breaking("a follower moves the copy back, or writes to an opened one")
+	neverOpens  = breaking("the switch does not lead to an open copy")
+)
+
 // The rules, with their numbers in docs/fleet.md.
 const (
 	switchCloses  rule = "S1: the switch does not close the source"

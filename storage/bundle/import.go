@@ -159,7 +159,7 @@ func (i *importing) budget() error {
 	return nil
 }
 
-// count counts a plan. It returns the error of one that stops the import.
+// count counts a plan. It returns an error that stops the import.
 func (i *importing) count(p passed) error {
 	result := PlanFailed
 	switch {

@@ -62,7 +62,8 @@ func StateOf(ctx context.Context, v storage.Notes) (State, error) {
 	return State{err == nil, o.ID, o.CaughtUp, o.Opened, o.By}, err
 }
 
-// findOrigin returns the note that makes a vault a copy. A single wrong answer must not make a vault of its own of a copy.
+// findOrigin returns the note that makes a vault a copy. It asks twice, because a single false 404 must not turn a copy into
+// a vault of its own.
 func findOrigin(ctx context.Context, v storage.Notes) (n storage.Note, found bool, err error) {
 	for range 2 {
 		if n, err = v.FindNote(ctx, noteOrigin); !errors.Is(err, storage.ErrNotFound) {
@@ -105,7 +106,7 @@ func (f *replica) adopt(ctx context.Context) error {
 		if _, suspended := r.FindNote(storage.NoteSuspended); known && suspended {
 			return nil
 		}
-		if err := unused(r); err != nil { // once it is suspended, only those that are refused have records
+		if err := unused(r); err != nil { // nobody joins a vault that is suspended
 			return err
 		}
 		if !known {
@@ -252,11 +253,11 @@ func Open(ctx context.Context, copied storage.Notes, by string) error {
 	return nil
 }
 
-// MoveBack resumes a vault that has moved to a copy of it, which it takes to be given up: the copy has to be suspended, and
-// says from then on that it has moved back. Nothing is copied. It may be repeated. place says for people where the vault is.
+// MoveBack resumes a vault that has moved to a copy, and gives the copy up. The copy must be suspended; it says from then on
+// that it has moved back. Nothing is copied. MoveBack may be repeated. place says for people where the vault is.
 //
-// Errors: [storage.ErrInvalid] if the vault has not moved, or not to that copy; fleet.Resume is for one that has not moved.
-// errors.Is finds [ErrOpened] if the copy is not suspended, or members work on it.
+// Errors: [storage.ErrInvalid] if the vault has not moved, or not to that copy; fleet.Resume is for a vault that has not
+// moved. errors.Is finds [ErrOpened] if the copy is not suspended, or members work on it.
 func MoveBack(ctx context.Context, v, copied Copy, place string) error {
 	note, suspension, err := suspensionOf(ctx, v)
 	if err != nil || note.Version == "" {

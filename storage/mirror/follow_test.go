@@ -27,11 +27,11 @@ type world struct {
 	rand  *rand.Rand
 	from  storage.Vault
 	plans []*workflow.Plan
-	done  map[uuid.UUID][]deed
+	done  map[uuid.UUID][]progress
 }
 
-// audit entry is how far a plan had come at a time.
-type deed struct {
+// progress is how far a plan had come at a time.
+type progress struct {
 	at    time.Time
 	steps int
 }
@@ -64,15 +64,15 @@ func (w *world) work() {
 		o.Header().State.Status = min(o.Header().State.Status+1, workflow.Completed)
 		update(w.t, w.from, o)
 	}
-	w.done[p.ID] = append(w.done[p.ID], deed{time.Now(), steps(p)})
+	w.done[p.ID] = append(w.done[p.ID], progress{time.Now(), steps(p)})
 }
 
 // claims checks that the copy has all that the engine did up to a time.
 func (w *world) claims(to storage.Reader, caughtUp time.Time) {
 	w.t.Helper()
-	for id, deeds := range w.done {
+	for id, history := range w.done {
 		due := 0
-		for _, d := range deeds {
+		for _, d := range history {
 			if d.at.Before(caughtUp) {
 				due = d.steps
 			}
@@ -84,7 +84,7 @@ func (w *world) claims(to storage.Reader, caughtUp time.Time) {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), from: memvault.New(nil), done: map[uuid.UUID][]deed{}}
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), from: memvault.New(nil), done: map[uuid.UUID][]progress{}}
 }
 
 // standing returns what the note in the source says.

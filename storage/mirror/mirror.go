@@ -9,9 +9,9 @@
 // again before it writes a plan, after it has read both sides, and it changes and removes only plans that a mirror has
 // written and nobody else has changed since; see [storage.Copier].
 //
-// So a mirror that is left running, or frozen, undoes nothing of what is done on an opened copy, with one exception. If two
-// mirrors bring a plan at once, such as Follow and a switch, and the plan is deleted in the opened copy less than ten
-// minutes after the slower one has read the note, that one may bring the plan back.
+// A mirror that is left running, or frozen, therefore undoes nothing of what is done on an opened copy, with one exception.
+// If two mirrors copy a plan at once, such as Follow and a switch, and the plan is deleted in the opened copy less than ten
+// minutes after the slower mirror has read the note, that mirror may store the plan again.
 //
 // Use vaults with a nil registry, as for package bundle.
 package mirror
@@ -49,8 +49,8 @@ type Options struct {
 	// is the one in the plan's ID. The zero time is no bound. Default: all plans.
 	After, Before time.Time
 	// Delete removes plans from the copy that the source does not have. Run asks the source for each of them
-	// by its ID, and removes nothing after the source's listing has failed anywhere. A plan whose day is held in
-	// the copy stays, as does one that somebody else has stored or changed, and is one of the failed. Default: they stay.
+	// by its ID, and removes nothing after the source's listing has failed anywhere. Plans whose day is held in the copy,
+	// and plans that somebody else has stored or changed, stay and count as failed. Default: all of them stay.
 	Delete bool
 	// From and By say for people where the source is, and who runs the mirror. A copy remembers the first From, and Run
 	// with Delete and another one is [ErrNoCopy]. Default: empty.
@@ -200,8 +200,7 @@ func (r *run) merge(ctx context.Context, source, copied iter.Seq[storage.Stream[
 	defer stop()
 	nextCopy, stop := iter.Pull(copied)
 	defer stop()
-	// A plan of the copy may be missing from a listing that has failed. Only one that is whole shows that the
-	// source lacks a plan.
+	// A listing that has failed may have missed a plan. Only a whole listing shows that the source lacks one.
 	whole := true
 	s, err := r.next(nextSource, &whole)
 	if err != nil {
@@ -399,9 +398,9 @@ func (r *run) extra(ctx context.Context, c storage.ListResult) (func(*Report), e
 	return func(report *Report) { report.Deleted++ }, err
 }
 
-// update brings a plan of the copy to the state of the source's. It reads the copy first: what another run has stored there
-// since then is a conflict, and what it had stored before is not newer than what is read of the source. So the copy never
-// moves back.
+// update brings a plan of the copy to the state of the source's. It reads the copy first, so that the copy never moves back:
+// if another run stores a newer state after that, this one meets a conflict, and what that run stored before is not newer
+// than what is then read of the source.
 func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 	old, err := r.to.Read(ctx, id)
 	if err != nil {

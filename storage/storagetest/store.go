@@ -16,7 +16,7 @@ import (
 // storing is a method that stores a whole plan: Create or Restore.
 type storing struct {
 	op string
-	// ready makes the nth plan one that the method takes, with an ID.
+	// ready prepares the nth plan for the method, and gives it an ID.
 	ready func(plan *workflow.Plan, n int) *workflow.Plan
 	store func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error
 	// bad are plans that it refuses.

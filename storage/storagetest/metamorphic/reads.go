@@ -100,7 +100,7 @@ func (r *modelRun) search() {
 	}
 }
 
-// filters draws filters for the plans that the clients use, and for one that never exists; now and then none at all.
+// filters draws filters for the plans that the clients use and for a plan that never exists. Some are empty.
 func (r *modelRun) filters() storage.Filters {
 	plans := make([]*workflow.Plan, r.m.Plans+1)
 	for i := range plans {
