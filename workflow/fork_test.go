@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -321,5 +322,24 @@ func TestForkID(t *testing.T) {
 	plain, err := workflow.Fork(&workflow.Plan{ID: p.ID, State: workflow.State{Status: workflow.Stopped}})
 	if err != nil || !workflow.Time(plain.ID).After(workflow.Time(p.ID)) {
 		t.Errorf("the fork of a plan without an end is of %v, %v", workflow.Time(plain.ID), err)
+	}
+}
+
+// TestCopySharesNoMemory changes everything in a copy that is not a request, a response or an error. The original stays.
+func TestCopySharesNoMemory(t *testing.T) {
+	plan := plantest.Full()
+	want := plantest.Clone(plan)
+	c := workflow.Copy(plan)
+	plantest.EachField(c, func(_ string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Interface, reflect.Map: // what they lead to changes
+		default:
+			v.SetZero()
+		}
+	})
+	clear(c.Meta)
+	clear(c.Labels)
+	if d := plantest.Diff(want, plan); d != "" {
+		t.Errorf("a change of the copy changed the plan: %s", d)
 	}
 }

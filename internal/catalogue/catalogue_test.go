@@ -340,6 +340,21 @@ func TestListResultIsWhole(t *testing.T) {
 	}
 }
 
+// TestSchemaCoversItsFields fails when the fields of a catalogue change and Schema doesn't: older code would read the new
+// form as its own. Who raises Schema adds a row, and a golden file of the schema before to testdata.
+func TestSchemaCoversItsFields(t *testing.T) {
+	var names []string
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	want := map[int]string{
+		4: "ID GroupID Owner Epoch SubmitTime Name Descr State Labels ForkedFrom",
+	}
+	if got := strings.Join(names, " "); got != want[Schema] {
+		t.Errorf("schema %d has the fields %q, want %q; other fields are another schema", Schema, got, want[Schema])
+	}
+}
+
 // TestEncoderRefuses lists what is no catalogue of a closed day.
 func TestEncoderRefuses(t *testing.T) {
 	plans := randomPlans(rand.New(rand.NewPCG(1, 3)), 10, 0)

@@ -34,6 +34,7 @@ func BadFields() []BadPlan {
 	return []BadPlan{
 		{"Name", notUTF8, func(p *workflow.Plan) { p.Name = "\xff" }},
 		{"Labels", `"" is not a key`, func(p *workflow.Plan) { p.Labels = map[string]string{"": "no key"} }},
+		{"Labels", "has 130 bytes, at most 128", func(p *workflow.Plan) { p.Labels = map[string]string{"k": strings.Repeat("é", 65)} }},
 		{"Reason", "there is no failure reason 99", func(p *workflow.Plan) { p.Reason = 99 }},
 		{"SubmitTime", "the year 10000 ", func(p *workflow.Plan) { p.SubmitTime = afterAll }},
 		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},
