@@ -140,7 +140,9 @@ func (c *comparison) realign(ctx context.Context, m *memory, a *ask) error {
 	case emulator.CreateContainer, emulator.DeleteContainer:
 		mend = []string{"lease " + container + " do=break period=0", "drop " + container}
 	case emulator.LeaseContainer:
-		mend = []string{"lease " + container + " do=break period=0", "lease " + container + " do=acquire propose=ONE for=-1", "lease " + container + " do=release id=ONE"}
+		for _, act := range []string{"do=break period=0", "do=acquire propose=ONE for=-1", "do=release id=ONE"} {
+			mend = append(mend, "lease "+container+" "+act)
+		}
 	case emulator.SetContainerMetadata:
 		mend = []string{"describe " + container}
 	case emulator.BatchDelete:

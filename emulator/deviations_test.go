@@ -19,7 +19,7 @@ const docs = "https://learn.microsoft.com/rest/api/storageservices/"
 // makes the table shorter.
 var deviations = []*deviation{
 	{
-		what:   "no x-ms-version in errors: Azurite leaves x-ms-version out of errors and of Set Container Metadata; the service names the version in every answer",
+		what:   "x-ms-version: Azurite omits it in errors and in Set Container Metadata; the service always sends it",
 		source: docs + "versioning-for-the-azure-storage-services",
 		single: func(x *exchange, d difference) bool {
 			return strings.HasSuffix(d.fact, "header X-Ms-Version") && d.azurite == "" &&
@@ -27,7 +27,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "x-ms-blob-content-md5 without a range: Azurite sends it with every read; the service sends it with reads of a range, where Content-MD5 can't be the blob's",
+		what:   "x-ms-blob-content-md5: Azurite sends it with every read; the service only with reads of a range",
 		source: docs + "get-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Blob-Content-Md5" && d.emulator == "" &&
@@ -35,22 +35,22 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "access tier change time: Azurite tells when the tier was changed, though nobody changed it; the service does not tell before somebody does",
+		what:   "access tier change time: Azurite sends it always; the service only after a change",
 		source: "https://github.com/Azure/Azurite/issues/820",
 		single: onlyAzurite("", "X-Ms-Access-Tier-Change-Time", "AccessTierChangeTime"),
 	},
 	{
-		what:   "empty properties in listings: Azurite leaves out the content properties that a blob does not have; the service has an empty element for each",
+		what:   "empty properties in listings: Azurite omits them; the service sends an empty element for each",
 		source: docs + "list-blobs#response-body",
 		single: emptyInEmulator("Content-Encoding", "Content-Language", "Content-Disposition", "Cache-Control"),
 	},
 	{
-		what:   "no metadata in listings: Azurite leaves out the element of what has none; the service has an empty one if metadata is included",
+		what:   "empty metadata in listings: Azurite omits it; the service sends an empty element if metadata is included",
 		source: docs + "list-blobs#response-body",
 		single: emptyInEmulator("Metadata"),
 	},
 	{
-		what:   "Marker and MaxResults of the client: Azurite says them in every listing; the service repeats them if the client said them",
+		what:   "Marker and MaxResults: Azurite has them in every listing; the service repeats what the client sent",
 		source: docs + "list-blobs#response-body",
 		single: func(x *exchange, d difference) bool {
 			marker, _ := x.ask.param("marker")
@@ -60,7 +60,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "slash of the service endpoint: Azurite names the account in a listing without a slash at the end; the service with one",
+		what:   "service endpoint of a listing: Azurite omits the slash at the end",
 		source: docs + "list-blobs#response-body",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "list @ServiceEndpoint" && d.azurite+"/" == d.emulator
@@ -74,7 +74,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "If-None-Match: * of a write other than Put Blob: Azurite lets it do; the service 412 ConditionNotMet",
+		what:   "If-None-Match: * of a delete: Azurite ignores it; the service 412 ConditionNotMet",
 		source: docs + "specifying-conditional-headers-for-blob-service-operations#supported-conditional-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("If-None-Match") == "*" &&
@@ -95,7 +95,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "conditions that containers do not have: Azurite does not look at them; the service 400 ConditionHeadersNotSupported: Delete Container and Lease Container know conditions on time alone, Set Container Metadata only If-Modified-Since",
+		what:   "conditions that a container operation does not support: Azurite ignores them; the service 400",
 		source: docs + "specifying-conditional-headers-for-blob-service-operations#operations-supporting-conditional-headers",
 		whole: func(x *exchange) bool {
 			a := x.ask
@@ -106,31 +106,31 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "a container that was just deleted: Azurite can be made again at once; the service 409 ContainerBeingDeleted for 30 s at least",
+		what:   "name of a deleted container: Azurite frees it at once; the service 409 ContainerBeingDeleted for 30 s",
 		source: docs + "delete-container#remarks",
 		whole:  answers("201", "409 ContainerBeingDeleted", emulator.CreateContainer),
 	},
 	{
-		what:   "media type of 304: Azurite sends Content-Type: application/xml without a body; the service sends neither",
+		what:   "media type of 304: Azurite sends one without a body; the service does not",
 		source: "https://github.com/Azure/azure-sdk-for-net/tree/main/sdk/storage/Azure.Storage.Blobs (recorded answers to GetProperties whose conditions fail)",
 		single: func(x *exchange, d difference) bool {
 			return x.are("304 ConditionNotMet", "304 ConditionNotMet") && d.fact == "header Content-Type" && d.azurite == "application/xml" && d.emulator == ""
 		},
 	},
 	{
-		what:   "8 KiB of metadata: Azurite takes as much as its HTTP headers hold, 16 KiB; what else is wrong is said instead; the service 400 MetadataTooLarge",
+		what:   "metadata above 8 KiB: Azurite accepts 16 KiB; the service 400 MetadataTooLarge",
 		source: docs + "setting-and-retrieving-properties-and-metadata-for-blob-resources#metadata-headers; " + docs + "common-rest-api-error-codes",
 		whole: func(x *exchange) bool {
 			return x.outcome(inEmulator) == "400 MetadataTooLarge" && x.outcome(inAzurite) != x.outcome(inEmulator) && x.ask.metadataSize() > 8<<10
 		},
 	},
 	{
-		what:   "metadata without a name: Azurite does not look at it; the service 400 EmptyMetadataKey",
+		what:   "metadata without a name: Azurite ignores it; the service 400 EmptyMetadataKey",
 		source: docs + "common-rest-api-error-codes",
 		whole:  func(x *exchange) bool { return x.ask.sends("x-ms-meta-") && x.are("201", "400 EmptyMetadataKey") },
 	},
 	{
-		what:   "case of metadata names: Azurite shows names in listings as they were written; the service does so, too; the emulator shows them in lower case, since Go's net/http does not keep how they were written",
+		what:   "case of metadata names: Azurite and the service keep it; the emulator can't, because net/http changes it",
 		source: docs + "naming-and-referencing-containers--blobs--and-metadata#metadata-names",
 		single: func(_ *exchange, d difference) bool {
 			_, name, ok := strings.Cut(d.fact, " Metadata/")
@@ -138,19 +138,19 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "names longer than 1,024 characters: Azurite takes them; the service 400 InvalidResourceName",
+		what:   "names of more than 1,024 characters: Azurite accepts them; the service 400 InvalidResourceName",
 		source: docs + "naming-and-referencing-containers--blobs--and-metadata#blob-names",
 		whole: func(x *exchange) bool {
 			return len([]rune(x.ask.blob)) > 1024 && x.outcome(inEmulator) == "400 InvalidResourceName"
 		},
 	},
 	{
-		what:   "names that XML can't carry: Azurite fails the listing with 500; the service encodes them",
+		what:   "names that XML can't represent: Azurite fails the listing with 500; the service encodes them",
 		source: docs + "list-blobs#remarks (version 2021-02-12)",
 		whole:  answers("500", "200", emulator.ListBlobs),
 	},
 	{
-		what:   "date of a signed request: Azurite does not look at it, nor miss it; the service 403 AuthenticationFailed if it is missing, or 15 minutes off",
+		what:   "date of a signed request: Azurite ignores it; the service 403 if it is missing or 15 minutes off",
 		source: docs + "authorize-with-shared-key#specifying-the-date-header",
 		whole: func(x *exchange) bool {
 			at, err := http.ParseTime(x.ask.date)
@@ -158,7 +158,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "code of a bad signature: Azurite 403 AuthorizationFailure, which is about rights; the service 403 AuthenticationFailed",
+		what:   "code of a bad signature: Azurite AuthorizationFailure; the service AuthenticationFailed",
 		source: docs + "common-rest-api-error-codes; https://github.com/Azure/azure-storage-blob-go/issues/24",
 		whole: func(x *exchange) bool {
 			bad := x.ask.key != "" || x.ask.tamper != nil
@@ -169,7 +169,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "no authorization: Azurite 403 AuthorizationFailure; the service 401 NoAuthenticationInformation, with WWW-Authenticate",
+		what:   "no authorization: Azurite 403 AuthorizationFailure; the service 401 NoAuthenticationInformation",
 		source: docs + "common-rest-api-error-codes",
 		whole: func(x *exchange) bool {
 			return x.ask.tamper != nil && x.are("403 AuthorizationFailure", "401 NoAuthenticationInformation")
@@ -180,7 +180,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "malformed and future x-ms-version: Azurite does not look at it, as it was started with --skipApiVersionCheck; the service 400 InvalidHeaderValue",
+		what:   "malformed or future x-ms-version: Azurite ignores it (--skipApiVersionCheck); the service 400",
 		source: docs + "versioning-for-the-azure-storage-services",
 		whole: func(x *exchange) bool {
 			_, err := time.Parse(time.DateOnly, x.ask.version)
@@ -188,7 +188,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "x-ms-version of the answer: Azurite always names its own newest; the service names the one that the request was done by",
+		what:   "x-ms-version of the answer: Azurite sends its newest; the service the version of the request",
 		source: docs + "versioning-for-the-azure-storage-services",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Version" && d.azurite == serviceVersion && x.ask.version != "" &&
@@ -196,7 +196,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "x-ms-client-request-id in errors: Azurite leaves it out of errors; the service sends it back in every answer",
+		what:   "x-ms-client-request-id: Azurite omits it in errors; the service always sends it back",
 		source: docs + "get-blob#response-headers",
 		single: func(x *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Client-Request-Id" && d.azurite == "" && x.reply[inAzurite].status >= 300 &&
@@ -204,14 +204,14 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "400 without a code: Azurite answers what its parser refuses with an empty 400; the service says what is wrong",
+		what:   "400 without a code: Azurite sends no body if its parser refuses a request; the service says what is wrong",
 		source: docs + "status-and-error-codes2",
 		whole: func(x *exchange) bool {
 			return x.outcome(inAzurite) == "400" && len(x.reply[inAzurite].body) == 0 && strings.HasPrefix(x.outcome(inEmulator), "400 ")
 		},
 	},
 	{
-		what:   "dates that are none: Azurite takes whatever JavaScript takes for a date, and ignores the rest; the service 400 InvalidHeaderValue",
+		what:   "malformed dates: Azurite accepts what JavaScript accepts, and ignores the rest; the service 400",
 		source: docs + "representation-of-date-time-values-in-headers",
 		whole: func(x *exchange) bool {
 			for _, name := range []string{"If-Modified-Since", "If-Unmodified-Since"} {
@@ -224,12 +224,12 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "a range that begins at the end: Azurite 206 without a byte, with an impossible Content-Range; the service 416 InvalidRange",
+		what:   "a range that begins at the end: Azurite 206 without a byte; the service 416 InvalidRange",
 		source: docs + "specifying-the-range-header-for-blob-service-operations",
 		whole:  answers("206", "416 InvalidRange", emulator.GetBlob),
 	},
 	{
-		what:   "a range that is none: Azurite reckons with what is no number, up to sending NaN as the length, and takes any unit for bytes; the service knows two forms of ranges; the emulator ignores all others, as Azurite does where it notices",
+		what:   "malformed ranges: Azurite answers with parts or with NaN; the emulator ignores them, as HTTP says",
 		source: docs + "specifying-the-range-header-for-blob-service-operations#range-header-formats",
 		whole: func(x *exchange) bool {
 			spec := x.ask.has("x-ms-range")
@@ -240,14 +240,14 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "service properties: Azurite has settings for logging, metrics and a web site; the service has those of the account; the emulator has none of these things",
+		what:   "service properties: Azurite has logging, metrics and a web site; the emulator has none",
 		source: docs + "get-blob-service-properties#response-body",
 		single: func(x *exchange, d difference) bool {
 			return x.ask.op == emulator.GetServiceProperties && strings.HasPrefix(d.fact, "list ")
 		},
 	},
 	{
-		what:   "delimiters of several characters: Azurite cuts prefixes after the first of them; the service takes any string for a delimiter",
+		what:   "delimiters of several characters: Azurite cuts prefixes after the first; the service accepts any string",
 		source: docs + "list-blobs#uri-parameters",
 		single: func(x *exchange, d difference) bool {
 			delimiter, _ := x.ask.param("delimiter")
@@ -255,7 +255,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "fractions of results: Azurite takes maxresults=1.5; the service 400 InvalidQueryParameterValue",
+		what:   "fractions of results: Azurite accepts maxresults=1.5; the service 400 InvalidQueryParameterValue",
 		source: docs + "list-blobs#uri-parameters",
 		whole: func(x *exchange) bool {
 			most, _ := x.ask.param("maxresults")
@@ -263,7 +263,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "markers that are none: Azurite takes any name for a marker; the service gives out opaque markers; the emulator refuses what it did not give out",
+		what:   "foreign markers: Azurite accepts any name; the emulator refuses markers that it did not issue",
 		source: docs + "list-blobs#uri-parameters",
 		whole: func(x *exchange) bool {
 			marker, _ := x.ask.param("marker")
@@ -271,7 +271,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "names that come between two pages: Azurite marks the last name that it has shown, so that the next page has what was written behind it meanwhile; the service marks the first name that it has not shown",
+		what:   "names that are added between two pages: Azurite's marker is the last name listed; the service's the next name",
 		source: docs + "list-containers2#sample-response-body",
 		whole: func(x *exchange) bool {
 			marker, _ := x.ask.param("marker")
@@ -292,38 +292,38 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "kind of account: Azurite is read-access geo-redundant; the service depends; the emulator is a locally redundant account",
+		what:   "kind of account: Azurite is read-access geo-redundant; the emulator is locally redundant",
 		source: docs + "get-account-information#response-headers",
 		single: func(_ *exchange, d difference) bool {
 			return d.fact == "header X-Ms-Sku-Name" && d.azurite == "Standard_RAGRS" && d.emulator == "Standard_LRS"
 		},
 	},
 	{
-		what:   "break periods: Azurite 500 for a negative one, and takes one of 61 seconds; the service 400 InvalidHeaderValue: a period is 0 to 60 seconds",
+		what:   "break periods outside 0 to 60 seconds: Azurite 500 or 202; the service 400 InvalidHeaderValue",
 		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-lease-break-period") != "" && (x.are("500", "400 InvalidHeaderValue") || x.are("202", "400 InvalidHeaderValue"))
 		},
 	},
 	{
-		what:   "lease IDs that are no GUIDs: Azurite takes any text; the service 400 InvalidHeaderValue",
+		what:   "lease IDs that are not GUIDs: Azurite accepts any text; the service 400 InvalidHeaderValue",
 		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.has("x-ms-proposed-lease-id") == "lease" && x.are("201", "400 InvalidHeaderValue")
 		},
 	},
 	{
-		what:   "case of lease IDs: Azurite compares the texts in actions on the lease, and the GUIDs in other requests; the service compares the GUIDs",
+		what:   "case of lease IDs: Azurite compares texts in actions on the lease; the service compares GUIDs",
 		source: docs + "lease-container#request-headers",
 		whole:  answers("409 LeaseIdMismatchWithLeaseOperation", "200", emulator.LeaseContainer),
 	},
 	{
-		what:   "renewal of another's lease that has run out: Azurite renews it; the service 409 LeaseIdMismatchWithLeaseOperation",
+		what:   "renewal of an expired lease by another ID: Azurite renews it; the service 409",
 		source: docs + "lease-container#remarks",
 		whole:  answers("200", "409 LeaseIdMismatchWithLeaseOperation", emulator.LeaseContainer),
 	},
 	{
-		what:   "lease requests that lack something: Azurite takes them for the creation of a container; the service 400 MissingRequiredHeader or InvalidHeaderValue",
+		what:   "incomplete lease requests: Azurite takes them for Create Container; the service 400",
 		source: docs + "lease-container#request-headers",
 		whole: func(x *exchange) bool {
 			return x.ask.op == emulator.LeaseContainer && (x.are("409 ContainerAlreadyExists", "400 MissingRequiredHeader") ||
@@ -331,7 +331,7 @@ var deviations = []*deviation{
 		},
 	},
 	{
-		what:   "requests that the emulator refuses: Azurite does some of them, ignores some headers and parameters, and refuses others without a code; the service has more than the emulator, which refuses what it does not know: see the package comment",
+		what:   "requests that the emulator does not support: it refuses them; Azurite may execute or ignore them",
 		source: "the emulator's package comment",
 		whole: func(x *exchange) bool {
 			switch strings.TrimLeft(x.outcome(inEmulator), "0123456789 ") {

@@ -1,80 +1,74 @@
 package emulator_test
 
 import (
+	"strings"
 	"testing"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/planvault/azblob/emulator"
 )
 
-// TestKept counts what versioning and soft delete keep of two writes and a delete of one blob,
-// and of a container with another blob.
+// TestKept counts what versioning and soft delete keep of two writes and a delete of one blob, and of a
+// container with another blob.
 func TestKept(t *testing.T) {
-	hierarchy := emulator.WithHierarchicalNamespace()
+	hierarchy, soft, versioning := emulator.WithHierarchicalNamespace(), emulator.WithSoftDelete(), emulator.WithVersioning()
 	for what, test := range map[string]struct {
 		opts                []emulator.Option
-		afterPut, del       int // how many copies are kept
-		container           int
-		permanent, versions bool
+		put, del, container int // how many copies are kept
+		versions            bool
 	}{
-		"neither":                {permanent: true},
-		"soft delete":            {opts: []emulator.Option{emulator.WithSoftDelete()}, afterPut: 1, del: 2, container: 3},
-		"versioning":             {opts: []emulator.Option{emulator.WithVersioning()}, afterPut: 1, del: 2, container: 2, versions: true},
-		"both":                   {opts: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, afterPut: 1, del: 2, container: 3, versions: true},
-		"soft delete, hierarchy": {opts: []emulator.Option{emulator.WithSoftDelete(), hierarchy}, del: 1, container: 2},
+		"neither":                {},
+		"soft delete":            {opts: []emulator.Option{soft}, put: 1, del: 2, container: 3},
+		"versioning":             {opts: []emulator.Option{versioning}, put: 1, del: 2, container: 2, versions: true},
+		"both":                   {opts: []emulator.Option{versioning, soft}, put: 1, del: 2, container: 3, versions: true},
+		"soft delete, hierarchy": {opts: []emulator.Option{soft, hierarchy}, del: 1, container: 2},
 	} {
 		s := emulator.New(test.opts...)
-		c := plans(t, s.Transport())
-		kept := func(when string, want int) {
-			t.Helper()
-			if n, size := s.Clone().Kept(); n != want || size != int64(want) {
-				t.Errorf("%s, %s: %d blobs of %d bytes", what, when, n, size)
+		s.PutContainer("plans", nil)
+		for _, step := range []struct {
+			line   string
+			kept   int
+			header string // that names a version
+		}{
+			{"put /plans/a body=x", 0, "x-ms-version-id"},
+			{"put /plans/a body=x", test.put, "x-ms-version-id"},
+			{"get /plans/a", test.put, "x-ms-version-id"},
+			{"delete /plans/a", test.del, ""},
+			{"put /plans/a body=x", test.del, "x-ms-version-id"},
+			{"drop /plans", test.container, ""},
+		} {
+			h := send(t, s, step.line).header
+			if n, size := s.Clone().Kept(); n != step.kept || size != int64(step.kept) {
+				t.Errorf("%s, %s: %d blobs of %d bytes are kept, want %d", what, step.line, n, size, step.kept)
 			}
-		}
-		b := c.NewBlockBlobClient("a")
-		for range 2 {
-			put, err := b.UploadBuffer(t.Context(), []byte("x"), nil)
-			if must(t, err); (put.VersionID != nil) != test.versions {
-				t.Errorf("%s: version %v", what, put.VersionID)
+			if step.header != "" && (h.Get(step.header) != "") != test.versions {
+				t.Errorf("%s, %s: version %q", what, step.line, h.Get(step.header))
 			}
-		}
-		kept("put", test.afterPut)
-		got, err := b.DownloadStream(t.Context(), nil)
-		if must(t, err); (got.VersionID != nil) != test.versions {
-			t.Errorf("%s: version %v is read", what, got.VersionID)
-		}
-		must(t, errOf(b.Delete(t.Context(), nil)))
-		kept("delete", test.del)
-		must(t, errOf(b.UploadBuffer(t.Context(), []byte("x"), nil)))
-		kept("put again", test.del)
-		must(t, errOf(c.Delete(t.Context(), nil)))
-		kept("container", test.container)
-		r, _ := raw(t, s, "PUT", "/other?restype=container", "", nil)
-		must(t, r.Body.Close())
-		s.Put("other", "a", nil, nil)
-		r, _ = raw(t, s, "DELETE", "/other/a", "", nil)
-		if must(t, r.Body.Close()); r.Header.Get("X-Ms-Delete-Type-Permanent") != map[bool]string{true: "true", false: "false"}[test.permanent] {
-			t.Errorf("%s: %v", what, r.Header)
+			permanent := map[bool]string{true: "true", false: "false"}[test.del == 0]
+			if strings.HasPrefix(step.line, "delete") && h.Get("x-ms-delete-type-permanent") != permanent {
+				t.Errorf("%s: %v", what, h)
+			}
 		}
 	}
 }
 
 // TestProtected tries every operation on blobs that are archived, or immutable.
 func TestProtected(t *testing.T) {
+	policy := func(p emulator.Policy) func(*emulator.Server) {
+		return func(s *emulator.Server) { s.SetPolicy("plans", p) }
+	}
+	const held, immutable, archived = "409 BlobImmutableDueToLegalHold", "409 BlobImmutableDueToPolicy", "409 BlobArchived"
 	for what, test := range map[string]struct {
-		protect        func(*emulator.Server)
-		code           bloberror.Code
-		read, put, del bool // what is allowed
+		protect       func(*emulator.Server)
+		get, put, del string
 	}{
-		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, bloberror.BlobArchived, false, false, true},
-		"retention":         {func(s *emulator.Server) { s.SetPolicy("plans", emulator.ContainerPolicy) }, bloberror.BlobImmutableDueToPolicy, true, false, false},
-		"legal hold":        {func(s *emulator.Server) { s.SetPolicy("plans", emulator.HoldPolicy) }, "BlobImmutableDueToLegalHold", true, false, false},
-		"version retention": {func(s *emulator.Server) { s.SetPolicy("plans", emulator.VersionPolicy) }, bloberror.BlobImmutableDueToPolicy, true, true, false},
+		"archive":           {func(s *emulator.Server) { s.Archive("plans", "a") }, archived, archived, "202"},
+		"retention":         {policy(emulator.ContainerPolicy), "200", immutable, immutable},
+		"legal hold":        {policy(emulator.HoldPolicy), "200", held, held},
+		"version retention": {policy(emulator.VersionPolicy), "200", "201", immutable},
 		"no policy any more": {func(s *emulator.Server) {
 			s.SetPolicy("plans", emulator.HoldPolicy)
 			s.SetPolicy("plans", emulator.NoPolicy)
-		}, "", true, true, true},
+		}, "200", "201", "202"},
 	} {
 		s := emulator.New()
 		s.Put("plans", "a", []byte("x"), nil)
@@ -84,19 +78,16 @@ func TestProtected(t *testing.T) {
 			t.Errorf("%s: another ETag", what)
 		}
 		s = s.Clone()
-		c := plans(t, s.Transport())
-		b := c.NewBlockBlobClient("a")
-		check := func(op string, allowed bool, err error) {
-			t.Helper()
-			if allowed && err != nil || !allowed && !bloberror.HasCode(err, test.code) {
-				t.Errorf("%s, %s: %v", what, op, err)
+		for _, step := range [][2]string{
+			{"head /plans/a", "200"},
+			{"get /plans/a", test.get},
+			{"put /plans/a body=y", test.put},
+			{"delete /plans/a", test.del},
+			{"put /plans/b", "201"},
+		} {
+			if got := result(t, s, step[0]); got != step[1] {
+				t.Errorf("%s, %s: %s, want %s", what, step[0], got, step[1])
 			}
 		}
-		_, err := b.GetProperties(t.Context(), nil)
-		check("head", true, err)
-		check("get", test.read, errOf(b.DownloadStream(t.Context(), nil)))
-		check("put", test.put, errOf(b.UploadBuffer(t.Context(), []byte("y"), nil)))
-		check("delete", test.del, errOf(b.Delete(t.Context(), nil)))
-		check("another blob", true, errOf(c.NewBlockBlobClient("b").UploadBuffer(t.Context(), nil, nil)))
 	}
 }

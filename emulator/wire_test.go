@@ -101,6 +101,12 @@ func send(t testing.TB, s *emulator.Server, line string) *reply {
 	return r
 }
 
+// result sends a request to an emulator and returns the status and the error code.
+func result(t testing.TB, s *emulator.Server, line string) string {
+	t.Helper()
+	return (&exchange{reply: [2]*reply{inEmulator: send(t, s, line)}}).outcome(inEmulator)
+}
+
 // send sends the request to one side.
 func (a *ask) send(ctx context.Context, s *endpoint, on side) (*reply, error) {
 	req, err := a.request(ctx, s, on)
