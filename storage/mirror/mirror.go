@@ -4,7 +4,7 @@
 // At each moment the copy is a valid vault that any tool can read: each plan in it is whole, and only moves forward,
 // as in the source. A mirror may be stopped at any point and run again, and beside engines that work on the source.
 //
-// A copy begins as an empty vault. A mirror closes it to fleets with the note [storage.NoteSuspended], and marks it as a copy
+// A copy begins as an empty vault. A mirror suspends it with the note [storage.NoteSuspended], and marks it as a copy
 // with a note of its own, until [Open] makes it a vault of its own. A mirror writes to no other vault. It reads that note
 // again before it writes a plan, after it has read both sides, and it changes and removes only plans that a mirror has
 // written and nobody else has changed since; see [storage.Copier].

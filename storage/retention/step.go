@@ -30,7 +30,7 @@ type Enforcer struct {
 // NewEnforcer returns an enforcer on a vault. The name is for people.
 func NewEnforcer(vault Vault, name string) *Enforcer { return &Enforcer{vault: vault, name: name} }
 
-// Look does a step if one is due, and the store is not closed. It takes one request if none is, and one more after a
+// Look does a step if one is due, and the store is not suspended. It takes one request if none is, and one more after a
 // change of the policy. It returns the policy as it was read, or nil if there is none, and what the step did, or nil.
 // The error is why there is no step, or why it failed in part. Call it each hour.
 func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {

@@ -26,7 +26,9 @@ func deletePromises() []promise {
 
 func deleteGone(s *stage) {
 	other := s.open()
-	for _, plan := range []*workflow.Plan{s.create(plantest.Full()), s.started(plantest.Full()), s.completed(plantest.Full()), s.create(&workflow.Plan{})} {
+	for _, plan := range []*workflow.Plan{
+		s.create(plantest.Full()), s.started(plantest.Full()), s.completed(plantest.Full()), s.create(&workflow.Plan{}),
+	} {
 		s.shows(other, plan)
 		s.must(s.vault.Delete(s.ctx, plan.ID))
 		for _, v := range []storage.Vault{s.vault, other} {

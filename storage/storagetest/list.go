@@ -171,7 +171,9 @@ func listServiceDies(s *stage) {
 	plans := s.ages(12)
 	s.deadListing("List", ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.List(ctx, 0) })
 	for _, f := range everyFilter(plans)[:3] {
-		s.deadListing(fmt.Sprintf("Search %+.60v", f), ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) { return v.Search(ctx, f) })
+		s.deadListing(fmt.Sprintf("Search %+.60v", f), ids(plans), func(ctx context.Context, v storage.Vault) (hits, error) {
+			return v.Search(ctx, f)
+		})
 	}
 }
 

@@ -61,7 +61,9 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		return []method{on("List", all, func(ctx context.Context, v vault) error { return second(storage.Collect(v.List(ctx, 0))) })}
 	case "search":
 		for _, f := range []storage.Filters{{ByIDs: []uuid.UUID{id}}, {ByStatus: statuses[1:2]}, {BeforeID: latest, Limit: 5}} {
-			list = append(list, on("Search", all, func(ctx context.Context, v vault) error { return second(storage.Collect(v.Search(ctx, f))) }))
+			list = append(list, on("Search", all, func(ctx context.Context, v vault) error {
+				return second(storage.Collect(v.Search(ctx, f)))
+			}))
 		}
 	case "count":
 		for _, f := range []storage.Filters{{}, {ByIDs: []uuid.UUID{id}}, {NameContains: "a"}} {
@@ -156,7 +158,8 @@ func (s *stage) callHangs(verb string) {
 			offered(s, v)
 		}
 		var err error
-		for limit := 50 * time.Millisecond; !died() && limit < time.Minute; limit *= 8 { // a slow machine sends nothing in so short a time
+		// A slow machine may send nothing in so short a time.
+		for limit := 50 * time.Millisecond; !died() && limit < time.Minute; limit *= 8 {
 			err = s.timed(m, v, limit)
 		}
 		if !died() {

@@ -24,17 +24,27 @@ type storing struct {
 }
 
 var (
-	creating = storing{"Create", func(plan *workflow.Plan, _ int) *workflow.Plan {
-		plan.ID = workflow.NewV7()
-		return plan
-	}, func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) }, append(plantest.BadPlans(), plantest.BadNewPlans()...)}
-	restoring = storing{"Restore", func(plan *workflow.Plan, n int) *workflow.Plan { return copied(plan, statuses[n%5]) }, func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
-		return v.(storage.Restorer).Restore(ctx, plan)
-	}, append(
-		plantest.BadPlans(),
-		plantest.BadPlan{Field: "ID", Edit: func(p *workflow.Plan) { p.ID = uuid.Nil }},
-		plantest.BadPlan{Field: "Blocks[0].ID", Edit: func(p *workflow.Plan) { p.Blocks[0].ID = uuid.Nil }},
-	)}
+	creating = storing{
+		op: "Create",
+		ready: func(plan *workflow.Plan, _ int) *workflow.Plan {
+			plan.ID = workflow.NewV7()
+			return plan
+		},
+		store: func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error { return v.Create(ctx, plan) },
+		bad:   append(plantest.BadPlans(), plantest.BadNewPlans()...),
+	}
+	restoring = storing{
+		op:    "Restore",
+		ready: func(plan *workflow.Plan, n int) *workflow.Plan { return copied(plan, statuses[n%5]) },
+		store: func(ctx context.Context, v storage.Vault, plan *workflow.Plan) error {
+			return v.(storage.Restorer).Restore(ctx, plan)
+		},
+		bad: append(
+			plantest.BadPlans(),
+			plantest.BadPlan{Field: "ID", Edit: func(p *workflow.Plan) { p.ID = uuid.Nil }},
+			plantest.BadPlan{Field: "Blocks[0].ID", Edit: func(p *workflow.Plan) { p.Blocks[0].ID = uuid.Nil }},
+		),
+	}
 )
 
 // promises are those of both methods.
@@ -48,7 +58,7 @@ func (m storing) promises() (list []promise) {
 		{"if two nodes " + strings.ToLower(m.op) + " one ID at once, one wins", storing.race},
 		{"an ID that is taken is ErrExists, and the plan stays as it is", storing.exists},
 		{"bad input is ErrInvalid with the field, and nothing is stored", storing.invalid},
-		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", func(m storing, s *stage) { recovered(m.write())(s) }},
+		{"a death at any request leaves a whole plan or none, and Recovery removes the remains", storing.death},
 		{"after an unknown outcome " + m.op + " can be called again with the same plan", storing.unknown},
 	} {
 		list = append(list, promise{p.name, func(s *stage) {
@@ -60,6 +70,8 @@ func (m storing) promises() (list []promise) {
 	}
 	return list
 }
+
+func (m storing) death(s *stage) { recovered(m.write())(s) }
 
 // write is the method as a write in which a process dies.
 func (m storing) write() write {
