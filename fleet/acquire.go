@@ -207,3 +207,21 @@ func (n *Node) free() bool {
 	n.unreserve()
 	return true
 }
+
+// reserve takes a place for one more plan, if the node's capacity allows it. unreserve gives it back, after the
+// plan is owned or could not be had.
+func (n *Node) reserve() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.o.Capacity > 0 && len(n.work)-n.resting+n.reserved >= n.o.Capacity {
+		return false
+	}
+	n.reserved++
+	return true
+}
+
+func (n *Node) unreserve() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reserved--
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
@@ -31,3 +33,26 @@ func overtaken(err error) bool {
 
 // conflicted reports whether a write was certainly refused because there is another version.
 func conflicted(err error) bool { return overtaken(err) && errors.Is(err, storage.ErrConflict) }
+
+// maxAtOnce bounds the sub-objects of a plan that are stored at once. It is above the usual limit of a store,
+// which has one of its own.
+const maxAtOnce = 256
+
+// atOnce calls do for all elements, many at a time.
+func atOnce[T any](all []T, do func(T) error) error { return atMost(maxAtOnce, all, do) }
+
+// atMost calls do for all elements, at most n at a time. After an error it begins no more, waits for those in
+// progress, and returns the first error.
+func atMost[T any](n int, all []T, do func(T) error) error {
+	g, ctx := errgroup.WithContext(context.Background())
+	g.SetLimit(n)
+	for _, each := range all {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // another call has failed
+			}
+			return do(each)
+		})
+	}
+	return g.Wait()
+}

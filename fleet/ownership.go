@@ -1,0 +1,412 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// An ownership has one life: the node finds a plan (see search.go) and acquires it, by Claim if it has not begun and by Take
+// if its owner is gone; it owns the plan while it works on it; and the ownership ends when the plan is done, when the node
+// lets it go, or when another node has fenced it. This file has the steps in this order.
+
+// exclusive runs do while the node is a member and does nothing else with the ownership of the plan.
+func (n *Node) exclusive(ctx context.Context, op string, plan uuid.UUID, do func(context.Context) error) error {
+	if n.ctx.Err() != nil {
+		return n.failed(op, plan, context.Cause(n.ctx))
+	}
+	ctx, cancel := n.bind(ctx)
+	defer cancel()
+	unlock, err := n.lock(ctx, plan)
+	if err != nil {
+		return n.failed(op, plan, err)
+	}
+	defer unlock()
+	if err := n.admitted(ctx); err != nil {
+		return n.failed(op, plan, err)
+	}
+	if err := n.withdraw(ctx, plan); err != nil {
+		return n.failed(op, plan, err)
+	}
+	return n.failed(op, plan, do(ctx))
+}
+
+// lock waits until no other call of this node claims or takes the plan.
+func (n *Node) lock(ctx context.Context, plan uuid.UUID) (unlock func(), err error) {
+	for {
+		mine, others := n.tryLock(plan)
+		if mine != nil {
+			return mine, nil
+		}
+		select {
+		case <-others:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if others := n.locked[plan]; others != nil {
+		return nil, others
+	}
+	mine := make(chan struct{})
+	n.acquires = true
+	n.locked[plan] = mine
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.locked, plan)
+		close(mine)
+	}, nil
+}
+
+// Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running.
+// It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
+// Epoch and State.Start are set. If Claim fails, the plan is as it was.
+//
+// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [storage.ErrConflict] if somebody else has
+// claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
+// UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
+// [storage.ErrUnknown] even so, [Node.Take] settles it.
+func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
+	if plan == nil {
+		return &storage.Error{Op: "Claim", Err: driver.Invalid("Plan", "is nil")}
+	}
+	if plan.State.Status != workflow.NotStarted {
+		return &storage.Error{Op: "Claim", Plan: plan.ID, Err: driver.Invalid("State.Status", "is %s: only a plan that is NotStarted can be claimed", plan.State.Status)}
+	}
+	return n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error { return n.claim(ctx, plan) })
+}
+
+// claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has
+// had no owner.
+func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
+	before := *plan
+	plan.State.Status, plan.State.Start = workflow.Running, n.Now()
+	plan.Owner, plan.Epoch = n.id, plan.Epoch+1
+	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
+		*plan = before
+		return err
+	}
+	n.own(plan.ID)
+	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
+	return nil
+}
+
+// Take makes the node the owner of a running plan whose owner is no longer a member, or is the node itself,
+// and fences the plan: no write of a former owner, or of this node from before Take, takes effect any more.
+// An owner that met [storage.ErrConflict] calls Take too, after its requests in flight have ended. It goes on
+// from the plan that Take returns. Attempts that never ended are stored as Interrupted if their owner was draining, or a
+// person evicted it.
+//
+// A plan that is final needs no owner. Take stores it again, which completes an end that was interrupted, and
+// returns it: the caller looks at State.Status. A plan that has not begun is claimed, as [Node.Claim] does.
+//
+// Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
+// still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
+//
+// Errors: [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
+// [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
+// [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
+func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
+		plan, err = n.take(ctx, id)
+		return err
+	})
+	if errors.Is(err, ErrFenced) {
+		n.fenced(id)
+	}
+	return plan, err
+}
+
+// maxRounds bounds how often a take begins again. A former owner that writes meets the fence at its next write
+// of the same object, so each round has less of it.
+const maxRounds = 16
+
+// take reads a plan and does what its state calls for. A write that meets another version begins it again with
+// the read: what was read before does not belong to the epoch that would follow. It returns no plan with an
+// error.
+func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
+	began := time.Now()
+	for round := 1; ; round++ {
+		plan, err := n.store.Read(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		from := plan.Owner
+		switch {
+		case plan.State.Status.Final():
+			// Whoever ended the plan may have died before the end was complete. The same update completes it.
+			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
+		case plan.State.Status == workflow.NotStarted:
+			err = n.claim(ctx, plan)
+		default:
+			if err := n.mayTake(ctx, plan); err != nil {
+				return nil, err
+			}
+			n.interrupt(plan)
+			if err = n.fence(ctx, plan); err == nil {
+				n.own(id)
+				notify(ctx, n.o.Observer.Takeover, TakeoverEvent{n.id, id, from, plan.Epoch, round, time.Since(began)})
+			}
+		}
+		switch {
+		case err == nil:
+			return plan, nil
+		case !conflicted(err) || ctx.Err() != nil:
+			return nil, err
+		case round == maxRounds:
+			return nil, fmt.Errorf("the plan changed in each of %d rounds, so try again later: %w", round, err)
+		}
+	}
+}
+
+// mayTake returns an error unless this node may take a running plan.
+func (n *Node) mayTake(ctx context.Context, plan *workflow.Plan) error {
+	switch standingOf(plan.Owner, plan.Epoch, n.id, n.owns(plan.ID), n.o.TakeUnclaimed) {
+	case free:
+		return nil
+	case unclaimed:
+		return fmt.Errorf("%w: an engine without claims began it; set Options.TakeUnclaimed once none runs any more", ErrOwned)
+	case lost:
+		return fmt.Errorf("%w: its owner is node %s, with epoch %d", ErrFenced, plan.Owner, plan.Epoch)
+	}
+	free, err := n.isAbsent(ctx, plan.Owner)
+	if err == nil && !free {
+		free, err = n.hasLetGo(ctx, plan.Owner, plan.ID)
+	}
+	if err == nil && !free {
+		err = fmt.Errorf("%w: node %s, with epoch %d", ErrOwned, plan.Owner, plan.Epoch)
+	}
+	return err
+}
+
+// standing is how a running plan stands to a node.
+type standing int
+
+const (
+	free      standing = iota // the node may take it
+	unclaimed                 // begun by an engine without claims, which may still run
+	lost                      // the node owned it, and somebody else does now
+	foreign                   // the node may take it if the owner is no member
+)
+
+// standingOf decides how a running plan stands to the node self. held says that the node has owned it.
+func standingOf(owner uuid.UUID, epoch int64, self uuid.UUID, held, takeUnclaimed bool) standing {
+	switch {
+	case owner == self:
+		return free // an earlier take or claim did not finish, or the node met a conflict
+	case held:
+		return lost
+	case owner == uuid.Nil && epoch == 0 && !takeUnclaimed:
+		return unclaimed
+	case owner == uuid.Nil:
+		return free
+	}
+	return foreign
+}
+
+// fence makes the node the owner of a plan as it was read. First it claims the entry: success proves that
+// nobody took the plan since it was read, so all versions in it are older than the new epoch. Then it stores
+// each sub-object once more, NotStarted and final ones too. Once all of them have new versions, no write that
+// names an older one takes effect. Epoch 1 is that of a claim: a plan that was begun without one goes on with 2.
+func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
+	plan.Owner, plan.Epoch = n.id, max(plan.Epoch, 1)+1
+	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
+		return err
+	}
+	return atOnce(workflow.Parts(plan), func(o workflow.Object) error {
+		return settle(ctx, func() error { return storage.Update(ctx, n.store, o) })
+	})
+}
+
+// work is a plan that the node owns and works on.
+type work struct {
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	rests int // how many calls of Rest have not been woken
+}
+
+// own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
+func (n *Node) own(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.work[plan] != nil {
+		return
+	}
+	w := new(work)
+	w.ctx, w.end = context.WithCancelCause(n.ctx)
+	if n.suspended {
+		w.end(ErrSuspended)
+	}
+	if by, asked := n.stops[plan]; asked {
+		w.end(&StopError{by})
+	}
+	n.work[plan] = w
+}
+
+func (n *Node) owns(plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.work[plan] != nil
+}
+
+// Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates. It ends
+// with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody called [Stop],
+// [ErrSuspended] when the store is suspended, or [ErrLeft]. If the node does not own the plan, the context has ended with
+// ErrFenced.
+//
+// The caller calls done when it is finished with the plan, for whatever reason. The plan then no longer counts
+// against Options.Capacity. All calls of Work for a plan return the same context, and the first done counts.
+func (n *Node) Work(plan uuid.UUID) (ctx context.Context, done func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	if w == nil {
+		ctx, end := context.WithCancelCause(n.ctx)
+		end(ErrFenced)
+		return ctx, func() {}
+	}
+	return w.ctx, func() { n.release(plan, w) }
+}
+
+// Rest says that the plan only waits for a time, so that it does not count against Options.Capacity until wake is
+// called. The node may then own more plans than that for a while. Only the first call of wake counts. Rest does nothing
+// if the node does not own the plan.
+func (n *Node) Rest(plan uuid.UUID) (wake func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	if w == nil {
+		return func() {}
+	}
+	if w.rests++; w.rests == 1 {
+		n.resting++
+		n.notifyLocked()
+	}
+	return sync.OnceFunc(func() { n.wake(plan, w) })
+}
+
+func (n *Node) wake(plan uuid.UUID, w *work) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.rests--; w.rests == 0 && n.work[plan] == w {
+		n.resting--
+	}
+}
+
+// fenced ends the work on a plan that belongs to somebody else now.
+func (n *Node) fenced(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w := n.work[plan]; w != nil {
+		w.end(ErrFenced)
+	}
+}
+
+// release is a plan that its owner has let go.
+type release struct{ owner, plan uuid.UUID }
+
+// LetGo says that the node works no more on a plan that it owns. The work's context ends, the plan no longer counts
+// against Options.Capacity, and the node's record names the plan at once, so that another node takes it within its
+// Interval. A record names 100 plans at most: of more, the others take those that were let go last, and the rest when
+// the node has left.
+//
+// The node itself takes the plan again if nobody else has within a minute. Each time that it lets the plan go doubles
+// this pause, up to an hour, or not if somebody called [Stop]. LetGo does nothing if the node does not own the plan, or
+// if it was done before.
+func (n *Node) LetGo(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	if w == nil {
+		return
+	}
+	wait := min(max(2*n.pauses[plan].wait, firstPause), longestPause)
+	n.releaseLocked(plan, w)
+	n.listLocked(plan, pause{time.Now().Add(wait), wait})
+}
+
+// GiveBack is LetGo for a plan that lacks nothing but a place: this node, too, may take it at once. It also announces a plan
+// that the node may own although it could not acquire it.
+func (n *Node) GiveBack(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.releaseLocked(plan, n.work[plan])
+	n.listLocked(plan, pause{time.Now(), n.pauses[plan].wait})
+}
+
+// listLocked announces that others may take a plan, and makes this node wait before it takes the plan itself.
+func (n *Node) listLocked(plan uuid.UUID, p pause) {
+	n.pauses[plan] = p
+	self := &n.record.self
+	list := append(slices.DeleteFunc(slices.Clone(self.LetGo), func(id uuid.UUID) bool { return id == plan }), plan)
+	self.LetGo = list[max(0, len(list)-storage.MaxLetGo):]
+	n.record.announce()
+	n.notifyLocked()
+}
+
+// pause is how long a node leaves a plan to others that it has let go.
+type pause struct {
+	until time.Time // zero after another node has taken the plan
+	wait  time.Duration
+}
+
+// The pauses after the first and after many times that a node lets a plan go.
+const (
+	firstPause   = time.Minute
+	longestPause = time.Hour
+)
+
+// taken ends the pause of a plan that this node has let go, after another node has taken it or it is final.
+func (n *Node) taken(plan uuid.UUID) {
+	n.unlist(plan)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p, there := n.pauses[plan]; there {
+		n.pauses[plan] = pause{wait: p.wait}
+	}
+}
+
+// forgetPauses forgets the pauses of plans that are not open any more.
+func (n *Node) forgetPauses(open map[uuid.UUID]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.pauses, func(id uuid.UUID, p pause) bool { return !open[id] && p.until.IsZero() })
+}
+
+// release forgets a plan that the node is finished with, unless it has been forgotten before.
+func (n *Node) release(plan uuid.UUID, w *work) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.work[plan] == w {
+		delete(n.pauses, plan)
+		n.releaseLocked(plan, w)
+	}
+}
+
+// releaseLocked forgets the work on a plan. w may be nil, if there is none.
+func (n *Node) releaseLocked(plan uuid.UUID, w *work) {
+	if w == nil {
+		return
+	}
+	w.end(context.Canceled)
+	if w.rests > 0 {
+		n.resting--
+	}
+	delete(n.work, plan)
+	n.notifyLocked()
+}
