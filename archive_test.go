@@ -439,8 +439,11 @@ func TestCostOfCatalogues(t *testing.T) {
 		for c := range a.server.Containers() {
 			a.server.Remove(c, catalogueName)
 		}
-		count("the first search without catalogues", 1+2*days, 7+days/5+2, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
-		count("the second one", 1+days, 2+days/5+2, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
+		// The searches of several days meet at the limit of requests in flight. In which order they do is the scheduler's
+		// choice, and costs a round trip or two.
+		const anyOrder = 5
+		count("the first search without catalogues", 1+2*days, 7+days/5+2+anyOrder, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
+		count("the second one", 1+days, 2+days/5+2+anyOrder, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
 	})
 }
 
