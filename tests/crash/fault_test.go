@@ -145,14 +145,7 @@ func TestCancelled(t *testing.T) {
 					if !errors.Is(err, storage.ErrUnknown) {
 						return
 					}
-					switch again := c.do(t.Context(), t, v); {
-					case again == nil, c.done != nil && errors.Is(again, c.done):
-						c.judge(t, w, nil)
-					case c.blocked != nil && errors.Is(again, c.blocked):
-						c.judge(t, w, again)
-					default:
-						t.Errorf("the same call again: %v", again)
-					}
+					c.again(t, w, v, err)
 				})
 			}
 		}
