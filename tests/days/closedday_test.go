@@ -233,17 +233,6 @@ func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Ru
 	}))
 }
 
-// shownIn returns what a listing shows of the closed day: the entries that have objects, and their versions.
-func shownIn(server *emulator.Server) (shown string) {
-	all := vaulttest.Contents(server)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if object := strings.TrimSuffix(name, "-entry.json") + "-object.json"; strings.HasSuffix(name, "-entry.json") && all[object] != "" {
-			shown += name + all[name]
-		}
-	}
-	return shown
-}
-
 // TestRestoredEntryInAClosedDay restores the entry of a plan in a closed day, which was lost or set back: the plan
 // becomes visible, so the catalogue goes.
 func TestRestoredEntryInAClosedDay(t *testing.T) {
