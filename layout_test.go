@@ -25,7 +25,7 @@ func TestLayout(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	must(t, err)
 	floors, groups := map[string]int{}, map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| ([^|]+) \\| (.+) \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([^|]+) \| (.+) \|$`).FindAllStringSubmatch(string(text), -1) {
 		floor, err := strconv.Atoi(row[1])
 		must(t, err)
 		for _, file := range regexp.MustCompile("`(\\w+\\.go)`").FindAllStringSubmatch(row[3], -1) {
