@@ -14,11 +14,11 @@ export GOMEMLIMIT = 6GiB
 unit: export GOGC       = 1600
 unit: export GOMEMLIMIT = 2GiB
 
-.PHONY: test lint golangci unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
+.PHONY: man test lint golangci unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
-UNRACED = bench|cmd/planvault/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|mutants|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|workflow/plantest
+UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|mutants|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|workflow/plantest
 
 # All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
 # stretches that keep one core busy. `make lint` runs go vet.
@@ -116,3 +116,8 @@ fuzz:
 mutants:
 	go run ./internal/mutants
 	go run ./internal/mutants -seed 0
+
+# The man pages of the tool, one for each command and each topic of its help, in the folder MAN.
+MAN = man
+man:
+	go test -count=1 -run '^TestMan$$' ./cmd/planvault -args -man $(abspath $(MAN))

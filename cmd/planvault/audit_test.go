@@ -40,7 +40,7 @@ func TestLogIsNotInTheWay(t *testing.T) {
 					t.Errorf("after %v it says %s", took, r.stderr)
 				}
 				s.server.ClearFaults()
-				held := s.must(t, "holds").stdout
+				held := s.must(t, "hold", "--list").stdout
 				if log := s.must(t, "log").stdout; !strings.Contains(held, date(workflow.Time(id))) || name == "full" && !strings.Contains(log, "  began ") {
 					t.Errorf("holds %s, log %s", held, log)
 				}
@@ -141,7 +141,7 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 		s.run(ctx, append([]string{"mirror", "--follow"}, to...)...)
 		s.store(t, workflow.NewV7(), workflow.Completed, "more")
 		s.must(t, append([]string{"mirror"}, to...)...)
-		s.must(t, "catalogue", "--yes")
+		s.must(t, "recover", "--catalogue", "--yes")
 		s.must(t, "import", file, "--prefix", "imported", "--yes")
 		for prefix, want := range map[string][]string{"copy": {"mirror", "done", "mirror", "done"}, "imported": {"import", "done"}, prefix: {"catalogue", "done"}} {
 			entries, err := s.open(t, prefix).AuditEntries(t.Context(), storage.AuditFilters{})

@@ -38,9 +38,9 @@ func (b *bulk) timeLeft() time.Duration {
 
 // planned is the part of a report that only a dry run has.
 type planned struct {
-	DryRun   bool    `json:"dryRun,omitempty"`
-	Requests int     `json:"requests,omitempty"`
-	Dollars  float64 `json:"dollars,omitempty"`
+	DryRun   bool    `json:"dryRun,omitempty" help:"nothing was changed"`
+	Requests int     `json:"requests,omitempty" help:"what the change would take"`
+	Dollars  float64 `json:"dollars,omitempty" help:"what these requests cost at list prices"`
 }
 
 func plannedOf(requests price.Tally) planned {

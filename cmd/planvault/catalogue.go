@@ -7,37 +7,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/planvault/azblob"
 )
 
-// catalogueCommand builds catalogues.
-func (a *app) catalogueCommand() *cobra.Command {
-	var b bulk
-	var verify bool
-	c := a.onVault("catalogue", "Build the catalogues of closed days, which make listings cheap",
-		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.catalogue(ctx, v, azblob.CatalogueOptions{DryRun: b.dryRun, Verify: verify, Budget: b.timeLeft()})
-		})
-	c.Flags().BoolVar(&verify, "verify", false, "also read the catalogues that exist, and build damaged ones again")
-	b.addFlags(c.Flags())
-	return a.signed(c)
-}
-
 // cataloguedRow is a closed day without a catalogue, and what became of it.
 type cataloguedRow struct {
-	Day    string `json:"day"`
-	Result string `json:"result"` // due, built or skipped
-	Plans  int64  `json:"plans,omitzero"`
-	Bytes  int64  `json:"bytes,omitzero"`
-	Why    string `json:"why,omitempty"`
+	Day    string `json:"day" help:"the day"`
+	Result string `json:"result" help:"due, built or skipped"` // due, built or skipped
+	Plans  int64  `json:"plans,omitzero" help:"how many plans the catalogue has"`
+	Bytes  int64  `json:"bytes,omitzero" help:"its size"`
+	Why    string `json:"why,omitempty" help:"why it was skipped"`
 }
 
 // catalogue says which catalogues are due, and builds them if it may.
 func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.CatalogueOptions) error {
 	look := o
-	look.DryRun, look.Budget = true, 0
+	look.DryRun = true
 	a.progress("look", "day", 0).then(untouched)
 	found, err := v.Catalogue(ctx, look)
 	if err != nil {
@@ -57,10 +42,10 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 			o.Progress = p.reach
 			return v.Catalogue(ctx, o)
 		},
-		done: func(r azblob.CatalogueReport, err error) (more bool, _ error) {
+		done: func(r azblob.CatalogueReport, _ error) (bool, error) {
 			built, closed := plural(len(r.Built), "catalogue"), plural(r.Closed, "closed day")
-			summary := fmt.Sprintf("%s built, %s of %s had one", built, count(r.Present), closed) + ifMore(err == nil && r.More)
-			return r.More, cmp.Or(a.printCatalogued(r, "built"), a.summarize(summary))
+			summary := fmt.Sprintf("%s built, %s of %s had one", built, count(r.Present), closed)
+			return false, cmp.Or(a.printCatalogued(r, "built"), a.summarize(summary))
 		},
 	})
 }

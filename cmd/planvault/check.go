@@ -28,25 +28,25 @@ func (a *app) checkCommand() *cobra.Command {
 
 // checkReport is what planvault check prints.
 type checkReport struct {
-	Days       int          `json:"days"`
-	Plans      int          `json:"plans"`
-	Blobs      int          `json:"blobs"`
-	Bytes      int64        `json:"bytes"`
-	InProgress int          `json:"inProgress"`
-	Foreign    int          `json:"foreign,omitzero"`
-	Wait       float64      `json:"waitSeconds,omitzero"` // until all of these can be judged
-	Problems   []problemRow `json:"problems"`
-	Complete   bool         `json:"complete"`
+	Days       int          `json:"days" help:"how many days were checked"`
+	Plans      int          `json:"plans" help:"how many plans were found"`
+	Blobs      int          `json:"blobs" help:"how many blobs were listed"`
+	Bytes      int64        `json:"bytes" help:"the size of these"`
+	InProgress int          `json:"inProgress" help:"how many plans are being written or removed"`
+	Foreign    int          `json:"foreign,omitzero" help:"how many plans another program wrote"`
+	Wait       float64      `json:"waitSeconds,omitzero" help:"the time until all of these can be judged"`
+	Problems   []problemRow `json:"problems" help:"what is wrong"`
+	Complete   bool         `json:"complete" help:"whether everything was checked"`
 }
 
 // problemRow is a problem of a check.
 type problemRow struct {
-	Kind   string     `json:"kind"`
-	Plan   *uuid.UUID `json:"plan,omitempty"`
-	Blob   string     `json:"blob"`
-	Detail string     `json:"detail"`
-	Repair string     `json:"repair"`
-	Wait   float64    `json:"waitSeconds,omitzero"` // until then, Recovery leaves it alone
+	Kind   string     `json:"kind" help:"the kind of the problem"`
+	Plan   *uuid.UUID `json:"plan,omitempty" help:"the plan that has it"`
+	Blob   string     `json:"blob" help:"the blob that shows it"`
+	Detail string     `json:"detail" help:"what is wrong with it"`
+	Repair string     `json:"repair" help:"what to do"`
+	Wait   float64    `json:"waitSeconds,omitzero" help:"the time until Recovery repairs it"`
 }
 
 func checkReportOf(r azblob.CheckReport, complete bool) checkReport {

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/internal/price"
 )
 

@@ -43,15 +43,15 @@ func (a *app) countCommand() *cobra.Command {
 // tally is how many plans there are, of a status, group or day, or at all.
 type tally struct {
 	kind
-	Plans   int64 `json:"plans"`
-	Foreign int64 `json:"foreign,omitzero"` // written by another program, and not in Plans
+	Plans   int64 `json:"plans" help:"how many plans there are"`
+	Foreign int64 `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 }
 
 // kind is what the plans of a tally have in common.
 type kind struct {
-	Status string `json:"status,omitempty"`
-	Group  string `json:"group,omitempty"`
-	Day    string `json:"day,omitempty"`
+	Status string `json:"status,omitempty" help:"with --by status, the status of these"`
+	Group  string `json:"group,omitempty" help:"with --by group, their group, if they have one"`
+	Day    string `json:"day,omitempty" help:"with --by day, the day on which they were created"`
 
 	status workflow.Status
 }

@@ -32,10 +32,10 @@ type doctor struct {
 
 // finding is what one check found.
 type finding struct {
-	Check   string `json:"check"`
-	Result  string `json:"result"`
-	Finding string `json:"finding"`
-	Advice  string `json:"advice,omitempty"`
+	Check   string `json:"check" help:"what was looked at"`
+	Result  string `json:"result" help:"ok, warning, problem or unknown"`
+	Finding string `json:"finding" help:"what was found"`
+	Advice  string `json:"advice,omitempty" help:"what to do"`
 }
 
 // The results of checks. A fact is unknown if the login may not ask for it, or the service does not tell it.

@@ -51,20 +51,20 @@ func (a *app) drillCommand() *cobra.Command {
 
 // drilled is the report of drill. Times after the loss are counted from there.
 type drilled struct {
-	Sandbox      string    `json:"sandbox"`
-	Cut          time.Time `json:"cut"`
-	Plans        int       `json:"plans"`
-	Writes       int       `json:"writes"`
-	LostPlans    int       `json:"lostPlans"`
-	LostWrites   int       `json:"lostWrites"`
-	LostSince    time.Time `json:"lostSince,omitzero"` // the first lost write
-	CaughtUp     time.Time `json:"caughtUp,omitzero"`
-	Problems     int       `json:"problems"`
-	OpenSeconds  float64   `json:"openSeconds"`
-	WorkSeconds  float64   `json:"workSeconds"`
-	RanAgain     int       `json:"ranAgain"` // actions
-	EndedSeconds float64   `json:"endedSeconds"`
-	Completed    int       `json:"completed"`
+	Sandbox      string    `json:"sandbox" help:"the prefix of the sandbox"`
+	Cut          time.Time `json:"cut" help:"when the first account was lost"`
+	Plans        int       `json:"plans" help:"how many plans were submitted"`
+	Writes       int       `json:"writes" help:"how many writes were confirmed"`
+	LostPlans    int       `json:"lostPlans" help:"how many plans the copy does not have"`
+	LostWrites   int       `json:"lostWrites" help:"how many writes it does not have"`
+	LostSince    time.Time `json:"lostSince,omitzero" help:"the first of these"` // the first lost write
+	CaughtUp     time.Time `json:"caughtUp,omitzero" help:"the time up to which the copy had everything"`
+	Problems     int       `json:"problems" help:"how many problems check found in the copy"`
+	OpenSeconds  float64   `json:"openSeconds" help:"the time from the loss until the copy was open"`
+	WorkSeconds  float64   `json:"workSeconds" help:"the time until work went on"`
+	RanAgain     int       `json:"ranAgain" help:"how many actions ran again"` // actions
+	EndedSeconds float64   `json:"endedSeconds" help:"the time until all plans had ended"`
+	Completed    int       `json:"completed" help:"how many are Completed"`
 }
 
 // drillClear is how long the removal of a sandbox may take.

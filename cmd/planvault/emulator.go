@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/sample"
+	"github.com/planvault/azblob/cmd/planvault/internal/sample"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
@@ -97,11 +97,11 @@ func (a *app) storeSample(ctx context.Context, server *emulator.Server) (*azblob
 
 // emulation is what the emulator says of itself.
 type emulation struct {
-	URL              string `json:"url"`
-	ConnectionString string `json:"connectionString"`
-	Data             string `json:"data,omitempty"`
-	Prefix           string `json:"prefix,omitempty"` // of the vault of sample plans
-	Plans            int    `json:"plans,omitempty"`  // that were stored
+	URL              string `json:"url" help:"where the emulator is"`
+	ConnectionString string `json:"connectionString" help:"what connects to it"`
+	Data             string `json:"data,omitempty" help:"the file that keeps its data"`
+	Prefix           string `json:"prefix,omitempty" help:"the prefix of the vault of sample plans"`
+	Plans            int    `json:"plans,omitempty" help:"how many of these were stored"` // that were stored
 }
 
 // print says what to do with the emulator.

@@ -37,15 +37,15 @@ func (a *app) expireCommand() *cobra.Command {
 
 // expiredRow is a day that was to be dropped.
 type expiredRow struct {
-	Day    string `json:"day"`
-	Result string `json:"result"`
+	Day    string `json:"day" help:"the day"`
+	Result string `json:"result" help:"what became of it"`
 	// Plans is how many plans were in the day. It is counted for days that are dropped.
-	Plans     *int64      `json:"plans,omitempty"`
-	Open      int         `json:"open,omitempty"`
-	OpenPlans []uuid.UUID `json:"openPlans,omitempty"`
-	Foreign   []uuid.UUID `json:"foreignPlans,omitempty"` // one of those that another program wrote
-	DryRun    bool        `json:"dryRun,omitempty"`
-	Error     string      `json:"error,omitempty"`
+	Plans     *int64      `json:"plans,omitempty" help:"how many plans it had"`
+	Open      int         `json:"open,omitempty" help:"how many plans keep it, because they are open or being changed"`
+	OpenPlans []uuid.UUID `json:"openPlans,omitempty" help:"some of these"`
+	Foreign   []uuid.UUID `json:"foreignPlans,omitempty" help:"some plans of another program, which keep it"`
+	DryRun    bool        `json:"dryRun,omitempty" help:"nothing was changed"`
+	Error     string      `json:"error,omitempty" help:"why it failed"`
 }
 
 // expire says what would be dropped, and drops it if it may.

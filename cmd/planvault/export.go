@@ -30,11 +30,11 @@ func (a *app) exportCommand() *cobra.Command {
 
 // exported is what an export wrote.
 type exported struct {
-	File       string `json:"file"`
-	Plans      int64  `json:"plans"`
-	Bytes      int64  `json:"bytes"`
-	Unreadable int64  `json:"unreadable"`
-	Foreign    int64  `json:"foreign,omitzero"`
+	File       string `json:"file" help:"the bundle that was written"`
+	Plans      int64  `json:"plans" help:"how many plans it has"`
+	Bytes      int64  `json:"bytes" help:"its size"`
+	Unreadable int64  `json:"unreadable" help:"how many plans could not be read"`
+	Foreign    int64  `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 }
 
 func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, file string) error {

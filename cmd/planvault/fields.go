@@ -1,24 +1,20 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/planvault/azblob/internal/firsthour"
 )
 
-// output is what commands print: the columns of a table, and the fields of JSON. outputs is the only place that says what
-// they mean; the help topic output-fields and the man pages are made of it.
+// output is what commands print: the columns of a table, and the fields of JSON. The tag help of a field says what it
+// means. The help topic output-fields is made of these.
 type output struct {
 	commands string // such as "hold, release"
 	when     string // if the command prints different things: which this is
 	row      any    // a value of the type that is written as JSON
 	columns  []columnNote
-	fields   map[string]string // the block of the output in fields.txt
-	shared   map[string]string // the block of all outputs
 }
 
 // columnNote is what the help says of a column.
@@ -50,6 +46,7 @@ func (o output) tables() string {
 type jsonField struct {
 	name     string // with a dot behind the field that has the object: problems.kind
 	optional bool   // it is left out if it has nothing to say
+	meaning  string
 }
 
 // fieldsOf returns the fields of the JSON of a type, with those of the structs in it.
@@ -67,19 +64,57 @@ func fieldsOf(t reflect.Type) (fields []jsonField) {
 		case !tagged && name == "" || name == "-":
 			continue
 		}
-		fields = append(fields, jsonField{name, options != ""})
+		fields = append(fields, jsonField{name, options != "", meaningOf(t, f)})
 		if of.Kind() == reflect.Struct {
 			for _, below := range fieldsOf(of) {
-				fields = append(fields, jsonField{name + "." + below.name, below.optional})
+				fields = append(fields, jsonField{name + "." + below.name, below.optional, below.meaning})
 			}
 		}
 	}
 	return fields
 }
 
-// outputsOf returns what a command prints.
-func (a *app) outputsOf(command string) []output {
-	return slices.DeleteFunc(a.outputs(), func(o output) bool { return !slices.Contains(strings.Split(o.commands, ", "), command) })
+// meaningOf returns what a field of a struct means. Structs of other packages have no tags for this tool.
+func meaningOf(t reflect.Type, f reflect.StructField) string {
+	if meaning, ok := f.Tag.Lookup("help"); ok {
+		return meaning
+	}
+	return libraryFields[t.String()+"."+f.Name]
+}
+
+// libraryFields says what the fields of structs of other packages mean.
+var libraryFields = map[string]string{
+	"firsthour.Finding.Number":    "the number of the probe",
+	"firsthour.Finding.Tried":     "what was tried",
+	"firsthour.Finding.Expected":  "what was expected",
+	"firsthour.Finding.Breaks":    "what in the vault depends on it",
+	"firsthour.Finding.Verdict":   "how the service answered: as expected, different, or not tried",
+	"firsthour.Finding.Parts":     "the requests of the probe",
+	"firsthour.Part.What":         "what was sent",
+	"firsthour.Part.Verdict":      "how the service answered",
+	"firsthour.Part.Seen":         "the answer, or why it was not tried",
+	"firsthour.Part.Expected":     "the answer that was expected",
+	"firsthour.Finding.Requests":  "how many requests were sent",
+	"retention.Policy.Keep":       "how many days a Completed or Stopped plan stays",
+	"retention.Policy.KeepFailed": "how many days a Failed plan stays",
+	"retention.Policy.Catalogue":  "whether closed days get catalogues",
+	"retention.Record.Form":       "the form of the record",
+	"retention.Record.By":         "who set it, as they said",
+	"retention.Record.Why":        "why",
+	"retention.Record.Set":        "when, by the service's clock",
+	"retention.Record.AtOnce":     "whether it removes before a day has passed",
+	"retention.Record.Claim":      "who does a step now",
+	"retention.Record.Last":       "what the last step did",
+	"retention.Report.At":         "when it began",
+	"retention.Report.By":         "who did it",
+	"retention.Report.Dropped":    "how many days it dropped",
+	"retention.Report.Removed":    "how many plans it removed one by one",
+	"retention.Report.Kept":       "the first days that it had to keep",
+	"retention.KeptDay.Day":       "the day",
+	"retention.KeptDay.Why":       "why it stays",
+	"retention.Report.KeptAll":    "how many days it had to keep",
+	"retention.Report.More":       "whether something was left to do",
+	"retention.Report.Error":      "what failed first",
 }
 
 // outputFields is the page of help about what the commands print.
@@ -108,50 +143,14 @@ func (o output) described() (lines []string) {
 		if f.optional {
 			name += "?"
 		}
-		meaning, _ := o.meaning(f.name)
-		lines = append(lines, fmt.Sprintf("  %-20s  %s", name, meaning))
+		lines = append(lines, fmt.Sprintf("  %-20s  %s", name, f.meaning))
 	}
 	return lines
 }
 
-// fieldNotes says what the fields of JSON mean.
-//
-//go:embed fields.txt
-var fieldNotes string
-
-// notedFields returns what fields.txt says of each output, by the name of its block; that of the first one is "".
-func notedFields() map[string]map[string]string {
-	notes, block := map[string]map[string]string{"": {}}, ""
-	for line := range strings.Lines(fieldNotes) {
-		line = strings.TrimSuffix(line, "\n")
-		if name, meaning, ok := strings.Cut(line, ": "); ok {
-			notes[block][name] = meaning
-		} else if name, ok := strings.CutPrefix(line, "["); ok {
-			block = strings.TrimSuffix(name, "]")
-			notes[block] = map[string]string{}
-		}
-	}
-	return notes
-}
-
-// block returns the name of the output's block in fields.txt.
-func (o output) block() string { return strings.TrimSuffix(o.commands+" | "+o.when, " | ") }
-
-// meaning returns what a field means, and the name under which the output's block has that, or "".
-func (o output) meaning(field string) (meaning, noted string) {
-	if m := o.fields[field]; m != "" {
-		return m, field
-	}
-	if at := strings.LastIndex(field, "."); at >= 0 {
-		within := "*" + field[at+1:]
-		return o.fields[within], within
-	}
-	return o.shared[field], ""
-}
-
 // outputs returns what each command prints.
 func (a *app) outputs() []output {
-	all := []output{
+	return []output{
 		{commands: "list", row: planRow{}, columns: notesOf(a.planColumns())},
 		{commands: "stuck", row: openRow{}, columns: notesOf(openColumns(true))},
 		{commands: "nodes", row: nodeRow{}, columns: notesOf(a.nodeColumns())},
@@ -166,7 +165,6 @@ func (a *app) outputs() []output {
 		{commands: "doctor", when: "with --first-hour", row: firsthour.Finding{}},
 		{commands: "recover", row: recoverReport{}},
 		{commands: "stats", row: dayRow{}, columns: notesOf(dayColumns(true))},
-		{commands: "stats", when: "with --forecast", row: forecast{}},
 		{commands: "vaults", row: vaultRow{}},
 		{commands: "log", row: auditRow{}, columns: notesOf(a.logColumns())},
 		{commands: "policy set", row: policySet{}},
@@ -175,10 +173,10 @@ func (a *app) outputs() []output {
 		{commands: "mirror", when: "a round of --follow", row: followed{}},
 		{commands: "switch", row: switched{}},
 		{commands: "drill", row: drilled{}},
-		{commands: "catalogue", row: cataloguedRow{}},
+		{commands: "recover", when: "with --catalogue", row: cataloguedRow{}},
 		{commands: "expire", row: expiredRow{}},
-		{commands: "hold, holds, release", row: heldRow{}},
-		{commands: "catalogue, expire, hold, release", when: "the last object of a dry run", row: planned{}},
+		{commands: "hold, release", row: heldRow{}},
+		{commands: "expire, hold, recover, release", when: "the last object of a dry run", row: planned{}},
 		{commands: "export", row: exported{}},
 		{commands: "import", row: imported{}},
 		{commands: "import", when: "a plan", row: importedRow{}},
@@ -188,13 +186,7 @@ func (a *app) outputs() []output {
 		{commands: "purge", when: "a dry run", row: purgePlanned{}},
 		{commands: "emulator", row: emulation{}},
 		{commands: "profile list", row: profileRow{}},
-		{commands: "man", row: manuals{}},
 		{commands: "version", row: version{}},
 		{commands: "web", row: served{}},
 	}
-	notes := notedFields()
-	for i, o := range all {
-		all[i].fields, all[i].shared = notes[o.block()], notes[""]
-	}
-	return all
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 )

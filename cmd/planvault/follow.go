@@ -30,15 +30,15 @@ func (f *follow) addFlags(flags *pflag.FlagSet) {
 
 // followed is what a round did.
 type followed struct {
-	At         time.Time `json:"at"`
-	CaughtUp   time.Time `json:"caughtUp,omitzero"`
-	LagSeconds float64   `json:"lagSeconds"`
-	Copied     int64     `json:"copied"`
-	Updated    int64     `json:"updated"`
-	Removed    int64     `json:"removed"`
-	Unchanged  int64     `json:"unchanged"`
-	Failed     int64     `json:"failed"`
-	Error      string    `json:"error,omitempty"`
+	At         time.Time `json:"at" help:"when the round ended"`
+	CaughtUp   time.Time `json:"caughtUp,omitzero" help:"the time up to which the copy has everything"`
+	LagSeconds float64   `json:"lagSeconds" help:"how far it is behind"`
+	Copied     int64     `json:"copied" help:"how many plans were copied"`
+	Updated    int64     `json:"updated" help:"how many were written anew"`
+	Removed    int64     `json:"removed" help:"how many were removed from the copy"`
+	Unchanged  int64     `json:"unchanged" help:"how many the copy had already"`
+	Failed     int64     `json:"failed" help:"how many could not be copied"`
+	Error      string    `json:"error,omitempty" help:"what failed"`
 }
 
 // follow keeps a copy up to date until the context ends, which is no interrupt: there is no other end.

@@ -38,7 +38,7 @@ func TestForeign(t *testing.T) {
 			{exitDone, "stuck", ""}, // in a day of the vault, only markers lead to open plans
 			{exitDone, "doctor --wide", "plan " + id + " was written by another program"},
 			{exitDone, "recover --thorough --yes", "; 4 plans written by another program, left alone"},
-			{exitDone, "catalogue --yes", "another program wrote plan "},
+			{exitDone, "recover --catalogue --yes", "another program wrote plan "},
 			{exitFailed, "show " + id, "written by another program"},
 			{exitDone, "purge --yes " + id, "left out 1 plan written by another program"},
 			{exitFailed, "get " + id, "written by another program"},

@@ -41,11 +41,11 @@ func (a *app) forkCommand() *cobra.Command {
 
 // forked is the report of fork.
 type forked struct {
-	ID          *uuid.UUID `json:"id,omitempty"` // none in a dry run
-	ForkedFrom  uuid.UUID  `json:"forkedFrom"`
-	CarriedOver int        `json:"carriedOverActions"`
-	Actions     int        `json:"actions"`
-	Again       []string   `json:"again,omitempty"` // in a dry run
+	ID          *uuid.UUID `json:"id,omitempty" help:"the ID of the new plan; a dry run has none"` // none in a dry run
+	ForkedFrom  uuid.UUID  `json:"forkedFrom" help:"the plan that it was forked from"`
+	CarriedOver int        `json:"carriedOverActions" help:"how many actions do not run again"`
+	Actions     int        `json:"actions" help:"how many actions there are"`
+	Again       []string   `json:"again,omitempty" help:"in a dry run, the paths of the actions that would run"` // in a dry run
 }
 
 // fork makes a plan from a final one and stores it.

@@ -39,7 +39,7 @@ func TestResultsAreNotLost(t *testing.T) {
 	}
 	for _, command := range []string{
 		"list", "count", "count --by status", "stuck", "stuck --all", "nodes", "stats", "check", "doctor --probes 0", "version",
-		"purge --status completed --dry-run", "expire --older-than 2d --dry-run", "catalogue --dry-run", "hold 2025-10-20 --dry-run",
+		"purge --status completed --dry-run", "expire --older-than 2d --dry-run", "recover --catalogue --dry-run", "hold 2025-10-20 --dry-run",
 	} {
 		for _, form := range []string{"table", "json"} {
 			args := append(strings.Fields(command), "--output", form)

@@ -18,7 +18,8 @@ import (
 
 // holdCommand holds days.
 func (a *app) holdCommand() *cobra.Command {
-	return a.dayCommand("hold DAY|FROM..TO...", "Keep the plans of days from being removed",
+	list := false
+	c := a.dayCommand("hold DAY|FROM..TO...", "Keep the plans of days from being removed, or list the days that are held",
 		func(_ context.Context, v *azblob.Vault, d days) (dayChange, error) {
 			hold := func(ctx context.Context, day time.Time) error {
 				slow := time.AfterFunc(tellWait, func() {
@@ -29,6 +30,21 @@ func (a *app) holdCommand() *cobra.Command {
 			}
 			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: hold}, nil
 		})
+	change := c.RunE
+	c.Args = nil
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch {
+		case list && (len(args) > 0 || c.Flags().Changed("dry-run")):
+			return usageError("--list takes no days, and changes nothing")
+		case list:
+			return a.holds(c.Context())
+		case len(args) == 0:
+			return usageError("hold needs a day, or --list")
+		}
+		return change(c, args)
+	}
+	c.Flags().BoolVar(&list, "list", false, "list the days that are held, oldest first")
+	return c
 }
 
 // Hold tells why it waits when it has waited for tellWait. A Delete that was interrupted ends when Recovery finds its marker
@@ -72,23 +88,24 @@ func (a *app) dayCommand(use, short string, plan func(context.Context, *azblob.V
 	return a.signed(c)
 }
 
-// holdsCommand shows what is held.
-func (a *app) holdsCommand() *cobra.Command {
-	return a.onVault("holds", "List the days that are held, oldest first",
-		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			held, err := v.Holds(ctx)
-			if err != nil {
-				return err
-			}
-			return printTable(a, heldRows(held, ""), func(r heldRow) []string { return []string{r.Day} }, "DAY")
-		})
+// holds lists the days that are held.
+func (a *app) holds(ctx context.Context) error {
+	v, err := a.open(ctx, a.connection)
+	if err != nil {
+		return err
+	}
+	held, err := v.Holds(ctx)
+	if err != nil {
+		return err
+	}
+	return printTable(a, heldRows(held, ""), func(r heldRow) []string { return []string{r.Day} }, "DAY")
 }
 
 // heldRow is a day, and what became of it.
 type heldRow struct {
-	Day    string `json:"day"`
-	Result string `json:"result,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Day    string `json:"day" help:"the day"`
+	Result string `json:"result,omitempty" help:"what became of it"`
+	Error  string `json:"error,omitempty" help:"why it failed"`
 }
 
 // heldRows returns a row for each day, with the same result.

@@ -50,28 +50,28 @@ func (a *app) importCommand() *cobra.Command {
 
 // verified is what is in a bundle.
 type verified struct {
-	Plans      int64     `json:"plans"`
-	Parts      int64     `json:"subObjects"`
-	Bytes      int64     `json:"bytes"`
-	Unreadable int64     `json:"unreadable"`
-	Created    time.Time `json:"created"`
-	Source     string    `json:"source,omitempty"`
-	Cut        bool      `json:"cut,omitzero"`
+	Plans      int64     `json:"plans" help:"how many plans the bundle has"`
+	Parts      int64     `json:"subObjects" help:"how many blocks, sequences, checks and actions they have"`
+	Bytes      int64     `json:"bytes" help:"the size of the bundle"`
+	Unreadable int64     `json:"unreadable" help:"how many plans could not be read for it"`
+	Created    time.Time `json:"created" help:"when it was written"`
+	Source     string    `json:"source,omitempty" help:"the vault that it is from"`
+	Cut        bool      `json:"cut,omitzero" help:"whether it lacks its end, because the command that kept plans in it was killed"`
 }
 
 // imported is what an import did, or would do.
 type imported struct {
 	planned
-	Restored int64 `json:"restored"`
-	Present  int64 `json:"present"`
-	Failed   int64 `json:"failed"`
-	More     bool  `json:"more"`
+	Restored int64 `json:"restored" help:"how many plans were restored"`
+	Present  int64 `json:"present" help:"how many were there already"`
+	Failed   int64 `json:"failed" help:"how many could not be restored"`
+	More     bool  `json:"more" help:"whether the budget ended it early"`
 }
 
 // importedRow is a plan of a bundle, and what became of it.
 type importedRow struct {
-	ID     uuid.UUID           `json:"id"`
-	Result bundle.ImportResult `json:"result"`
+	ID     uuid.UUID           `json:"id" help:"the plan's ID"`
+	Result bundle.ImportResult `json:"result" help:"restored, present or failed"`
 }
 
 func (a *app) importFile(ctx context.Context, path string, o importFlags) error {

@@ -70,7 +70,7 @@ func bulkCases() []bulkCase {
 		{name: "expire", command: []string{"expire", "--older-than", "5d"}, several: true},
 		{name: "hold", command: []string{"hold", "DAYS"}},
 		{name: "release", prepare: first("hold", "DAYS"), command: []string{"release", "DAYS"}},
-		{name: "catalogue", command: []string{"catalogue"}},
+		{name: "catalogue", command: []string{"recover", "--catalogue"}},
 		{name: "export", command: []string{"export", "-o", "DIR/out.bundle"}, reads: true, several: true},
 		{name: "import", command: []string{"import", "FILE", "--prefix", "copy"}, blocked: "conflict", reads: true, several: true},
 		{name: "mirror", prepare: addToCopy, command: copies, blocked: "conflict", reads: true, several: true},

@@ -41,18 +41,18 @@ func (a *app) logCommand() *cobra.Command {
 
 // auditRow is a change in the log.
 type auditRow struct {
-	ID     uuid.UUID   `json:"id"`
-	At     time.Time   `json:"at"`
-	What   string      `json:"what"`
-	By     string      `json:"by"`
-	Why    string      `json:"why,omitempty"`
-	Plans  []uuid.UUID `json:"plans,omitempty"`
-	From   string      `json:"from,omitempty"` // a day
-	To     string      `json:"to,omitempty"`
-	Detail string      `json:"detail,omitempty"`
+	ID     uuid.UUID   `json:"id" help:"the ID of the record"`
+	At     time.Time   `json:"at" help:"when the change began"`
+	What   string      `json:"what" help:"the command"`
+	By     string      `json:"by" help:"who did it, as they said"`
+	Why    string      `json:"why,omitempty" help:"why"`
+	Plans  []uuid.UUID `json:"plans,omitempty" help:"the plans that it is about"`
+	From   string      `json:"from,omitempty" help:"the first day that it is about"` // a day
+	To     string      `json:"to,omitempty" help:"the last one"`
+	Detail string      `json:"detail,omitempty" help:"the flags"`
 	// Result is "began" of a change that is not known to have ended.
-	Result string    `json:"result"`
-	Stored time.Time `json:"stored"`
+	Result string    `json:"result" help:"how it ended; began if that is not known"`
+	Stored time.Time `json:"stored" help:"when the record was stored, by the service's clock"`
 }
 
 func auditRowOf(d storage.AuditEntry) auditRow {
@@ -123,9 +123,9 @@ func (a *app) log(ctx context.Context, v storage.AuditLog, f storage.AuditFilter
 
 // attributionJSON is who did something to a plan, in the JSON of show.
 type attributionJSON struct {
-	By  string    `json:"by"`
-	Why string    `json:"why,omitempty"`
-	At  time.Time `json:"at,omitzero"`
+	By  string    `json:"by" help:"who it was, as they said"`
+	Why string    `json:"why,omitempty" help:"why"`
+	At  time.Time `json:"at,omitzero" help:"when"`
 }
 
 func attributionJSONOf(d workflow.Attribution) *attributionJSON {

@@ -50,16 +50,16 @@ func (a *app) mirrorCommand() *cobra.Command {
 // mirrored is what a mirror did, or would do.
 type mirrored struct {
 	planned
-	Plans         int64   `json:"plans"`
-	Copied        int64   `json:"copied"`
-	Updated       int64   `json:"updated"`
-	Removed       int64   `json:"removed"`
-	Unchanged     int64   `json:"unchanged"`
-	Extra         int64   `json:"extra"`
-	Failed        int64   `json:"failed"`
-	Foreign       int64   `json:"foreign,omitzero"`
-	BehindSeconds float64 `json:"behindSeconds"`
-	More          bool    `json:"more"`
+	Plans         int64   `json:"plans" help:"how many plans the vault has"`
+	Copied        int64   `json:"copied" help:"how many were copied"`
+	Updated       int64   `json:"updated" help:"how many were written anew"`
+	Removed       int64   `json:"removed" help:"how many were removed from the copy"`
+	Unchanged     int64   `json:"unchanged" help:"how many the copy had already"`
+	Extra         int64   `json:"extra" help:"how many only the copy has"`
+	Failed        int64   `json:"failed" help:"how many could not be copied"`
+	Foreign       int64   `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	BehindSeconds float64 `json:"behindSeconds" help:"how far the copy is behind"`
+	More          bool    `json:"more" help:"whether the budget ended it early"`
 }
 
 func mirroredOf(r mirror.Report, p planned) mirrored {

@@ -46,16 +46,16 @@ func (a *app) nodes(ctx context.Context, v *azblob.Vault, o *order[nodeRow]) err
 
 // nodeRow is a node in the output of nodes.
 type nodeRow struct {
-	ID               uuid.UUID `json:"id"`
-	Name             string    `json:"name,omitempty"`
-	State            string    `json:"state"`
-	HeartbeatSeconds *float64  `json:"heartbeatSeconds,omitempty"`
-	Renewed          time.Time `json:"renewed,omitzero"`
-	TTLSeconds       float64   `json:"ttlSeconds,omitempty"`
-	Started          time.Time `json:"started,omitzero"`
-	Plans            int       `json:"plans"`
-	Phase            string    `json:"phase,omitempty"`
-	Trouble          string    `json:"trouble,omitempty"`
+	ID               uuid.UUID `json:"id" help:"the node's ID"`
+	Name             string    `json:"name,omitempty" help:"its name"`
+	State            string    `json:"state" help:"alive, silent or gone"`
+	HeartbeatSeconds *float64  `json:"heartbeatSeconds,omitempty" help:"the time since it renewed its record"`
+	Renewed          time.Time `json:"renewed,omitzero" help:"when that was, by the store's clock"`
+	TTLSeconds       float64   `json:"ttlSeconds,omitempty" help:"how long it may be silent before it counts as dead"`
+	Started          time.Time `json:"started,omitzero" help:"when it joined, by its own clock"`
+	Plans            int       `json:"plans" help:"how many open plans it owns"`
+	Phase            string    `json:"phase,omitempty" help:"whether it takes plans, if it does not work as usual"`
+	Trouble          string    `json:"trouble,omitempty" help:"what hinders it"`
 }
 
 // nodeRows returns the members and the owners that are gone, in the order of their IDs.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 )
 
 // outputForm is the value of --output.

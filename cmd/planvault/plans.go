@@ -18,19 +18,19 @@ import (
 
 // planRow is a plan in a list.
 type planRow struct {
-	ID        uuid.UUID  `json:"id"`
-	Group     *uuid.UUID `json:"group,omitempty"`
-	Status    string     `json:"status"`
-	Submitted time.Time  `json:"submitted"`
-	Started   time.Time  `json:"started,omitzero"`
-	Ended     time.Time  `json:"ended,omitzero"`
-	Owner     *uuid.UUID `json:"owner,omitempty"`
-	Epoch     int64      `json:"epoch,omitempty"`
-	Name      string     `json:"name"`
-	Descr     string     `json:"descr,omitempty"`
+	ID        uuid.UUID  `json:"id" help:"the plan's ID"`
+	Group     *uuid.UUID `json:"group,omitempty" help:"the ID of its group"`
+	Status    string     `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
+	Submitted time.Time  `json:"submitted" help:"when it was submitted"`
+	Started   time.Time  `json:"started,omitzero" help:"when it began"`
+	Ended     time.Time  `json:"ended,omitzero" help:"when it ended"`
+	Owner     *uuid.UUID `json:"owner,omitempty" help:"the node that owns it, or owned it last"`
+	Epoch     int64      `json:"epoch,omitempty" help:"how often an owner has taken it"`
+	Name      string     `json:"name" help:"its name"`
+	Descr     string     `json:"descr,omitempty" help:"its description"`
 
-	Labels     map[string]string `json:"labels,omitempty"`
-	ForkedFrom *uuid.UUID        `json:"forkedFrom,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty" help:"its labels"`
+	ForkedFrom *uuid.UUID        `json:"forkedFrom,omitempty" help:"the plan that it was forked from"`
 }
 
 func planRowOf(r storage.ListResult) planRow {

@@ -65,10 +65,10 @@ func wholeDays(flag string, g age) (int, error) {
 
 // policyWork is what a step of a policy has to do.
 type policyWork struct {
-	Drop  int   `json:"drop"`  // days
-	Purge int   `json:"purge"` // days of which some plans are removed
-	Plans int64 `json:"plans"` // that are removed one by one
-	Held  int   `json:"held"`  // days that are held
+	Drop  int   `json:"drop" help:"how many days are dropped"`                // days
+	Purge int   `json:"purge" help:"how many days lose some plans"`           // days of which some plans are removed
+	Plans int64 `json:"plans" help:"how many plans are removed one by one"`   // that are removed one by one
+	Held  int   `json:"held" help:"how many days stay because they are held"` // days that are held
 }
 
 func workOf(days []retention.Day) (w policyWork) {
@@ -106,8 +106,8 @@ func (w policyWork) takes() price.Tally {
 // policySet is what became of a policy that was set.
 type policySet struct {
 	retention.Policy
-	Changed bool       `json:"changed"`
-	First   policyWork `json:"firstStep"`
+	Changed bool       `json:"changed" help:"whether it differs from the one before"`
+	First   policyWork `json:"firstStep" help:"what its first step removes"`
 	planned
 }
 
@@ -186,9 +186,9 @@ func (a *app) policyRemoveCommand() *cobra.Command {
 // policyShown is what policy show tells.
 type policyShown struct {
 	retention.Record
-	Next    time.Time  `json:"next"` // when the next step may begin
-	Overdue bool       `json:"overdue"`
-	Due     policyWork `json:"due"`
+	Next    time.Time  `json:"next" help:"when the next step may begin"` // when the next step may begin
+	Overdue bool       `json:"overdue" help:"whether nobody has begun it"`
+	Due     policyWork `json:"due" help:"what it removes"`
 }
 
 // overdue is how long after its time a step is late. Engines look each hour.

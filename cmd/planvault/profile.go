@@ -104,11 +104,11 @@ func (a *app) profileCommand() *cobra.Command {
 
 // profileRow is a profile in a list.
 type profileRow struct {
-	Name    string `json:"name"`
-	Account string `json:"account"`
-	Prefix  string `json:"prefix,omitempty"`
-	Login   string `json:"login"`
-	Version string `json:"serviceVersion,omitempty"`
+	Name    string `json:"name" help:"the profile's name"`
+	Account string `json:"account" help:"its account"`
+	Prefix  string `json:"prefix,omitempty" help:"its prefix"`
+	Login   string `json:"login" help:"how it logs in"`
+	Version string `json:"serviceVersion,omitempty" help:"the version of the service that it asks for"`
 }
 
 func (a *app) listProfiles() error {

@@ -44,21 +44,21 @@ func (a *app) purgeCommand() *cobra.Command {
 // purgePlanned is what a purge would remove.
 type purgePlanned struct {
 	planned
-	Plans    int64    `json:"plans"`
-	Open     int64    `json:"open,omitzero"`
-	Held     int64    `json:"held"`
-	HeldDays []string `json:"heldDays,omitempty"`
+	Plans    int64    `json:"plans" help:"how many plans would be removed"`
+	Open     int64    `json:"open,omitzero" help:"how many of them are open"`
+	Held     int64    `json:"held" help:"how many would be kept because their day is held"`
+	HeldDays []string `json:"heldDays,omitempty" help:"these days"`
 }
 
 // purgeDone is what a purge removed.
 type purgeDone struct {
-	Removed  int64    `json:"removed"`
-	Gone     int64    `json:"gone"`
-	Held     int64    `json:"held"`
-	HeldDays []string `json:"heldDays,omitempty"`
-	Failed   int64    `json:"failed"`
-	Foreign  int64    `json:"foreign,omitzero"`
-	More     bool     `json:"more"`
+	Removed  int64    `json:"removed" help:"how many plans were removed"`
+	Gone     int64    `json:"gone" help:"how many somebody else removed first"`
+	Held     int64    `json:"held" help:"how many were kept because their day is held"`
+	HeldDays []string `json:"heldDays,omitempty" help:"these days"`
+	Failed   int64    `json:"failed" help:"how many could not be removed"`
+	Foreign  int64    `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	More     bool     `json:"more" help:"whether the budget ended it early"`
 }
 
 func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, keep string, dryRun bool) error {

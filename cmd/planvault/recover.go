@@ -18,35 +18,39 @@ import (
 // recoverCommand repairs what crashed processes left.
 func (a *app) recoverCommand() *cobra.Command {
 	dryRun := false
-	thorough := false
+	thorough, catalogue := false, false
 	c := a.onVault("recover", "Finish or remove what crashed processes left",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			if catalogue {
+				return a.catalogue(ctx, v, azblob.CatalogueOptions{DryRun: dryRun, Verify: thorough})
+			}
 			return a.recover(ctx, v, azblob.RepairOptions{DryRun: dryRun, Thorough: thorough})
 		})
 	addDryRun(c.Flags(), &dryRun)
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
+	c.Flags().BoolVar(&catalogue, "catalogue", false, "build the catalogues of closed days instead, which make listings cheap")
 	return a.signed(c)
 }
 
 // recoverReport is what planvault recover prints.
 type recoverReport struct {
-	DryRun  bool           `json:"dryRun"`
-	Days    int            `json:"days"`
-	Open    int            `json:"open"`
-	Recent  int            `json:"recent"`
-	Foreign int            `json:"foreign,omitzero"`
-	Plans   []recoveredRow `json:"plans"`
+	DryRun  bool           `json:"dryRun" help:"nothing was changed"`
+	Days    int            `json:"days" help:"how many days were looked at"`
+	Open    int            `json:"open" help:"how many plans are open"`
+	Recent  int            `json:"recent" help:"how many plans are too young to judge"`
+	Foreign int            `json:"foreign,omitzero" help:"how many plans another program wrote"`
+	Plans   []recoveredRow `json:"plans" help:"what was repaired, or would be"`
 	// Catalogues are the days whose catalogue was damaged or differed from the day.
-	Catalogues []string `json:"catalogues,omitempty"`
-	Strays     []string `json:"strays,omitempty"`
+	Catalogues []string `json:"catalogues,omitempty" help:"the days whose catalogue was wrong"`
+	Strays     []string `json:"strays,omitempty" help:"blobs that belong to no plan"`
 }
 
 // recoveredRow is a plan that was repaired, would be, or could not be.
 type recoveredRow struct {
-	ID    uuid.UUID `json:"id"`
-	Found string    `json:"found"`
-	Did   string    `json:"did,omitempty"`
-	Error string    `json:"error,omitempty"`
+	ID    uuid.UUID `json:"id" help:"the plan's ID"`
+	Found string    `json:"found" help:"what was wrong"`
+	Did   string    `json:"did,omitempty" help:"what was done"`
+	Error string    `json:"error,omitempty" help:"why it can't be repaired"`
 }
 
 func recoverReportOf(r azblob.RepairReport, dry bool) recoverReport {

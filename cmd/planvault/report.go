@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -32,8 +32,8 @@ func (a *app) reportCommand() *cobra.Command {
 
 // reported is what report wrote.
 type reported struct {
-	ID   uuid.UUID `json:"id"`
-	File string    `json:"file"`
+	ID   uuid.UUID `json:"id" help:"the plan's ID"`
+	File string    `json:"file" help:"the file that was written"`
 }
 
 // report writes the page of a plan to a file, and says which.

@@ -318,10 +318,10 @@ func (a *app) commands() []group {
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.stopCommand(), a.takeoverCommand()}},
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
 		{"History", []*cobra.Command{
-			a.catalogueCommand(), a.expireCommand(), a.exportCommand(), a.holdCommand(), a.holdsCommand(), a.importCommand(),
+			a.expireCommand(), a.exportCommand(), a.holdCommand(), a.importCommand(),
 			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),
 		}},
-		{theTool, []*cobra.Command{a.emulatorCommand(), a.manCommand(), a.profileCommand(), a.versionCommand()}},
+		{theTool, []*cobra.Command{a.emulatorCommand(), a.profileCommand(), a.versionCommand()}},
 	}
 }
 
@@ -364,8 +364,8 @@ const lookLimit = time.Minute
 func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
 	set := func(flag string) bool { return c.Flags().Changed(flag) }
 	switch c.Name() {
-	case "count", "get", "holds", "list", "log", "nodes", "report", "show", "stats", "stuck", "vaults":
-		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") {
+	case "count", "get", "hold", "list", "log", "nodes", "report", "show", "stats", "stuck", "vaults":
+		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") && (c.Name() != "hold" || set("list")) {
 			a.timeout = lookLimit
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -38,35 +38,35 @@ func (a *app) showCommand() *cobra.Command {
 
 // planSummary is a plan in the JSON of show.
 type planSummary struct {
-	ID          uuid.UUID         `json:"id"`
-	Group       *uuid.UUID        `json:"group,omitempty"`
-	Name        string            `json:"name"`
-	Descr       string            `json:"descr,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Status      string            `json:"status"`
-	Reason      string            `json:"reason,omitempty"`
-	Owner       *uuid.UUID        `json:"owner,omitempty"`
-	Epoch       int64             `json:"epoch,omitempty"`
-	ForkedFrom  *uuid.UUID        `json:"forkedFrom,omitempty"`
-	Forked      *attributionJSON  `json:"forked,omitempty"`
-	Stopped     *attributionJSON  `json:"stopped,omitempty"`
-	Submitted   time.Time         `json:"submitted,omitzero"`
-	Started     time.Time         `json:"started,omitzero"`
-	Ended       time.Time         `json:"ended,omitzero"`
-	TookSeconds float64           `json:"tookSeconds,omitempty"`
-	Actions     map[string]int    `json:"actions"`
-	Failed      []actionRow       `json:"failed,omitempty"`
-	Running     []actionRow       `json:"running,omitempty"`
+	ID          uuid.UUID         `json:"id" help:"the plan's ID"`
+	Group       *uuid.UUID        `json:"group,omitempty" help:"the ID of its group"`
+	Name        string            `json:"name" help:"its name"`
+	Descr       string            `json:"descr,omitempty" help:"its description"`
+	Labels      map[string]string `json:"labels,omitempty" help:"its labels"`
+	Status      string            `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
+	Reason      string            `json:"reason,omitempty" help:"why it failed"`
+	Owner       *uuid.UUID        `json:"owner,omitempty" help:"the node that owns it, or owned it last"`
+	Epoch       int64             `json:"epoch,omitempty" help:"how often an owner has taken it"`
+	ForkedFrom  *uuid.UUID        `json:"forkedFrom,omitempty" help:"the plan that it was forked from"`
+	Forked      *attributionJSON  `json:"forked,omitempty" help:"who asked for the fork, and why"`
+	Stopped     *attributionJSON  `json:"stopped,omitempty" help:"who asked for the stop, and why"`
+	Submitted   time.Time         `json:"submitted,omitzero" help:"when it was submitted"`
+	Started     time.Time         `json:"started,omitzero" help:"when it began"`
+	Ended       time.Time         `json:"ended,omitzero" help:"when it ended"`
+	TookSeconds float64           `json:"tookSeconds,omitempty" help:"how long it took"`
+	Actions     map[string]int    `json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
+	Failed      []actionRow       `json:"failed,omitempty" help:"the actions that failed"`
+	Running     []actionRow       `json:"running,omitempty" help:"the actions that run"`
 }
 
 // actionRow is an action in the JSON of show.
 type actionRow struct {
-	ID       uuid.UUID `json:"id"`
-	Path     string    `json:"path"`
-	Plugin   string    `json:"plugin,omitempty"`
-	Started  time.Time `json:"started,omitzero"`
-	Attempts int       `json:"attempts"`
-	Error    string    `json:"error,omitempty"`
+	ID       uuid.UUID `json:"id" help:"the action's ID"`
+	Path     string    `json:"path" help:"its path in the plan"`
+	Plugin   string    `json:"plugin,omitempty" help:"its plugin"`
+	Started  time.Time `json:"started,omitzero" help:"when it began"`
+	Attempts int       `json:"attempts" help:"how often it was tried"`
+	Error    string    `json:"error,omitempty" help:"its last error"`
 }
 
 // summaryOf returns the summary of a plan. In Actions, NotApplied are those of bypass checks that failed, which is no

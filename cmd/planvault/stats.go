@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,39 +18,32 @@ import (
 // statsCommand counts plans, blobs and bytes by day.
 func (a *app) statsCommand() *cobra.Command {
 	var p period
-	var bytes, forecast bool
+	bytes := false
 	c := a.onVault("stats", "Count plans by day and status, and what storing them costs",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			after, before := p.from(time.Now())
-			switch {
-			case forecast && (bytes || !after.IsZero() || !before.IsZero()):
-				return usageError("--forecast takes no other flags: it looks at the last weeks")
-			case forecast:
-				return a.forecastStats(ctx, v, time.Now())
-			}
 			return a.stats(ctx, v, azblob.StatsOptions{After: after, Before: before, Bytes: bytes})
 		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
-	c.Flags().BoolVar(&forecast, "forecast", false, "say what the next month is likely to bring and to cost")
 	return c
 }
 
 // dayRow is a day of planvault stats, or the total.
 type dayRow struct {
-	Day        string   `json:"day"`
-	Plans      int64    `json:"plans"`
-	NotStarted int64    `json:"notStarted"`
-	Running    int64    `json:"running"`
-	Completed  int64    `json:"completed"`
-	Failed     int64    `json:"failed"`
-	Stopped    int64    `json:"stopped"`
-	Unreadable int64    `json:"unreadable,omitempty"`
-	Foreign    int64    `json:"foreign,omitempty"`
-	Held       bool     `json:"held,omitempty"`
-	Blobs      *int64   `json:"blobs,omitempty"`
-	Bytes      *int64   `json:"bytes,omitempty"`
-	Month      *float64 `json:"dollarsPerMonth,omitempty"`
+	Day        string   `json:"day" help:"the day on which the plans were created"`
+	Plans      int64    `json:"plans" help:"how many these are"`
+	NotStarted int64    `json:"notStarted" help:"how many of them have not begun"`
+	Running    int64    `json:"running" help:"how many run"`
+	Completed  int64    `json:"completed" help:"how many are Completed"`
+	Failed     int64    `json:"failed" help:"how many are Failed"`
+	Stopped    int64    `json:"stopped" help:"how many are Stopped"`
+	Unreadable int64    `json:"unreadable,omitempty" help:"how many can't be read"`
+	Foreign    int64    `json:"foreign,omitempty" help:"how many another program wrote"`
+	Held       bool     `json:"held,omitempty" help:"whether the day is held"`
+	Blobs      *int64   `json:"blobs,omitempty" help:"with --bytes, how many blobs the day has"`
+	Bytes      *int64   `json:"bytes,omitempty" help:"with --bytes, the size of these"`
+	Month      *float64 `json:"dollarsPerMonth,omitempty" help:"with --bytes, what storing them costs"`
 }
 
 func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
@@ -122,6 +116,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
 	t := newColumns(a, dayColumns(o.Bytes)).streamed()
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
+	g := growth{today: time.Now().UTC().Truncate(24 * time.Hour)}
 	n := 0
 	for d := range days {
 		if d.Err != nil {
@@ -131,6 +126,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 		n++
 		p.reach(storage.Progress{Done: int64(n), Total: int64(n + d.Result.Left)})
 		addStats(&sum, d.Result)
+		g.add(d.Result)
 		if err = t.add(dayRowOf(d.Result, o.Bytes)); err != nil {
 			break
 		}
@@ -141,10 +137,63 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 		total.Day = "total"
 		_ = t.add(total) // a failure to write is that of end
 	}
-	if endErr := t.end(); err == nil {
-		err = endErr
+	if err = cmp.Or(err, t.end()); err != nil || !g.known(o) {
+		return err
 	}
-	return err
+	return a.summarize(g.line(o.Bytes))
+}
+
+// month is the period of a growth, in days.
+const month = 30
+
+// growth sums the days of the last month that has ended, and of the month before.
+type growth struct {
+	today        time.Time
+	oldest       time.Time
+	last, before azblob.DayStats
+}
+
+func (g *growth) add(d azblob.DayStats) {
+	if d.Total() == 0 {
+		return
+	}
+	g.oldest = d.Day
+	for _, sum := range []*azblob.DayStats{&g.last, &g.before} {
+		if sum.Plans == nil {
+			sum.Plans = map[workflow.Status]int64{}
+		}
+	}
+	switch ago := int(g.today.Sub(d.Day).Hours() / 24); {
+	case 1 <= ago && ago <= month:
+		addStats(&g.last, d)
+	case month < ago && ago <= 2*month:
+		addStats(&g.before, d)
+	}
+}
+
+// known reports whether the selected days have the whole last month, and plans in it.
+func (g *growth) known(o azblob.StatsOptions) bool {
+	since := g.today.AddDate(0, 0, -month)
+	return g.last.Total() > 0 && !g.oldest.After(since) && !o.After.After(since) && (o.Before.IsZero() || !o.Before.Before(g.today))
+}
+
+// line says what the last month has added. With bytes, it adds what that costs: running a plan writes each of its blobs
+// three times (docs/scale.md).
+func (g *growth) line(bytes bool) string {
+	plans, before := g.last.Total(), g.before.Total()
+	text := "growth: " + plural(plans, "plan")
+	if bytes {
+		text += ", " + byteSize(g.last.Bytes)
+	}
+	text += fmt.Sprintf(" in the last %d days", month)
+	if twoMonths := g.today.AddDate(0, 0, -2*month); before > 0 && !g.oldest.After(twoMonths) {
+		text += fmt.Sprintf(", %+.0f%% on the %d days before", 100*(float64(plans)/float64(before)-1), month)
+	}
+	if bytes {
+		writes, storing := 3*float64(g.last.Blobs)*price.Of(azblob.ClassWrite), float64(g.last.Bytes)/1e9*price.GBMonth
+		text += fmt.Sprintf("; running them took about %s, and storing them costs %s a month", dollars(writes), dollars(storing))
+	}
+	return text
 }
 
 func addStats(sum *azblob.DayStats, d azblob.DayStats) {

@@ -26,12 +26,12 @@ func (a *app) stopCommand() *cobra.Command {
 
 // stopped is the report of stop.
 type stopped struct {
-	ID        uuid.UUID  `json:"id"`
-	Status    string     `json:"status"`
-	Requested bool       `json:"requested"`
-	Obeyed    bool       `json:"obeyed"` // the plan is final, or somebody is there to obey
-	Owner     *uuid.UUID `json:"owner,omitempty"`
-	Message   string     `json:"message"`
+	ID        uuid.UUID  `json:"id" help:"the plan's ID"`
+	Status    string     `json:"status" help:"its status"`
+	Requested bool       `json:"requested" help:"whether a request to stop was stored"`
+	Obeyed    bool       `json:"obeyed" help:"whether it is final, or somebody is there to obey"`
+	Owner     *uuid.UUID `json:"owner,omitempty" help:"the node that owns it"`
+	Message   string     `json:"message" help:"the same as a sentence"`
 }
 
 // stop asks for a plan to be stopped, and says who will obey.

@@ -90,36 +90,36 @@ func (a *app) stuck(i fleet.Inspection, err error, all bool, limit int, o *order
 
 // openRow is an open plan in the output of stuck.
 type openRow struct {
-	ID               uuid.UUID    `json:"id"`
-	Group            *uuid.UUID   `json:"group,omitempty"`
-	Name             string       `json:"name"`
-	Status           string       `json:"status,omitempty"`
-	Condition        string       `json:"condition"`
-	Stuck            bool         `json:"stuck"`
-	Unread           bool         `json:"unread,omitempty"`
-	Reason           fleet.Reason `json:"reason,omitempty"`
-	Why              string       `json:"why"`
-	Owner            *uuid.UUID   `json:"owner,omitempty"`
-	OwnerName        string       `json:"ownerName,omitempty"`
-	OwnerState       string       `json:"ownerState"`
-	HeartbeatSeconds *float64     `json:"heartbeatSeconds,omitempty"`
-	Epoch            int64        `json:"epoch"`
-	Progress         time.Time    `json:"progress"`
-	IdleSeconds      float64      `json:"idleSeconds"`
-	Running          []runningRow `json:"running,omitempty"`
-	More             int          `json:"moreRunning,omitempty"`
-	Done             int          `json:"doneActions,omitempty"`
-	Actions          int          `json:"actions,omitempty"`
-	StopRequested    time.Time    `json:"stopRequested,omitzero"`
-	Error            string       `json:"error,omitempty"`
+	ID               uuid.UUID    `json:"id" help:"the plan's ID"`
+	Group            *uuid.UUID   `json:"group,omitempty" help:"the ID of its group"`
+	Name             string       `json:"name" help:"its name"`
+	Status           string       `json:"status,omitempty" help:"NotStarted or Running"`
+	Condition        string       `json:"condition" help:"working, stopping, waiting, orphaned, unclaimed, unreadable or unknown"`
+	Stuck            bool         `json:"stuck" help:"whether somebody should look at it"`
+	Unread           bool         `json:"unread,omitempty" help:"whether it may be stuck, and was not read"`
+	Reason           fleet.Reason `json:"reason,omitempty" help:"why it is stuck or waits, in two or three words"`
+	Why              string       `json:"why" help:"why it is stuck or is not, and what to do"`
+	Owner            *uuid.UUID   `json:"owner,omitempty" help:"the node that owns it"`
+	OwnerName        string       `json:"ownerName,omitempty" help:"the name of that node"`
+	OwnerState       string       `json:"ownerState" help:"none, alive, silent or gone"`
+	HeartbeatSeconds *float64     `json:"heartbeatSeconds,omitempty" help:"the time since the owner renewed its record"`
+	Epoch            int64        `json:"epoch" help:"how often an owner has taken it"`
+	Progress         time.Time    `json:"progress" help:"the latest change that is stored in the plan"`
+	IdleSeconds      float64      `json:"idleSeconds" help:"the time since then"`
+	Running          []runningRow `json:"running,omitempty" help:"the running actions, longest first, at most 100"`
+	More             int          `json:"moreRunning,omitempty" help:"how many actions run beside these"`
+	Done             int          `json:"doneActions,omitempty" help:"how many actions are final"`
+	Actions          int          `json:"actions,omitempty" help:"how many actions there are"`
+	StopRequested    time.Time    `json:"stopRequested,omitzero" help:"when somebody asked for a stop"`
+	Error            string       `json:"error,omitempty" help:"why the plan can't be read"`
 
 	doing string
 }
 
 type runningRow struct {
-	Path     string    `json:"path"`
-	Since    time.Time `json:"since,omitzero"`
-	Attempts int       `json:"attempts"`
+	Path     string    `json:"path" help:"the action's path in the plan"`
+	Since    time.Time `json:"since,omitzero" help:"when it began"`
+	Attempts int       `json:"attempts" help:"how often it was tried"`
 }
 
 // mostRunning is how many running actions a row has.

@@ -18,11 +18,11 @@ import (
 
 // suspended is the report of suspend.
 type suspended struct {
-	By      string `json:"by"`
-	Why     string `json:"why"`
-	Evicted int    `json:"evicted"`
+	By      string `json:"by" help:"who suspended the vault, as they said"`
+	Why     string `json:"why" help:"why"`
+	Evicted int    `json:"evicted" help:"how many nodes were evicted"`
 	// Unclaimed is the number of Running plans that engines without a fleet began.
-	Unclaimed int `json:"unclaimed"`
+	Unclaimed int `json:"unclaimed" help:"how many Running plans belong to engines without a fleet"`
 }
 
 // suspendCommand keeps engines away from a vault.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
@@ -46,21 +46,21 @@ func (a *app) switchCommand() *cobra.Command {
 
 // switched is the report of switch.
 type switched struct {
-	From      string    `json:"from"`
-	To        string    `json:"to"`
-	Lost      bool      `json:"lost,omitempty"`
-	CaughtUp  time.Time `json:"caughtUp,omitzero"` // before the switch
-	Evicted   int       `json:"evicted"`
-	Unclaimed int       `json:"unclaimed"`
-	Copied    int64     `json:"copied"`
-	Updated   int64     `json:"updated"`
-	Removed   int64     `json:"removed"`
-	Failed    int64     `json:"failed"`
-	Checked   int       `json:"checked"` // plans
-	Problems  int       `json:"problems"`
-	Opened    time.Time `json:"opened"`
-	By        string    `json:"by"`
-	Before    bool      `json:"before,omitempty"` // the copy was open when the switch began
+	From      string    `json:"from" help:"the vault"`
+	To        string    `json:"to" help:"the copy, which is open now"`
+	Lost      bool      `json:"lost,omitempty" help:"whether the vault was given up"`
+	CaughtUp  time.Time `json:"caughtUp,omitzero" help:"the time up to which the copy had everything before"`
+	Evicted   int       `json:"evicted" help:"how many nodes were evicted"`
+	Unclaimed int       `json:"unclaimed" help:"how many Running plans belong to engines without a fleet"`
+	Copied    int64     `json:"copied" help:"how many plans were copied"`
+	Updated   int64     `json:"updated" help:"how many were written anew"`
+	Removed   int64     `json:"removed" help:"how many were removed from the copy"`
+	Failed    int64     `json:"failed" help:"how many could not be copied"`
+	Checked   int       `json:"checked" help:"how many plans of the copy were checked"` // plans
+	Problems  int       `json:"problems" help:"how many problems that found"`
+	Opened    time.Time `json:"opened" help:"when the copy was opened"`
+	By        string    `json:"by" help:"who switched, as they said"`
+	Before    bool      `json:"before,omitempty" help:"whether the copy was open already"`
 }
 
 // lostAfter is how long the vault may take to answer before it counts as lost.

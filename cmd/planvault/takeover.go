@@ -43,16 +43,16 @@ func (a *app) takeoverCommand() *cobra.Command {
 
 // takenOver is the report of takeover.
 type takenOver struct {
-	ID        uuid.UUID  `json:"id"`
-	From      *uuid.UUID `json:"from,omitempty"`
-	Fenced    bool       `json:"fenced"`
-	Evicted   bool       `json:"evicted"`
-	Owner     *uuid.UUID `json:"owner,omitempty"` // a node that has taken it
-	OwnerName string     `json:"ownerName,omitempty"`
-	Returned  bool       `json:"returned,omitempty"` // the node is the evicted process, which joined again
-	Epoch     int64      `json:"epoch"`
-	Status    string     `json:"status"`
-	LiveNodes int        `json:"liveNodes"`
+	ID        uuid.UUID  `json:"id" help:"the plan's ID"`
+	From      *uuid.UUID `json:"from,omitempty" help:"the node from which it was taken"`
+	Fenced    bool       `json:"fenced" help:"whether that node can't write to it any more"`
+	Evicted   bool       `json:"evicted" help:"whether that node was removed from the fleet"`
+	Owner     *uuid.UUID `json:"owner,omitempty" help:"the node that has taken the plan since"` // a node that has taken it
+	OwnerName string     `json:"ownerName,omitempty" help:"the name of that node"`
+	Returned  bool       `json:"returned,omitempty" help:"whether the evicted process has taken it again"`
+	Epoch     int64      `json:"epoch" help:"how often an owner has taken it"`
+	Status    string     `json:"status" help:"its status"`
+	LiveNodes int        `json:"liveNodes" help:"how many nodes are alive that can take it"`
 
 	message string
 }

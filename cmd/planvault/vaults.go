@@ -24,10 +24,10 @@ func (a *app) vaultsCommand() *cobra.Command {
 
 // vaultRow is a vault of an account.
 type vaultRow struct {
-	Prefix string `json:"prefix"`
-	Days   int    `json:"days"`
-	First  string `json:"first,omitempty"`
-	Last   string `json:"last,omitempty"`
+	Prefix string `json:"prefix" help:"the prefix of the vault"`
+	Days   int    `json:"days" help:"how many days it has"`
+	First  string `json:"first,omitempty" help:"the first of them"`
+	Last   string `json:"last,omitempty" help:"the last one"`
 }
 
 func (r vaultRow) cells() []string {

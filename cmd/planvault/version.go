@@ -11,11 +11,11 @@ import (
 
 // version is what was built.
 type version struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit,omitempty"`
-	Changed bool   `json:"changed,omitempty"` // built from a tree that differs from the commit
-	Go      string `json:"go"`
-	System  string `json:"system"`
+	Version string `json:"version" help:"the version of the module"`
+	Commit  string `json:"commit,omitempty" help:"the commit that was built"`
+	Changed bool   `json:"changed,omitempty" help:"whether the tree differed from the commit"`
+	Go      string `json:"go" help:"the release of Go"`
+	System  string `json:"system" help:"the operating system and the processor"`
 }
 
 // versionCommand prints what was built.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/fleet"
 )
 
@@ -42,7 +42,7 @@ type webFlags struct {
 
 // served is where the pages are.
 type served struct {
-	URL string `json:"url"`
+	URL string `json:"url" help:"where the pages are"`
 }
 
 // shortestInterval keeps a slip from costing dollars an hour.

@@ -111,13 +111,13 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/fill":      {".", "emulator", "workflow", "workflow/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
-			".", "cmd/planvault/human", "cmd/planvault/report", "cmd/planvault/sample", "cmd/planvault/web", "emulator", "engine", "fleet",
+			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "fleet",
 			"internal/firsthour", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/mirror", "storage/retention", "workflow",
 		},
-		"cmd/planvault/human":  {},
-		"cmd/planvault/report": {"cmd/planvault/human", "plugins", "workflow"},
-		"cmd/planvault/sample": {"plugins", "storage", "workflow"},
-		"cmd/planvault/web":    {".", "cmd/planvault/human", "cmd/planvault/report", "fleet", "storage", "workflow"},
+		"cmd/planvault/internal/human":  {},
+		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "workflow"},
+		"cmd/planvault/internal/sample": {"plugins", "storage", "workflow"},
+		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/trial", "internal/vaulttest", "integration", "bench", "examples", "cmd"}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/report"
-	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/workflow"
 )
 

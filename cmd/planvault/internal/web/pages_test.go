@@ -21,7 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"

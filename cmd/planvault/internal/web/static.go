@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 )
 
 // static serves the styles and scripts.

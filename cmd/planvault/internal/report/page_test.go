@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/net/html"
 
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/workflow"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/web"
+	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 
-		page, err := os.ReadFile("../../../docs/operating.md")
+		page, err := os.ReadFile("../../../../docs/operating.md")
 		must(t, err)
 		documented := map[string]string{} // the labels, by name
 		for _, row := range regexp.MustCompile("(?m)^\\| `(azblob\\.fleet[a-z.]+)` \\| gauge \\| (\\S+) \\| (.*?) ?\\|").FindAllStringSubmatch(string(page), -1) {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 )
 
 // policy is the Content-Security-Policy of the pages but for reports, which have their own.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/cmd/planvault/human"
-	"github.com/planvault/azblob/cmd/planvault/report"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
