@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestStatsGrowth: a line below the table says what the last month has added, if the selected days have the whole month.
+func TestStatsGrowth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		store := func(ago, plans int) {
+			for n := range plans {
+				s.store(t, workflow.NewV7At(time.Now().AddDate(0, 0, -ago).Add(time.Duration(n))), workflow.Completed, "daily")
+			}
+		}
+		ends := func(want string, args ...string) {
+			t.Helper()
+			out := strings.Split(strings.TrimSpace(s.must(t, append([]string{"stats"}, args...)...).stdout), "\n")
+			if got := out[len(out)-1]; !strings.HasPrefix(got, want) {
+				t.Errorf("%q ends with %q, not %q", args, got, want)
+			}
+		}
+		store(0, 1)
+		store(1, 3)
+		ends("total ")
+		store(30, 2)
+		ends("growth: 5 plans in the last 30 days")
+		store(31, 2)
+		store(60, 2)
+		ends("growth: 5 plans in the last 30 days, +25% on the 30 days before")
+		ends("growth: 5 plans, ", "--bytes")
+		ends("total ", "--created-after", "7d")
+		ends("total ", "--created-before", "5d")
+		if out := s.must(t, "stats", "--output", "json").stdout; strings.Contains(out, "growth") {
+			t.Error("JSON has a line that is no day:", out)
+		}
+	})
+}
+
+// TestGrowthPrice: running a plan writes each of its blobs three times, at $0.055 for 10,000; a GB costs $0.0208 a month.
+func TestGrowthPrice(t *testing.T) {
+	g := growth{last: azblob.DayStats{Plans: map[workflow.Status]int64{workflow.Completed: 100}, Blobs: 10_000, Bytes: 100e9}}
+	want := "growth: 100 plans, 100 GB in the last 30 days; running them took about $0.17, and storing them costs $2.08 a month"
+	if got := g.line(true); got != want {
+		t.Errorf("%s, not %s", got, want)
+	}
+}
