@@ -85,7 +85,7 @@ func (x *planCheck) whole(ctx context.Context) {
 	}
 	var entry, object *workflow.Plan
 	entryOK := x.read(ctx, x.keys.entry(), func(body []byte) (err error) { entry, err = x.format.decodeEntry(body, x.keys.plan); return err })
-	objectOK := x.read(ctx, x.keys.object(), func(body []byte) (err error) { object, err = x.format.decodeObject(body, nil, x.keys.plan); return err })
+	objectOK := x.read(ctx, x.keys.object(), func(body []byte) (err error) { object, err = x.format.decodeObject(body, x.keys.plan); return err })
 	if entryOK && objectOK {
 		x.plan(entry, object)
 		x.subObjects(ctx, object)
@@ -268,7 +268,7 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 		}
 		var part workflow.Object
 		if !x.read(ctx, ref, func(body []byte) (err error) {
-			part, err = x.format.decodePart(body, kindOf(o), nil, x.keys.plan, *o.Header().ID)
+			part, err = x.format.decodePart(body, kindOf(o), x.keys.plan, *o.Header().ID)
 			return err
 		}) {
 			continue

@@ -175,7 +175,7 @@ func (s planStore) readObject(ctx context.Context) (*workflow.Plan, blob.Propert
 	if err != nil {
 		return nil, p, blobError("read object", ref, err)
 	}
-	object, err := s.format.decodeObject(body, s.types, s.keys.plan)
+	object, err := s.format.decodeObject(body, s.keys.plan)
 	if isForeign(p.Metadata) {
 		err = storage.ErrForeign
 	}

@@ -37,7 +37,7 @@ func (s planStore) rewriteObject(ctx context.Context, loses ...string) (plan *wo
 	if err != nil {
 		return nil, "", blobError("read object", ref, err)
 	}
-	if plan, err = s.format.decodeObject(body, nil, s.keys.plan); err != nil {
+	if plan, err = s.format.decodeObject(body, s.keys.plan); err != nil {
 		return nil, "", blobError("read object", ref, err) // newer code may have written it
 	}
 	w, err := s.put(ctx, ref, body, blob.IfMatch(p.ETag), func(writeID string) (map[string]string, error) {

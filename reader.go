@@ -51,7 +51,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 		if err := driver.CheckID(id); err != nil {
 			return err
 		}
-		if plan, err = v.plan(v.prefix.plan(id)).typed(v.reg).read(ctx); err == nil {
+		if plan, err = v.plan(v.prefix.plan(id)).read(ctx); err == nil {
 			err = driver.Bind(plan, v.reg)
 		}
 		return err
@@ -62,7 +62,7 @@ func (v *Vault) Read(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, er
 	return plan, nil
 }
 
-// read reads a plan, and leaves requests and responses raw that are not typed.
+// read reads a plan, and leaves requests and responses raw.
 func (s planStore) read(ctx context.Context) (*workflow.Plan, error) {
 	entry, object, err := s.readBoth(ctx)
 	if err == nil && !(entry.SubmitTime.Equal(object.SubmitTime) && sameChildren(entry, object)) {
@@ -182,7 +182,7 @@ func (s planStore) readPart(ctx context.Context, o workflow.Object) error {
 		return blobError(doing, ref, err)
 	}
 	kind := kindOf(o)
-	now, err := s.format.decodePart(body, kind, s.types, s.keys.plan, *o.Header().ID)
+	now, err := s.format.decodePart(body, kind, s.keys.plan, *o.Header().ID)
 	if err != nil {
 		return blobError(doing, ref, err)
 	}

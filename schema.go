@@ -102,8 +102,8 @@ func (f format) checkSchema(version int) error {
 }
 
 // decode decodes a document into o, which must have the given ID and plan.
-func (f format) decode(body []byte, docType string, o workflow.Object, types workflow.Types, plan, id uuid.UUID) error {
-	read := func(data []byte) error { return workflow.UnmarshalTyped(data, o, types) }
+func (f format) decode(body []byte, docType string, o workflow.Object, plan, id uuid.UUID) error {
+	read := func(data []byte) error { return workflow.Unmarshal(data, o) }
 	if err := f.decodeDocument(body, docType, read); err != nil {
 		return err
 	}
@@ -165,17 +165,17 @@ func validated(err error) error {
 
 func (f format) decodeEntry(body []byte, id uuid.UUID) (*workflow.Plan, error) {
 	p := new(workflow.Plan)
-	return p, f.decode(body, typeEntry, p, nil, id, id)
+	return p, f.decode(body, typeEntry, p, id, id)
 }
 
-func (f format) decodeObject(body []byte, types workflow.Types, id uuid.UUID) (*workflow.Plan, error) {
+func (f format) decodeObject(body []byte, id uuid.UUID) (*workflow.Plan, error) {
 	p := new(workflow.Plan)
-	return p, f.decode(body, typeObject, p, types, id, id)
+	return p, f.decode(body, typeObject, p, id, id)
 }
 
-func (f format) decodePart(body []byte, k kind, types workflow.Types, plan, id uuid.UUID) (workflow.Object, error) {
+func (f format) decodePart(body []byte, k kind, plan, id uuid.UUID) (workflow.Object, error) {
 	o := k.empty()
-	return o, f.decode(body, k.of.String(), o, types, plan, id)
+	return o, f.decode(body, k.of.String(), o, plan, id)
 }
 
 // isForeignDocument reports whether another program wrote a document: it has no schema, and its type is a number.

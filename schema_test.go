@@ -156,12 +156,12 @@ func documents(plan *workflow.Plan) []document {
 			return f.decodeEntry(body, plan.ID)
 		}},
 		{"object", &whole, func(o workflow.Object) ([]byte, error) { return f.encodeObject(o.(*workflow.Plan)) }, func(body []byte) (workflow.Object, error) {
-			return f.decodeObject(body, nil, plan.ID)
+			return f.decodeObject(body, plan.ID)
 		}},
 	}
 	for kind, o := range goldenParts(plan) {
 		list = append(list, document{strings.ToLower(kind.String()), alone(o), f.encodePart, func(body []byte) (workflow.Object, error) {
-			return f.decodePart(body, kindOf(o), nil, plan.ID, *o.Header().ID)
+			return f.decodePart(body, kindOf(o), plan.ID, *o.Header().ID)
 		}})
 	}
 	slices.SortFunc(list, func(a, b document) int { return strings.Compare(a.name, b.name) })
@@ -386,7 +386,7 @@ func TestObjectsThatMakeNoSense(t *testing.T) {
 		change(p)
 		body, err := format(nil).encodeObject(p)
 		must(t, err)
-		_, err = format(nil).decodeObject(body, nil, p.ID)
+		_, err = format(nil).decodeObject(body, p.ID)
 		checkError(t, what, err, storage.ErrCorrupt)
 	}
 }

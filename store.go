@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
 
 // store is what all verbs share: the vault's containers, how blobs are encoded, what is remembered
@@ -100,20 +98,10 @@ func (s *store) ensureContainer(ctx context.Context, name string) error {
 type planStore struct {
 	*store
 	keys keys
-	// types are what requests and responses are read as, as far as [workflow.UnmarshalTyped] does; nil to read them raw.
-	types workflow.Types
 }
 
 // plan narrows the store to one plan.
 func (s *store) plan(k keys) planStore { return planStore{store: s, keys: k} }
-
-// typed reads requests and responses as the types of their plugins.
-func (s planStore) typed(reg *registry.Register) planStore {
-	if reg != nil {
-		s.types = reg.Types
-	}
-	return s
-}
 
 // inContainer creates a container unless this vault knows that it exists, and calls put, which writes to it.
 // An identity that may not create containers can write to those that were made beforehand.

@@ -257,7 +257,7 @@ func (e *Engine) asStored(p *workflow.Plan) (*workflow.Plan, error) {
 		return nil, err
 	}
 	stored := new(workflow.Plan)
-	if err := workflow.UnmarshalTyped(text, stored, e.reg.Types); err != nil {
+	if err := workflow.Unmarshal(text, stored); err != nil {
 		return nil, err
 	}
 	return stored, driver.Bind(stored, e.reg)

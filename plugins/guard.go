@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // Panic is the error of code that panicked: a plugin, or a method of a request or response that encodes or decodes it. It
@@ -104,7 +106,8 @@ func WritesItself(t reflect.Type) bool {
 // ownForm are the interfaces of types that write or read themselves.
 var ownForm = []reflect.Type{
 	reflect.TypeFor[json.Marshaler](), reflect.TypeFor[json.Unmarshaler](),
-	reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
+	reflect.TypeFor[jsonv2.MarshalerTo](), reflect.TypeFor[jsonv2.UnmarshalerFrom](),
+	reflect.TypeFor[encoding.TextAppender](), reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler](),
 }
 
 // methodCalls has for each type that was asked for whether its JSON may be up to methods.

@@ -37,13 +37,13 @@ func (Typed[Req, Resp]) Response() any { return *new(Resp) }
 // Error is a plugin's own error. It is stored with the attempt.
 type Error struct {
 	// Code is a number whose meaning is up to the plugin.
-	Code int `json:"code,omitempty"`
+	Code int `json:"code,omitzero"`
 	// Message says what went wrong.
 	Message string `json:"message,omitempty"`
 	// Permanent means that no other attempt can succeed.
-	Permanent bool `json:"permanent,omitempty"`
+	Permanent bool `json:"permanent,omitzero"`
 	// Wrapped is the cause of this error, or nil.
-	Wrapped *Error `json:"wrapped,omitempty"`
+	Wrapped *Error `json:"wrapped,omitzero"`
 }
 
 // Error returns the message with the code, followed by those of the wrapped errors.

@@ -17,7 +17,7 @@ type Attribution struct {
 	// At is when it was done, if nothing else says it.
 	At time.Time `json:"at,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // The limits of an audit entry's texts, in bytes, which let it fit into the metadata of a blob.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/planvault/azblob/plugins"
-	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 	"github.com/planvault/azblob/workflow/plantest"
 )
@@ -139,14 +137,4 @@ func ExampleInferRunning() {
 	host := workflow.InferRunning(plan).Blocks[0].Sequences[0]
 	fmt.Println(host.Name, "is", host.State.Status, "since", host.State.Start.Format(time.TimeOnly))
 	// Output: host 1 is Running since 12:00:00
-}
-
-// A registry knows the types of its plugins' requests.
-func ExampleUnmarshalTyped() {
-	type Probe struct{ URL string }
-	reg := registry.Must(plugins.Typed[Probe, bool]("probe"))
-	a := new(workflow.Action)
-	err := workflow.UnmarshalTyped([]byte(`{"plugin":"probe","req":{"URL":"https://example.com"}}`), a, reg.Types)
-	fmt.Printf("%+v %v\n", a.Req.(Probe), err)
-	// Output: {URL:https://example.com} <nil>
 }

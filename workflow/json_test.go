@@ -21,7 +21,7 @@ import (
 )
 
 // encode marshals without HTML escapes, which json.Marshal adds to the result of MarshalJSON.
-func encode(t *testing.T, v any) string {
+func encode(t testing.TB, v any) string {
 	t.Helper()
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -224,7 +224,7 @@ func withUnknown(v any, n *int) {
 }
 
 // decodeTree decodes JSON without a loss of precision.
-func decodeTree(t *testing.T, text string) (tree any) {
+func decodeTree(t testing.TB, text string) (tree any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -284,16 +284,16 @@ func TestMarshalErrors(t *testing.T) {
 		name, want string
 		value      any
 	}{
-		{"an error that wraps itself", "wrapped in each other", workflow.Action{Attempts: []workflow.Attempt{{Err: round}}}},
+		{"an error that wraps itself", "encountered a cycle", workflow.Action{Attempts: []workflow.Attempt{{Err: round}}}},
 		{"status", "there is no status 5", workflow.State{Status: 5}},
 		{"status of a plan", "there is no status -1", workflow.Plan{State: workflow.State{Status: -1}}},
 		{"reason", "there is no failure reason 9", workflow.Plan{Reason: 9}},
 		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
 		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		{"request", "workflow: req of action " + id(7).String(), action(&workflow.Action{ID: id(7), Req: make(chan int)})},
+		{"request", `"/blocks/0/sequences/0/actions/0/req": json: unsupported type`, action(&workflow.Action{ID: id(7), Req: make(chan int)})},
 		{"a request that is not a number", "unsupported value: NaN", action(&workflow.Action{Req: math.NaN()})},
-		{"a raw request that is not JSON", "workflow: req of action", action(&workflow.Action{Req: json.RawMessage("{")})},
-		{"response", "workflow: resp of action", action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
+		{"a raw request that is not JSON", "unexpected end of JSON input", action(&workflow.Action{Req: json.RawMessage("{")})},
+		{"response", `actions/0/attempts/0/resp": json: unsupported type`, action(&workflow.Action{Attempts: []workflow.Attempt{{Resp: func() {}}}})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			text, err := json.Marshal(test.value)
@@ -310,18 +310,18 @@ func TestMarshalErrors(t *testing.T) {
 func TestUnmarshalErrors(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"no JSON", `{`, "unexpected end"},
-		{"no object", `[]`, "cannot unmarshal array"},
+		{"no object", `[]`, "JSON array"},
 		{"status", `{"state":{"status":"Sleeping"}}`, `there is no status "Sleeping"`},
-		{"a status as number", `{"state":{"status":1}}`, "cannot unmarshal number"},
+		{"a status as number", `{"state":{"status":1}}`, "JSON number"},
 		{"status of a part", `{"preChecks":{"state":{"status":"running"}}}`, `there is no status "running"`},
 		{"reason", `{"reason":"Fate"}`, `there is no failure reason "Fate"`},
 		{"when", `{"deferredActions":{"batches":[{"when":"Never"}]}}`, `there is no when "Never"`},
-		{"a list as object", `{"blocks":{}}`, "cannot unmarshal object into Go value of type []*workflow.Block"},
-		{"a bool as number", `{"deferredActions":{"batches":[{"failElement":1}]}}`, "cannot unmarshal number into Go value of type bool"},
-		{"a number as string", `{"epoch":"1"}`, "cannot unmarshal string into Go value of type int"},
-		{"a fraction", `{"epoch":1.5}`, "cannot unmarshal number 1.5"},
-		{"delay", `{"preChecks":{"delay":"a while"}}`, `workflow: time: invalid duration "a while"`},
-		{"a delay as number", `{"preChecks":{"delay":1000}}`, "cannot unmarshal number"},
+		{"a list as object", `{"blocks":{}}`, `JSON object into Go []*workflow.Block within "/blocks"`},
+		{"a bool as number", `{"deferredActions":{"batches":[{"failElement":1}]}}`, `JSON number into Go bool within "/deferredActions/batches/0/failElement"`},
+		{"a number as string", `{"epoch":"1"}`, "JSON string into Go int64"},
+		{"a fraction", `{"epoch":1.5}`, "JSON number 1.5"},
+		{"delay", `{"preChecks":{"delay":"a while"}}`, `time: invalid duration "a while"`},
+		{"a delay as number", `{"preChecks":{"delay":1000}}`, "JSON number"},
 		{"entrance delay", `{"blocks":[{"entranceDelay":"1"}]}`, "missing unit in duration"},
 		{"exit delay", `{"blocks":[{"exitDelay":""}]}`, "invalid duration"},
 		{"timeout", `{"preChecks":{"actions":[{"timeout":"1m30"}]}}`, "missing unit in duration"},
@@ -329,7 +329,7 @@ func TestUnmarshalErrors(t *testing.T) {
 		{"ID", `{"id":"1"}`, "invalid UUID"},
 		{"a longer ID", `{"id":"018f0000-0000-7000-8000-0000000000010"}`, "invalid UUID"},
 		{"meta", `{"metaBase64":"%"}`, "illegal base64"},
-		{"attempt", `{"preChecks":{"actions":[{"attempts":[{"start":1}]}]}}`, "cannot unmarshal number into Go value of type time.Time"},
+		{"attempt", `{"preChecks":{"actions":[{"attempts":[{"start":1}]}]}}`, "JSON number into Go time.Time"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := json.Unmarshal([]byte(test.text), new(workflow.Plan))
@@ -340,20 +340,58 @@ func TestUnmarshalErrors(t *testing.T) {
 	}
 }
 
+// TestStrictness checks what is refused in the model, and read by encoding/json. Requests and responses are read as by
+// encoding/json.
+func TestStrictness(t *testing.T) {
+	const duplicate = "duplicate object member name"
+	action := func(members string) string { return `{"blocks":[{"sequences":[{"actions":[{` + members + `}]}]}]}` }
+	for _, test := range []struct{ name, text, want string }{
+		{"a name given twice", `{"name":"a","name":"a"}`, duplicate + ` "name"`},
+		{"a name given twice, once with escapes", `{"name":"a","n\u0061me":"a"}`, duplicate},
+		{"a name given twice in a state", action(`"state":{"status":"Running","status":"Running"}`), `within "/blocks/0/sequences/0/actions/0/state"`},
+		{"a label given twice", `{"labels":{"a":"1","a":"2"}}`, duplicate},
+		{"an unknown member given twice", action(`"new":1,"new":2`), duplicate},
+		{"a name given twice in an unknown member", `{"new":[{"a":1,"a":2}]}`, duplicate},
+		{"two requests", action(`"req":1,"req":2`), duplicate},
+		{"a name given twice after a request with such names", action(`"req":{"a":1,"a":2},"name":"a","name":"b"`), duplicate + ` "name"`},
+		{"text that is not UTF-8", "{\"name\":\"\xff\"}", "invalid UTF-8"},
+		{"a request that is not UTF-8", action("\"req\":\"\xff\""), "invalid UTF-8"},
+		{"half a character", `{"name":"\ud83d"}`, "invalid surrogate pair"},
+		{"NUL", "{\"name\":\"a\x00\"}", "invalid character"},
+		{"a large number", `{"epoch":9223372036854775808}`, "value out of range"},
+		{"more than one value", `{} {}`, "after top-level value"},
+
+		{"names in another case", `{"Name":"a","ID":"b","nAmE":"c"}`, ""},
+		{"names given twice in a request", action(`"req":{"a":1,"a":[{"b":1,"b":2}]}`), ""},
+		{"names given twice in a response", action(`"attempts":[{"resp":{"a":1,"a":2}}]`), ""},
+		{"a large number in a request", action(`"req":1e999999`), ""},
+	} {
+		p := new(workflow.Plan)
+		err := workflow.Unmarshal([]byte(test.text), p)
+		if test.want != "" {
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: the error is %v, want %q in it", test.name, err, test.want)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		} else if text := encode(t, p); text != test.text {
+			t.Errorf("%s: written again as %s", test.name, text)
+		}
+	}
+}
+
 // TestMemoryOfWhatIsRead reads and validates texts that are made to take much memory for each byte.
 func TestMemoryOfWhatIsRead(t *testing.T) {
 	const size = 4 << 20
 	for _, test := range []struct{ name, before, unit, after, want string }{
-		{"objects", `{"preChecks":{"actions":[`, `{},`, `{}]}}`, "JSON objects"},
-		{"no objects", `{"preChecks":{"actions":[`, `null,`, `null]}}`, "JSON objects"},
-		{"attempts", `{"preChecks":{"actions":[{"attempts":[`, `{},`, `{}]}]}}`, "JSON objects"},
-		{"null attempts", `{"preChecks":{"actions":[{"attempts":[`, `null,`, `null]}]}}`, "JSON objects"},
+		{"objects", `{"preChecks":{"actions":[`, `{},`, `{}]}}`, "objects and attempts"},
+		{"no objects", `{"preChecks":{"actions":[`, `null,`, `null]}}`, fmt.Sprintf("and %d more", size/5+1-10)},
+		{"attempts", `{"preChecks":{"actions":[{"attempts":[`, `{},`, `{}]}]}}`, "objects and attempts"},
+		{"null attempts", `{"preChecks":{"actions":[{"attempts":[`, `null,`, `null]}]}}`, "objects and attempts"},
 		{"a long status", `{"state":{"status":"`, `x`, `"}}`, "there is no status"},
-		{"errors", `{"preChecks":{"actions":[{"attempts":[`, `{"err":{"wrapped":{}}},`, `{}]}]}}`, "JSON objects"},
-		{"one member again and again", `{`, `"preChecks":{},`, `"name":""}`, "JSON objects"},
-		{"unknown members", `{`, `"a":1,`, `"a":1}`, ""},
-		{"requests", `{"preChecks":{"actions":[{`, `"req":1,`, `"req":1}]}}`, "Plugin: is empty"},
-		{"arrays", `{"meta2":`, `[`, ``, "nested more than 9000 levels"},
+		{"errors", `{"preChecks":{"actions":[{"attempts":[`, `{"err":{"wrapped":{}}},`, `{}]}]}}`, "Plugin: is empty"},
+		{"a long name in an error", `{"`, `x`, `":1,"epoch":"1"}`, "into Go int64"},
+		{"arrays", `{"meta2":`, `[`, ``, "exceeded max depth"},
 		{"one ID", `{"preChecks":{"actions":[`, `{"id":"01900000-0000-7000-8000-000000000001"},`, `{}]}}`, fmt.Sprintf("and %d more", size/46*2-10)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -412,7 +450,7 @@ func TestEncodable(t *testing.T) {
 	deep := func(n int) json.RawMessage {
 		return json.RawMessage(strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n))
 	}
-	const notUTF8, tooDeep = "has text that is not valid UTF-8", "is nested more than 9000 levels deep"
+	const notUTF8, tooDeep = "invalid UTF-8", "is nested more than 9000 levels deep"
 	for _, test := range []struct {
 		name string
 		req  any

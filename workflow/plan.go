@@ -34,19 +34,19 @@ type Plan struct {
 	// has up to 128 bytes of UTF-8, without commas, control characters and blanks at its ends.
 	Labels map[string]string `json:"labels,omitempty"`
 	// BypassChecks complete the plan at once if they succeed. Like the other checks, they may be nil.
-	BypassChecks *Checks `json:"bypassChecks,omitempty"`
+	BypassChecks *Checks `json:"bypassChecks,omitzero"`
 	// PreChecks must succeed before the blocks start.
-	PreChecks *Checks `json:"preChecks,omitempty"`
+	PreChecks *Checks `json:"preChecks,omitzero"`
 	// ContChecks run again and again while the blocks run.
-	ContChecks *Checks `json:"contChecks,omitempty"`
+	ContChecks *Checks `json:"contChecks,omitzero"`
 	// PostChecks must succeed after the blocks.
-	PostChecks *Checks `json:"postChecks,omitempty"`
+	PostChecks *Checks `json:"postChecks,omitzero"`
 	// DeferredChecks run at the end, whatever happened.
-	DeferredChecks *Checks `json:"deferredChecks,omitempty"`
+	DeferredChecks *Checks `json:"deferredChecks,omitzero"`
 	// Blocks run one after the other.
 	Blocks []*Block `json:"blocks,omitempty"`
 	// DeferredActions run at the end, as the When of each batch says. They may be nil.
-	DeferredActions *DeferredActions `json:"deferredActions,omitempty"`
+	DeferredActions *DeferredActions `json:"deferredActions,omitzero"`
 	// State is the plan's status, times and version.
 	State State `json:"state,omitzero"`
 	// SubmitTime is when the plan was given to Create, which fills it in.
@@ -70,7 +70,7 @@ type Plan struct {
 	// Meta is the author's own data. The vault stores it unchanged.
 	Meta []byte `json:"meta,omitempty"`
 
-	unknown
+	unknown unknown
 }
 
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.
@@ -84,7 +84,7 @@ type Checks struct {
 	// Delay is the wait before the checks. Continuous checks also wait between two runs.
 	Delay time.Duration `json:"delay,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // Block is a list of sequences that run in parallel, up to Concurrency at a time.
@@ -95,11 +95,11 @@ type Block struct {
 	Key            uuid.UUID   `json:"key,omitzero"`
 	Name           string      `json:"name,omitempty"`
 	Descr          string      `json:"descr,omitempty"`
-	BypassChecks   *Checks     `json:"bypassChecks,omitempty"`
-	PreChecks      *Checks     `json:"preChecks,omitempty"`
-	ContChecks     *Checks     `json:"contChecks,omitempty"`
-	PostChecks     *Checks     `json:"postChecks,omitempty"`
-	DeferredChecks *Checks     `json:"deferredChecks,omitempty"`
+	BypassChecks   *Checks     `json:"bypassChecks,omitzero"`
+	PreChecks      *Checks     `json:"preChecks,omitzero"`
+	ContChecks     *Checks     `json:"contChecks,omitzero"`
+	PostChecks     *Checks     `json:"postChecks,omitzero"`
+	DeferredChecks *Checks     `json:"deferredChecks,omitzero"`
 	Sequences      []*Sequence `json:"sequences,omitempty"`
 	// Concurrency is how many sequences may run at once; 0 means 1.
 	Concurrency int `json:"concurrency,omitzero"`
@@ -110,7 +110,7 @@ type Block struct {
 	EntranceDelay time.Duration `json:"entranceDelay,omitzero"`
 	ExitDelay     time.Duration `json:"exitDelay,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // Sequence is a list of actions that run one after the other.
@@ -124,7 +124,7 @@ type Sequence struct {
 	Actions []*Action `json:"actions,omitempty"`
 	State   State     `json:"state,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // Action is one call of a plugin.
@@ -146,7 +146,7 @@ type Action struct {
 	// While the action runs, readers see it as it was before, such as NotStarted. An attempt that a death cuts off may
 	// leave no trace: a plan that was asked to stop, or fails, then leaves the action as it was, though it may have run.
 	// It is for short actions: what hangs is hard to see.
-	Idempotent bool `json:"idempotent,omitempty"`
+	Idempotent bool `json:"idempotent,omitzero"`
 	// Attempts are the attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	State    State     `json:"state,omitzero"`
@@ -154,28 +154,28 @@ type Action struct {
 	Timeout time.Duration `json:"timeout,omitzero"`
 	// Req is the plugin's request. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
-	Req any `json:"req,omitempty"`
+	Req any `json:"req,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // Attempt is one run of an action.
 type Attempt struct {
 	// Err is the plugin's error, nil if the attempt succeeded.
-	Err   *plugins.Error `json:"err,omitempty"`
+	Err   *plugins.Error `json:"err,omitzero"`
 	Start time.Time      `json:"start,omitzero"`
 	// End is zero while the attempt runs, and for ever if its process ended first.
 	End time.Time `json:"end,omitzero"`
 	// Interrupted means that the engine ended the attempt because it shut down, or, without an End, that it died while it
 	// shut down or was evicted. It counts as no failure.
-	Interrupted bool `json:"interrupted,omitempty"`
+	Interrupted bool `json:"interrupted,omitzero"`
 	// Owner is the plan's owner that made the attempt, if it had one.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
-	Resp any `json:"resp,omitempty"`
+	Resp any `json:"resp,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // DeferredActions are batches of actions that run at the end of a plan.
@@ -185,7 +185,7 @@ type DeferredActions struct {
 	Batches []*DeferBatch `json:"batches,omitempty"`
 	State   State         `json:"state,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // DeferBatch is a list of actions that run at the end of a plan if the plan had the outcome that When says.
@@ -202,7 +202,7 @@ type DeferBatch struct {
 	Actions     []*Action `json:"actions,omitempty"`
 	State       State     `json:"state,omitzero"`
 
-	unknown
+	unknown unknown
 }
 
 // State is the status, the times and the version of an object.
@@ -216,7 +216,7 @@ type State struct {
 	// opaque. An update without it is refused: use Reset to start an object again.
 	ETag string `json:"etag,omitempty"`
 
-	unknown
+	unknown unknown
 }
 
 // Reset sets the state to NotStarted without times, for an object that is to run again. It keeps the version,

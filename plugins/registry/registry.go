@@ -4,7 +4,6 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/planvault/azblob/plugins"
@@ -61,16 +60,4 @@ func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 	defer r.mu.RUnlock()
 	p, ok := r.plugins[name]
 	return p, ok
-}
-
-// Types returns the types of the requests and responses of the plugin with this name. They are nil if there is no such
-// plugin, if the plugin has nil instead of an empty value, or if it panics.
-func (r *Register) Types(plugin string) (request, response reflect.Type) {
-	if p, ok := r.Plugin(plugin); ok {
-		_ = plugins.Guard(func() error {
-			request, response = reflect.TypeOf(p.Request()), reflect.TypeOf(p.Response())
-			return nil
-		})
-	}
-	return request, response
 }

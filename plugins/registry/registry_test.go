@@ -2,7 +2,6 @@ package registry_test
 
 import (
 	"fmt"
-	"reflect"
 	"testing"
 
 	"github.com/planvault/azblob/plugins"
@@ -44,21 +43,6 @@ func TestMust(t *testing.T) {
 		}
 	}()
 	registry.Must(echo{"echo"}, echo{"other"}, echo{"echo"})
-}
-
-// broken is a plugin that panics when it is asked for a response.
-type broken struct{ echo }
-
-func (broken) Response() any { panic("none") }
-
-func TestTypes(t *testing.T) {
-	text := reflect.TypeFor[string]()
-	reg := registry.Must(echo{"echo"}, broken{echo{"broken"}}, plugins.Typed[any, string]("half"))
-	for name, want := range map[string][2]reflect.Type{"echo": {text, text}, "half": {nil, text}, "broken": {}, "other": {}} {
-		if request, response := reg.Types(name); request != want[0] || response != want[1] {
-			t.Errorf("the types of %s are %v and %v, want %v", name, request, response, want)
-		}
-	}
 }
 
 func ExampleMust() {

@@ -311,11 +311,8 @@ func (known losses) mismatch(value, empty any) string {
 		if !known.of(reflect.TypeOf(empty)).possible {
 			return ""
 		}
-		err := plugins.GuardJSON(reflect.TypeOf(value), func() (err error) {
-			raw, err = json.Marshal(value)
-			return err
-		})
-		switch {
+		var err error
+		switch raw, err = workflow.MarshalValue(value); {
 		case blocked(err):
 			known[reflect.TypeOf(empty)] = loss{} // the next ones would take as long
 			return "can't be encoded: " + err.Error()
@@ -406,7 +403,7 @@ func Typed(v, empty any) (any, error) {
 		return v, nil
 	}
 	into := reflect.New(reflect.TypeOf(empty))
-	if err := plugins.GuardJSON(reflect.TypeOf(empty), func() error { return json.Unmarshal(raw, into.Interface()) }); err != nil {
+	if err := plugins.GuardJSON(reflect.TypeOf(empty), func() error { return workflow.UnmarshalValue(raw, into.Interface()) }); err != nil {
 		return nil, err
 	}
 	return into.Elem().Interface(), nil
