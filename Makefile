@@ -18,7 +18,7 @@ unit: export GOMEMLIMIT = 2GiB
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
-UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|mutants|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|workflow/plantest
+UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|mutants|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
 
 # All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
 # stretches that keep one core busy. `make lint` runs go vet.

@@ -23,10 +23,10 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/internal/oracle"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // archive is a store with final plans of many days, of which there is only what listings look at.

@@ -21,11 +21,11 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // notes is an observer that records its calls.

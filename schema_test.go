@@ -21,11 +21,11 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // goldenPlan returns a plan in which at least one object of each kind has every field set, with no random

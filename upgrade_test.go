@@ -19,9 +19,9 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // Upgrades of the stored form, rehearsed with a second schema that only these tests have. In it a block whose

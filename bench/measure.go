@@ -10,7 +10,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
-	"github.com/planvault/azblob/workflow/plantest"
+	"github.com/planvault/azblob/internal/plantest"
 )
 
 // emulators measures rows on emulators in virtual time.

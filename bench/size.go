@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/fill"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // size is a plan that operations are measured on. The zero value means no plan.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/fill"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // row is an operation on a plan of some size or in a vault of some shape.

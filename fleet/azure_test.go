@@ -12,8 +12,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )

@@ -17,11 +17,11 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 func inspect(t testing.TB, store fleet.InspectStore, o fleet.InspectOptions) fleet.Inspection {

@@ -14,11 +14,11 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestLetGoTo: plans that a live node lets go are taken by another one at its next look at the members, without a

@@ -16,10 +16,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // observeAll returns an observer that calls see with the name of each of its functions that is called.

@@ -9,11 +9,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // onStore calls do in virtual time, with a store in memory.

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // stopped returns the plans with requests to stop.

@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 const (

@@ -21,8 +21,8 @@ import (
 	"github.com/planvault/azblob/internal/azurite"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // withOAuth is the Azurite of these tests. It accepts account keys and tokens, over TLS.

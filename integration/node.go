@@ -16,11 +16,11 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // The kinds of messages of a node, beside created.

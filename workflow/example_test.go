@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // deploy returns a plan as an author builds it.

@@ -15,9 +15,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // encode marshals without HTML escapes, which json.Marshal adds to the result of MarshalJSON.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // id returns the n-th of a fixed series of UUIDv7s, made in 2024.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // visited is one step of a walk.

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // planID returns the ID of a plan that was created n minutes after some day has begun.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // join joins a node to the fleet of a stage. It leaves when the test ends.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // stage is an account with a vault, on which tests run the tool in this process.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 const (

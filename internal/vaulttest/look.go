@@ -17,9 +17,9 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // PastGrace is long enough for Recovery to act on remains from before it.

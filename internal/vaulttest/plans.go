@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // Shape makes a plan of one form.

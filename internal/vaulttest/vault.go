@@ -23,8 +23,8 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // Azurite is shared by all tests of the package. Each test has its own prefix.

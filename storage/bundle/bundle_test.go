@@ -25,12 +25,12 @@ import (
 
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/bundle"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // filled returns a vault with n small plans of all statuses.

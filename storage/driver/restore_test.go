@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestCheckRestored checks a plan as an engine has it, as it is read without a registry, and as Bind makes it, and plans

@@ -3,9 +3,9 @@ package driver_test
 import (
 	"testing"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // raw returns a plan as a vault without a registry would read it.

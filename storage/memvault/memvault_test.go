@@ -5,11 +5,11 @@ import (
 	"testing/synctest"
 
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 func TestConformance(t *testing.T) {

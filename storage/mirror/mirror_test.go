@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // created creates a plan and brings it to a status.

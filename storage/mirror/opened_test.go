@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // opened is a copy that is opened just before a call of a kind, and then worked on as a vault of its own: a plan is created,

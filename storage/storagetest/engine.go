@@ -3,9 +3,9 @@ package storagetest
 import (
 	"time"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // enginePromises replay what existing engines do, which authors of vaults might not expect.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 func readPromises() []promise {

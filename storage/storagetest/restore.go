@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // restorePromises are about vaults that are a [storage.Restorer].

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/oracle"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // stage is the test of one case: a new store with a vault on it.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -22,7 +23,6 @@ import (
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // hook breaks a vault. A nil hook leaves it sound.

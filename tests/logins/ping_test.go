@@ -14,8 +14,8 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )

@@ -89,7 +89,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"plugins":             {},
 		"plugins/registry":    {"plugins"},
 		"workflow":            {"plugins"},
-		"workflow/plantest":   {"plugins", "plugins/registry", "workflow"},
+		"internal/plantest":   {"plugins", "plugins/registry", "workflow"},
 		"storage":             {"workflow"},
 		"storage/driver":      {"plugins", "plugins/registry", "storage", "workflow"},
 		"storage/retention":   {"storage", "workflow"},
@@ -108,7 +108,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"engine":             {"fleet", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
 		"internal/price":     {"."},
 		"internal/firsthour": {"internal/blob", "internal/sleep"},
-		"internal/fill":      {".", "emulator", "workflow", "workflow/plantest"},
+		"internal/fill":      {".", "emulator", "workflow", "internal/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
 			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "fleet",

@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )

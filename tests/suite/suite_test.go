@@ -22,9 +22,9 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/conformance"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
-	"github.com/planvault/azblob/workflow/plantest"
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )

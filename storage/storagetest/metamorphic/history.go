@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // History lets several clients work on a few plans at the same time, and records when each call began and

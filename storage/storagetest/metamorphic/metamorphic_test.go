@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/trial"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/storage/storagetest/metamorphic"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // breaking returns a harness of vaults that a hook breaks. The vaults of a store share it.

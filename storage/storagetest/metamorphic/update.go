@@ -6,11 +6,11 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // update updates a plan or, while it runs, a sub-object: from what the client knows, which may be stale, from

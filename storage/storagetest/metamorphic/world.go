@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/oracle"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // world is one possibility of what is stored under an ID. Usually there is one. After a write with an unknown

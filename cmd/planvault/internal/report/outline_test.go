@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestOutlineOrder checks that children are in the order in which they run, with what they are.

@@ -21,9 +21,9 @@ import (
 
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // began is when the plan of testdata/plan.json starts.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // TestPieces shows a plan of 2,400 actions in pieces. The page has what failed, and leads to all actions, each of which is in

@@ -18,8 +18,8 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // chromium runs a headless Chromium, and returns what it prints.

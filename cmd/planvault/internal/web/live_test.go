@@ -15,9 +15,9 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/internal/web"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // interval is the default of [web.Options].

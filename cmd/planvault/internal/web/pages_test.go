@@ -25,9 +25,9 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // addresses returns an address of each kind.

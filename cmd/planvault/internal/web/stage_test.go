@@ -11,10 +11,10 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
-	"github.com/planvault/azblob/workflow/plantest"
 )
 
 // store is a vault in memory that counts what a server asks for, fails when a test says so, and answers no look while it
