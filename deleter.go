@@ -16,9 +16,9 @@ import (
 )
 
 // Delete removes a plan with all its sub-objects. It takes up to eight requests and one more for each 256
-// sub-objects, or for each of up to four, and two more for each that has changed since the object was written.
-// The removal of the object removes the plan for every reader. If the call fails later, the same call again or
-// Recovery does the rest. Every removal names a version, so a late copy of a request can't harm what takes the plan's place.
+// sub-objects, or for each of up to four, and two more for each of a started plan that is open or has changed since. The removal of the
+// object removes the plan for every reader. If the call fails later, the same call again or Recovery does the
+// rest. Every removal names a version, so a late copy of a request can't harm what takes the plan's place.
 //
 // If the service says that a blob is absent which should exist, Delete asks again in another way, so that no
 // single wrong answer makes it take a plan for deleted. Without the right to list blobs it asks by name. It

@@ -285,10 +285,7 @@ func (d *deletion) failed(ctx context.Context, err error) error {
 // whether at least one of them was not refused. The error is the worst one, as defined by worse.
 func (c *Client) deleteEach(ctx context.Context, d *deletion) (worked bool, err error) {
 	errs := c.each(len(d.left), func(i int) error {
-		ref := Ref{Container: d.in, Name: d.left[i].Name}
-		return c.do(ctx, call{op: "delete", ref: ref, write: true}, func(ctx context.Context) error {
-			return c.blobs.delete(ctx, ref, d.left[i].condition()) // outcome looks at those that don't match
-		})
+		return c.Delete(ctx, Ref{Container: d.in, Name: d.left[i].Name}, d.left[i].condition())
 	})
 	for i, e := range errs {
 		worked = worked || answered(e)

@@ -50,7 +50,7 @@ var operations = []operation{
 	{"Read, running", created(workflow.Running), read, reads(0), readTrips(0)},
 	{"Read, running, 5 changed", changed, read, reads(5), readTrips(5)},
 	{"Delete", created(workflow.Running), remove, func(n, _ int) int { return 8 + removals(n) }, is(6)},
-	{"Delete, 5 changed", changed, remove, func(n, _ int) int { return 8 + removals(n) + min(5, n-2) + removals(min(5, n-2)) }, is(8)},
+	{"Delete, 5 changed", changed, remove, func(n, _ int) int { return 9 + removals(n) + min(5, n-2) + removals(min(5, n-2)) }, is(9)},
 	{"Search by ID", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 		return vaulttest.ErrOf(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{p.ID}})))
 	}, is(2), is(1)},
