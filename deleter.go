@@ -15,8 +15,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Delete removes a plan with all its sub-objects. It takes up to eight requests and one more for each 256
-// sub-objects, or for each of up to four, and two more for each of a started plan that is open or has changed since. The removal of the
+// Delete removes a plan with all its sub-objects. It takes seven requests and one more for each 256
+// sub-objects, and two more for each of a started plan that is open or has changed since. The removal of the
 // object removes the plan for every reader. If the call fails later, the same call again or Recovery does the
 // rest. Every removal names a version, so a late copy of a request can't harm what takes the plan's place.
 //
@@ -327,7 +327,7 @@ func (d deletion) deleteRest(ctx context.Context, plan deletionTargets) error {
 	if plan.marker != "" {
 		markers = append(markers, blob.Target{Name: d.keys.marker().Name, ETag: plan.marker})
 	}
-	err := d.client.Remove(ctx, d.keys.container, markers)
+	err := d.client.DeleteBatch(ctx, d.keys.container, markers)
 	if blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) {
 		return nil // a marker that has changed belongs to another call
 	}

@@ -261,7 +261,7 @@ func ExampleObserver() {
 	fmt.Println(errors.Is(err, storage.ErrNotFound))
 	// Output:
 	// Create ok 4 requests
-	// Delete ok 8 requests
+	// Delete ok 7 requests
 	// Delete not_found 7 requests
 	// true
 }

@@ -281,13 +281,13 @@ func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
 	return err
 }
 
-// removeVersions removes sub-objects all at once, many of them in batches, and returns those that exist in another version. If the
+// removeVersions removes sub-objects in batches, all at once, and returns those that exist in another version. If the
 // service says that one of them is absent, a listing has to agree.
 func (s planStore) removeVersions(ctx context.Context, parts []blob.Target) (changed []blob.Target, err error) {
 	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
 	doubts, others := make([]bool, len(batches)), make([][]blob.Target, len(batches))
 	err = s.parallel(len(batches), func(i int) error {
-		err := s.client.Remove(ctx, s.keys.container, batches[i])
+		err := s.client.DeleteBatch(ctx, s.keys.container, batches[i])
 		if others[i], doubts[i] = blob.Changed(err); doubts[i] || len(others[i]) > 0 {
 			return nil
 		}

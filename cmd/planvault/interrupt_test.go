@@ -95,7 +95,7 @@ func addToCopy(t *testing.T, s *stage, w *history) {
 func breakOff(t *testing.T, s *stage, w *history) {
 	p := s.store(t, workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "half deleted")
 	dying := s.server.Transport()
-	dying.Inject(emulator.On(emulator.BatchDelete, emulator.DeleteBlob).Path("actions/").Do(emulator.Crash()))
+	dying.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
 	w.broken = true
 	if err := s.through(dying).open(t, prefix).Delete(t.Context(), p.ID); err == nil {
 		t.Fatal("the delete was not broken off")

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -116,21 +115,6 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 	return outcome, errors.As(outcome, &refusal) && refusal.ErrorCode != ""
 }
 
-// worthBatch is how many blobs are worth a batch. For fewer, its parts take more processor time than single deletes, and
-// the service bills it beside them.
-const worthBatch = 5
-
-// Remove removes up to MaxBatch blobs of one container, with single deletes or a batch, in no order. The error is as
-// that of [Client.DeleteBatch].
-func (c *Client) Remove(ctx context.Context, containerName string, targets []Target) error {
-	if len(targets) >= worthBatch {
-		return c.DeleteBatch(ctx, containerName, targets)
-	}
-	d := deletion{in: containerName, left: targets}
-	_, err := c.deleteEach(ctx, &d)
-	return c.outcome(ctx, &d, err)
-}
-
 // DeleteBatch removes up to MaxBatch blobs of one container in one request, in no order. The error is
 // Mismatch if some of them exist in another version, which [Changed] returns, otherwise Absent or AbsentContainer if the
 // service says that one does not exist. In both cases the other blobs are removed. Where batches are refused or not
@@ -178,7 +162,7 @@ func (c *Client) outcome(ctx context.Context, d *deletion, err error) error {
 		return err
 	}
 	found := make([]string, len(d.unmatched))
-	errs := c.each(len(found), func(i int) error {
+	errs := each(len(found), func(i int) error {
 		p, err := c.Head(ctx, Ref{Container: d.in, Name: d.unmatched[i].Name})
 		if Is(err, Absent, AbsentContainer) {
 			return absence(d.unmatched[i])
@@ -284,7 +268,7 @@ func (d *deletion) failed(ctx context.Context, err error) error {
 // deleteEach removes what is left of a deletion one by one, as many at a time as there are slots. worked reports
 // whether at least one of them was not refused. The error is the worst one, as defined by worse.
 func (c *Client) deleteEach(ctx context.Context, d *deletion) (worked bool, err error) {
-	errs := c.each(len(d.left), func(i int) error {
+	errs := each(len(d.left), func(i int) error {
 		return c.Delete(ctx, Ref{Container: d.in, Name: d.left[i].Name}, d.left[i].condition())
 	})
 	for i, e := range errs {
@@ -296,17 +280,12 @@ func (c *Client) deleteEach(ctx context.Context, d *deletion) (worked bool, err 
 	return worked, err
 }
 
-// each calls do for 0 to n-1, as many at a time as there are slots, and returns the errors in this order.
-func (c *Client) each(n int, do func(int) error) []error {
+// each calls do for 0 to n-1 concurrently and returns the errors in this order.
+func each(n int, do func(int) error) []error {
 	var wg sync.WaitGroup
-	var begun atomic.Int64
 	errs := make([]error, n)
-	for range min(n, c.slots.limiter.most) {
-		wg.Go(func() {
-			for i := int(begun.Add(1)) - 1; i < n; i = int(begun.Add(1)) - 1 {
-				errs[i] = do(i)
-			}
-		})
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
 	}
 	wg.Wait()
 	return errs

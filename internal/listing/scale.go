@@ -15,7 +15,6 @@ type scale struct {
 	groups  []uint64 // their first keys, in ascending order
 	unit    uint64
 	density float64 // how many blobs a group should hold
-	misled  bool    // a window held more than that
 }
 
 // measure returns the scale of a span.
@@ -23,7 +22,7 @@ func measure[T any](ctx context.Context, from Source[T], s Span) (*scale, error)
 	groups, err := from.Groups(ctx, s)
 	unit := s.Unit()
 	groups = slices.DeleteFunc(groups, func(g uint64) bool { return g+unit <= KeyOf(s.From) || g > s.last() })
-	return &scale{groups: groups, unit: unit, density: perPlan}, err
+	return &scale{groups, unit, perPlan}, err
 }
 
 // position returns how many groups lie before an ID. A group that the ID divides counts in part.
@@ -111,9 +110,6 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 		end, width = math.Ceil(end), max(1, math.Floor(width))
 	}
 	begin := end - width
-	if !l.Aimed && c.density*(end-start) <= float64(l.Page) {
-		begin = start // a page may just hold all
-	}
 	if l.Aimed && !p.guessed { // nor are minutes, except by a guess
 		begin = min(begin, math.Ceil(end)-1)
 	}
@@ -125,22 +121,13 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 				rest.scale, rest.dense = nil, rest.Span
 			}
 			p.From = at
-			return l.room(p), []*piece[T]{p, rest}
+			return l.Page, []*piece[T]{p, rest}
 		}
 	}
 	if c.unit == Millisecond && end-start <= 1 || end == start {
 		return MaxPage, whole // it can't be divided
 	}
-	return l.room(p), whole
-}
-
-// room returns the size of the page for a window. The service does not know where a window ends, so a page that is
-// larger than the window shows plans that another page shows, too.
-func (l *listing[T]) room(p *piece[T]) int {
-	if l.Aimed || p.guessed || p.scale.misled || len(p.scale.groups) == 1 {
-		return l.Page
-	}
-	return min(l.Page, max(l.Page/4, int(p.expected/reserve)+spare))
+	return l.Page, whole
 }
 
 // until returns the end of a piece, or now if that lies in its last group.
@@ -160,9 +147,6 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	p.To = p.page.Rest
 	l.learn(p)
 	c := p.scale
-	if c != nil {
-		c.misled = true
-	}
 	if c == nil || len(c.groups) == 0 {
 		rest.scale, rest.dense, rest.older = nil, Span{p.From, rest.To}, p.page.Blobs
 		return []*piece[T]{rest, p}

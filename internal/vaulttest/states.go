@@ -160,24 +160,16 @@ func CompletionBroken(op emulator.Op, path string) State {
 	}
 }
 
-// Parts matches the names of sub-objects.
-const Parts = "*s/*/*"
-
-// Removes matches the requests that remove blobs of a path: single deletes and batches.
-func Removes(path string) *emulator.Rule {
-	return emulator.On(emulator.DeleteBlob, emulator.BatchDelete).Path(path)
+// DeleteBroken leaves the remains of a Delete of a running plan that dies before a request.
+func DeleteBroken(op emulator.Op, path string) State {
+	return deleteBroken(CreatedRunning, op, path)
 }
 
-// DeleteBroken leaves the remains of a Delete of a running plan that dies before it removes blobs of a path.
-func DeleteBroken(path string) State {
-	return deleteBroken(CreatedRunning, path)
-}
-
-func deleteBroken(create func(*testing.T, *azblob.Vault, *workflow.Plan) *workflow.Plan, path string) State {
+func deleteBroken(create func(*testing.T, *azblob.Vault, *workflow.Plan) *workflow.Plan, op emulator.Op, path string) State {
 	return func(t *testing.T, w World, plan *workflow.Plan) (about, shown *workflow.Plan) {
 		t.Helper()
 		before := create(t, w.Vault(t), plan)
-		w.dies(t, Removes(path), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
+		w.dies(t, emulator.On(op).Path(path), func(v *azblob.Vault) { _ = v.Delete(t.Context(), before.ID) })
 		exists, err := w.Vault(t).Exists(t.Context(), before.ID)
 		Must(t, err)
 		if !exists {
@@ -199,9 +191,9 @@ func Wreck(t *testing.T, server *emulator.Server) (found map[uuid.UUID]string, w
 		{CreateBroken("plans/*-entry.json", 1), "markers without a plan"},
 		{CreateBroken("actions/", 3), "an entry without object"},
 		{CreateBroken("plans/*-object.json", 1), "an entry without object"},
-		{deleteBroken(Created, Parts), "an entry without object"},
-		{deleteBroken(Created, "open/"), "markers without a plan"},
-		{deleteBroken(Created, "plans/*-object.json"), "a delete marker on a whole plan"},
+		{deleteBroken(Created, emulator.BatchDelete, ""), "an entry without object"},
+		{deleteBroken(Created, emulator.BatchDelete, "open/"), "markers without a plan"},
+		{deleteBroken(Created, emulator.DeleteBlob, "plans/*-object.json"), "a delete marker on a whole plan"},
 		{CompletionBroken(emulator.PutBlob, "plans/*-object.json"), "a final entry beside an object that is not"},
 		{CompletionBroken(emulator.DeleteBlob, "open/"), "a marker on a final plan"},
 		{NotStarted, ""},

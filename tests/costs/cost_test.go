@@ -49,8 +49,8 @@ var operations = []operation{
 	{"Read, final", created(workflow.Completed), read, is(2), is(1)},
 	{"Read, running", created(workflow.Running), read, reads(0), readTrips(0)},
 	{"Read, running, 5 changed", changed, read, reads(5), readTrips(5)},
-	{"Delete", created(workflow.Running), remove, func(n, _ int) int { return 8 + removals(n) }, is(6)},
-	{"Delete, 5 changed", changed, remove, func(n, _ int) int { return 9 + removals(n) + min(5, n-2) + removals(min(5, n-2)) }, is(9)},
+	{"Delete", created(workflow.Running), remove, func(n, _ int) int { return 7 + vaulttest.Ceil(n, 256) }, is(6)},
+	{"Delete, 5 changed", changed, remove, func(n, _ int) int { return 8 + vaulttest.Ceil(n, 256) + min(5, n-2) }, is(8)},
 	{"Search by ID", created(workflow.Running), func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 		return vaulttest.ErrOf(storage.Collect(v.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{p.ID}})))
 	}, is(2), is(1)},
@@ -72,14 +72,6 @@ var operations = []operation{
 	{"RequestStop", member, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 		return v.RequestStop(ctx, p.ID, workflow.Attribution{})
 	}, is(1), is(1)},
-}
-
-// removals is the requests that remove sub-objects: one for each of a few, or one for each batch.
-func removals(n int) int {
-	if n < 5 {
-		return n
-	}
-	return vaulttest.Ceil(n, 256)
 }
 
 func is(k int) func(int, int) int { return func(int, int) int { return k } }

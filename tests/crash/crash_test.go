@@ -77,7 +77,7 @@ var (
 		updateOf("UpdateAction", (*azblob.Vault).UpdateAction),
 		updateOf("UpdateDeferredActions", (*azblob.Vault).UpdateDeferredActions),
 		updateOf("UpdateDeferBatch", (*azblob.Vault).UpdateDeferBatch),
-		starts("half deleted", vaulttest.DeleteBroken(vaulttest.Parts), true, storage.ErrNotFound),
+		starts("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, ""), true, storage.ErrNotFound),
 	}
 	// unversioned are updates by vaults that are opened with unversionedWorld.
 	unversioned = []scenario{
@@ -85,7 +85,7 @@ var (
 		starts("final", vaulttest.Final, false, storage.ErrConflict),
 		starts("half created", vaulttest.CreateBroken("-object.json", 1), false, storage.ErrNotFound),
 		starts("half complete", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json"), false, storage.ErrConflict),
-		starts("half deleted", vaulttest.DeleteBroken(vaulttest.Parts), false, storage.ErrNotFound),
+		starts("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, ""), false, storage.ErrNotFound),
 	}
 	completions = []scenario{{"completion", func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		before, after := vaulttest.Running(t, w.Vault(t), shape())
@@ -101,7 +101,7 @@ var (
 		deletion("not started", vaulttest.NotStarted),
 		deletion("running", vaulttest.AtWork),
 		deletion("final", vaulttest.Final),
-		deletion("half deleted", vaulttest.DeleteBroken(vaulttest.Parts)),
+		deletion("half deleted", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
 	}
 	recoveries = []scenario{
 		recovery("nothing, not started", vaulttest.NotStarted),
@@ -111,10 +111,10 @@ var (
 		recovery("a create without object", vaulttest.CreateBroken("plans/*-object.json", 1)),
 		recovery("a completion without object", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json")),
 		recovery("a completion with a marker", vaulttest.CompletionBroken(emulator.DeleteBlob, "open/")),
-		recovery("a delete with a delete marker alone", vaulttest.DeleteBroken("plans/*-object.json")),
-		recovery("a delete without object", vaulttest.DeleteBroken(vaulttest.Parts)),
-		recovery("a delete without sub-objects", vaulttest.DeleteBroken("plans/*-entry.json")),
-		recovery("a delete without entry", vaulttest.DeleteBroken("open/")),
+		recovery("a delete with a delete marker alone", vaulttest.DeleteBroken(emulator.DeleteBlob, "plans/*-object.json")),
+		recovery("a delete without object", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
+		recovery("a delete without sub-objects", vaulttest.DeleteBroken(emulator.DeleteBlob, "plans/*-entry.json")),
+		recovery("a delete without entry", vaulttest.DeleteBroken(emulator.BatchDelete, "open/")),
 	}
 	readings = []scenario{
 		reading("not started", vaulttest.NotStarted),
@@ -590,7 +590,7 @@ func TestCrashOfTwoBatches(t *testing.T) {
 	scenarios := []scenario{
 		deletion("not started", vaulttest.NotStarted),
 		recovery("a create without object", vaulttest.CreateBroken("plans/*-object.json", 1)),
-		recovery("a delete without object", vaulttest.DeleteBroken(vaulttest.Parts)),
+		recovery("a delete without object", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
 	}
 	if efforttest.Long() { // these send no batch
 		scenarios = append(scenarios, creations[0], completions[0], reading("running", vaulttest.AtWork))

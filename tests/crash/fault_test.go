@@ -351,7 +351,7 @@ func representative(nth int) (chosen []scenario) {
 		deletion("running", vaulttest.AtWork),
 		recovery("a create without object", vaulttest.CreateBroken("plans/*-object.json", 1)),
 		recovery("a completion without object", vaulttest.CompletionBroken(emulator.PutBlob, "plans/*-object.json")),
-		recovery("a delete without object", vaulttest.DeleteBroken(vaulttest.Parts)),
+		recovery("a delete without object", vaulttest.DeleteBroken(emulator.BatchDelete, "")),
 	} {
 		if vaulttest.Sampled(3, i, nth) {
 			chosen = append(chosen, s)

@@ -95,7 +95,7 @@ func TestNoListingOfOneKindIsBelieved(t *testing.T) {
 				vaulttest.InBubble(t, fmt.Sprintf("%s, %s, %d times", name, kind, times), func(t *testing.T, server *emulator.Server) {
 					plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), vaulttest.EachKind())
 					if name == "Recovery" {
-						vaulttest.Dies(t, server, vaulttest.Removes(vaulttest.Parts), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+						vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 						time.Sleep(vaulttest.PastGrace)
 					}
 					lists := func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, kind) }
@@ -262,7 +262,7 @@ func TestUpdateBelievesNoFalse404(t *testing.T) {
 // TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal, as a cache does. The blobs that
 // lead to them stay, and another Recovery removes everything.
 func TestRecoveryBesideAShortListing(t *testing.T) {
-	for name, in := range map[string]vaulttest.State{"a create": vaulttest.CreateBroken("plans/*-object.json", 1), "a delete": vaulttest.DeleteBroken(vaulttest.Parts)} {
+	for name, in := range map[string]vaulttest.State{"a create": vaulttest.CreateBroken("plans/*-object.json", 1), "a delete": vaulttest.DeleteBroken(emulator.BatchDelete, "")} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			plan, _ := in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
@@ -280,7 +280,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 		})
 	}
 	vaulttest.InBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
-		plan, _ := vaulttest.DeleteBroken(vaulttest.Parts)(t, vaulttest.WorldOf(server), plantest.Small())
+		plan, _ := vaulttest.DeleteBroken(emulator.BatchDelete, "")(t, vaulttest.WorldOf(server), plantest.Small())
 		short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
 		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID), storage.ErrUnknown)
 		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
@@ -321,7 +321,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 		time.Sleep(vaulttest.PastGrace)
 		transport := server.Transport()
 		begins := vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
-			vaulttest.Dies(t, server, vaulttest.Removes(vaulttest.Parts), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+			vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		})
 		ends := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool {
 			return strings.HasPrefix(r.Prefix, "open/") && begins.Fired() == 1

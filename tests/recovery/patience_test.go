@@ -65,10 +65,10 @@ func TestRecoveryReportsSnapshots(t *testing.T) {
 		rule *emulator.Rule
 		gone bool
 	}{
-		"on a sub-object":    {vaulttest.DeleteBroken(vaulttest.Parts), emulator.On(emulator.BatchItem, emulator.DeleteBlob).Path("actions/").Do(snapshots), true},
+		"on a sub-object":    {vaulttest.DeleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem, emulator.DeleteBlob).Path("actions/").Do(snapshots), true},
 		"on an entry":        {vaulttest.CreateBroken("plans/*-object.json", 1), emulator.On(emulator.DeleteBlob).Path("-entry.json").Do(snapshots), true},
 		"on a marker":        {vaulttest.CompletionBroken(emulator.DeleteBlob, "open/"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
-		"on a delete marker": {vaulttest.DeleteBroken("-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
+		"on a delete marker": {vaulttest.DeleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
 	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
@@ -155,7 +155,7 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 	vaulttest.InBubble(t, "to Running", func(t *testing.T, server *emulator.Server) {
 		plan, other := plantest.Small(), vaulttest.OnEmulator(t, server)
 		meets := vaulttest.Meets(server,
-			vaulttest.AlmostLate(), vaulttest.Frozen("-object.json", 20*time.Second), vaulttest.Removes(vaulttest.Parts).Do(emulator.Crash()),
+			vaulttest.AlmostLate(), vaulttest.Frozen("-object.json", 20*time.Second), emulator.On(emulator.BatchDelete).Do(emulator.Crash()),
 			vaulttest.Before(emulator.DeleteBlob, "-object.json", func() {
 				now := vaulttest.Reread(t, other, plan)
 				now.State.Status = workflow.Running
@@ -178,7 +178,7 @@ func TestSlowDelete(t *testing.T) {
 				plan, shown := in(t, vaulttest.WorldOf(server), plantest.Full())
 				v, transport, slept := vaulttest.OnEmulator(t, server), server.Transport(), false
 				if dies {
-					transport.Inject(vaulttest.Removes(vaulttest.Parts).Do(emulator.Crash()))
+					transport.Inject(emulator.On(emulator.BatchDelete).Do(emulator.Crash()))
 				}
 				sleeps := vaulttest.Send(func(req *http.Request) (*http.Response, error) { // as a machine that slept
 					if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && !slept {

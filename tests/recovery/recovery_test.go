@@ -214,10 +214,10 @@ func TestRecoveryLooksTwice(t *testing.T) {
 func TestRecoveryBesideAnUpdate(t *testing.T) {
 	vaulttest.InBubble(t, "a sub-object", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		plan, _ := vaulttest.DeleteBroken(vaulttest.Parts)(t, vaulttest.WorldOf(server), plantest.Small())
+		plan, _ := vaulttest.DeleteBroken(emulator.BatchDelete, "")(t, vaulttest.WorldOf(server), plantest.Small())
 		time.Sleep(vaulttest.PastGrace)
 		action := vaulttest.ActionsOf(plan)[0]
-		vaulttest.Should(t, vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "/actions/", func() {
+		vaulttest.Should(t, vaulttest.Meanwhile(t, server, emulator.BatchDelete, "", func() {
 			action.Descr = "written late"
 			vaulttest.Should(t, v.UpdateAction(t.Context(), action))
 		}).Recovery(t.Context()))

@@ -281,7 +281,7 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			_, err := at.Vault(t, server, func() {
 				if dies {
-					vaulttest.Dies(t, server, vaulttest.Removes("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+					vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete).Path("open/"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 				} else {
 					vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
 				}

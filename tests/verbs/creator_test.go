@@ -102,13 +102,13 @@ func TestUndoBesideACreate(t *testing.T) {
 		vaulttest.Sound(t, first)
 	})
 	// The undo comes after Recovery has removed everything and the same plan was created again.
-	for _, name := range []string{"/blocks/", "-entry.json"} {
-		vaulttest.InBubble(t, "a later one, at "+name, func(t *testing.T, server *emulator.Server) {
+	for name, op := range map[string]emulator.Op{"": emulator.BatchDelete, "-entry.json": emulator.DeleteBlob} {
+		vaulttest.InBubble(t, "a later one, at "+string(op), func(t *testing.T, server *emulator.Server) {
 			plan := plantest.Small()
 			driver.Complete(plan)
 			again := *plan
 			v := vaulttest.OnEmulator(t, server)
-			meets := vaulttest.Meets(server, refused(), vaulttest.Before(emulator.DeleteBlob, name, func() {
+			meets := vaulttest.Meets(server, refused(), vaulttest.Before(op, name, func() {
 				vaulttest.Settled(t, v)
 				vaulttest.Should(t, v.Create(t.Context(), &again))
 			}))

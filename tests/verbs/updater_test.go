@@ -312,7 +312,7 @@ func TestUpdateAgainOfAHalfDeletedPlan(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, plantest.Small())
-		vaulttest.Dies(t, server, vaulttest.Removes(vaulttest.Parts), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
+		vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		vaulttest.Moved(plan, workflow.Running)
 		for _, unknown := range []bool{true, false, false} {
 			if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrUnknown) != unknown {
