@@ -157,6 +157,35 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	}
 }
 
+// TestExpireBelievesNoFalse404 answers each request of an Expire for the container with 404. The day is not dropped, and
+// Expire does not say so.
+func TestExpireBelievesNoFalse404(t *testing.T) {
+	for _, op := range []emulator.Op{emulator.HeadBlob, emulator.LeaseContainer, emulator.DeleteContainer, emulator.GetContainerProperties} {
+		for _, lasting := range []bool{false, true} {
+			vaulttest.InBubble(t, fmt.Sprintf("%s/%t", op, lasting), func(t *testing.T, server *emulator.Server) {
+				v := vaulttest.OnEmulator(t, server)
+				plan := finished(t, v, oldPlan())
+				rules := []*emulator.Rule{emulator.On(op).Do(vaulttest.Absences[1])}
+				if op == emulator.GetContainerProperties { // it is asked when the lease is another's
+					rules = append(rules, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseAlreadyPresent")))
+				}
+				if !lasting {
+					rules[0].Nth(1)
+				}
+				report, err := vaulttest.Faulty(t, server, rules...).Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+				if rules[0].Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
+					t.Errorf("%d false responses, %+v, %v", rules[0].Fired(), report, err)
+				}
+				vaulttest.Same(t, v, plan)
+				noMark(t, server, workflow.Time(plan.ID).UTC())
+				if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
+					t.Errorf("again: %+v", report)
+				}
+			})
+		}
+	}
+}
+
 // TestClosedDayBesideLies gives false answers of all kinds to the calls that drop, hold, catalogue and recover a day with an
 // open plan and one with a final plan. The open plan stays, Expire drops what it says, and no call sends requests without end.
 func TestClosedDayBesideLies(t *testing.T) {

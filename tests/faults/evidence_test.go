@@ -22,6 +22,60 @@ import (
 	"github.com/planvault/azblob/internal/vaulttest"
 )
 
+// TestRecoveryBelievesNoFalse404 answers Recovery's requests for the entry, object and markers of healthy
+// plans with 404, each once and then always. Recovery removes and changes nothing, and handles the other
+// plans.
+func TestRecoveryBelievesNoFalse404(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
+	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork} {
+		for _, role := range []string{"entry", "object"} {
+			for _, effect := range vaulttest.Absences {
+				for _, lasting := range []bool{false, true} {
+					vaulttest.InBubble(t, fmt.Sprintf("%s, %s, %v, lasting %v", name, role, effect, lasting), func(t *testing.T, server *emulator.Server) {
+						w := vaulttest.WorldOf(server)
+						plan, _ := in(t, w, vaulttest.EachKind())
+						half := vaulttest.EachKind()
+						vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
+						time.Sleep(vaulttest.PastGrace)
+						before := of(vaulttest.Contents(server), plan)
+						rule := emulator.On(emulator.HeadBlob).Path(plan.ID.String() + "-" + role).Do(effect)
+						why := "contradicts itself"
+						if effect == emulator.Answer(404, "") {
+							why = "not the service's"
+						}
+						if !lasting {
+							rule.Nth(1)
+						}
+						report, err := vaulttest.Faulty(t, server, rule).Repair(t.Context(), azblob.RepairOptions{})
+						if rule.Fired() == 0 {
+							t.Fatal("the fault did not come")
+						}
+						if lasting && (!errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), why)) || !lasting && err != nil {
+							t.Errorf("got %v", err)
+						}
+						doubted := 0
+						for _, p := range report.Plans {
+							if p.ID == plan.ID && p.Did == "" && p.Err != nil {
+								doubted++
+							} else if p.ID != half.ID || p.Did == "" {
+								t.Errorf("the report has %+v", p)
+							}
+						}
+						if len(report.Plans) != 1+doubted || lasting != (doubted == 1) {
+							t.Errorf("the report is %+v, want the other plan, and this one if it stays in doubt", report)
+						}
+						if !maps.Equal(before, of(vaulttest.Contents(server), plan)) {
+							t.Fatal("a healthy plan was touched")
+						}
+						vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
+						vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
+					})
+				}
+			}
+		}
+	}
+}
+
 // of leaves what is stored of one plan.
 func of(all map[string]string, plan *workflow.Plan) map[string]string {
 	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.Contains(name, plan.ID.String()) })
