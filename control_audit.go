@@ -17,7 +17,7 @@ import (
 
 var _ storage.AuditLog = (*Vault)(nil)
 
-// Record stores an audit entry in the log with one request, and replaces the one with the same ID. The first audit entry of a vault
+// Record stores an entry of the audit log with one request, and replaces the one with the same ID. The first entry of a vault
 // takes two requests more, to create the container of the log; one that is recorded the second time takes two if its
 // Result is empty.
 //

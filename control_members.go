@@ -141,7 +141,7 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 // vault's control container does not exist yet. It returns nil if the request is stored, also if an earlier one was,
 // which stays. It does not look at the plan.
 //
-// Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for an audit entry that is too long;
+// Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for an attribution that is too long;
 // [storage.ErrUnknown]: the same call again
 // settles it.
 func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {

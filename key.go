@@ -89,7 +89,7 @@ func (p prefix) control() string { return string(p) + controlTail }
 // log returns the name of the container of the log.
 func (p prefix) log() string { return p.containerPrefix() + "log" }
 
-// audit entry names an audit entry in the log. The first part of its name is the complement of the first half of the ID, so that
+// auditEntry names an entry of the audit log. The first part of its name is the complement of the first half of the ID, so that
 // listings show the newest first.
 func (p prefix) auditEntry(id uuid.UUID) blob.Ref {
 	return blob.Ref{Container: p.log(), Name: fmt.Sprintf("%s%016x-%s%s", auditDir, ^binary.BigEndian.Uint64(id[:8]), id, jsonTail)}

@@ -92,10 +92,10 @@ func TestGoldenAuditEntry(t *testing.T) {
 	golden(t, "deedmetadata", append(text, '\n'), err)
 	p := blob.Properties{Metadata: m, LastModified: goldenAuditEntry().Stored}
 	if got, err := format(nil).auditEntryOf(examplePart, p); err != nil || !reflect.DeepEqual(got, goldenAuditEntry()) {
-		t.Errorf("the deed is read as %+v, %v", got, err)
+		t.Errorf("the audit entry is read as %+v, %v", got, err)
 	}
 	_, err = format(nil).auditEntryOf(examplePlan, p)
-	checkError(t, "another deed", err, storage.ErrCorrupt)
+	checkError(t, "another entry", err, storage.ErrCorrupt)
 	m[metaSchema] = "2"
 	_, err = format(nil).auditEntryOf(examplePart, p)
 	checkError(t, "schema 2", err, storage.ErrSchema)

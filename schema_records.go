@@ -128,7 +128,7 @@ func (f format) auditEntryOf(id uuid.UUID, p blob.Properties) (d storage.AuditEn
 		err = json.Unmarshal([]byte(text), &data)
 	}
 	if err == nil && data.ID != id {
-		err = fmt.Errorf("it is deed %s", data.ID)
+		err = fmt.Errorf("it is entry %s", data.ID)
 	}
 	d = storage.AuditEntry{ID: data.ID, What: data.What, Attribution: workflow.Attribution{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
 	if err == nil && data.From != "" {

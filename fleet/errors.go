@@ -25,7 +25,7 @@ var (
 	ErrSuspended = errors.New("the vault is suspended")
 )
 
-// StopError is [ErrStopRequested] with the audit entry of whoever called [Stop].
+// StopError is [ErrStopRequested] with the attribution of whoever called [Stop].
 type StopError struct{ Attribution workflow.Attribution }
 
 // Error says the same as ErrStopRequested.

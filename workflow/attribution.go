@@ -20,13 +20,13 @@ type Attribution struct {
 	unknown unknown
 }
 
-// The limits of an audit entry's texts, in bytes, which let it fit into the metadata of a blob.
+// The limits of an attribution's texts, in bytes, which let it fit into the metadata of a blob.
 const (
 	MaxBy  = 200
 	MaxWhy = 1000
 )
 
-// check reports what is wrong with an audit entry.
+// check reports what is wrong with an attribution.
 func (d Attribution) check(bad func(field, problem string, args ...any)) {
 	for _, f := range []struct {
 		name, text string
@@ -46,8 +46,8 @@ func (d Attribution) check(bad func(field, problem string, args ...any)) {
 	}
 }
 
-// CheckAttribution returns a [*FieldError] with the first problem of an audit entry: a text that is too long or not valid UTF-8, or a
-// time that can't be written.
+// CheckAttribution returns a [*FieldError] with the first problem of an attribution: a text that is too long or not valid
+// UTF-8, or a time that can't be written.
 func CheckAttribution(d Attribution) (err error) {
 	d.check(func(field, problem string, args ...any) {
 		if err == nil {

@@ -43,7 +43,7 @@ func AppendJSON(text []byte, o Object) ([]byte, error) {
 		return text, err
 	}
 	size := len(text) - before
-	if n := countAttempts(o); n > maxObjects(size) {
+	if n := countObjects(o); n > maxObjects(size) {
 		return text, fmt.Errorf("workflow: %d objects and attempts in %d bytes, at most %d are allowed", n, size, maxObjects(size))
 	}
 	return text, nil
@@ -57,8 +57,8 @@ func appendJSON(text []byte, v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// countAttempts counts the objects at and below o, and their attempts.
-func countAttempts(o Object) (n int) {
+// countObjects counts the objects at and below o, and their attempts.
+func countObjects(o Object) (n int) {
 	newWalker(func(o, _ Object) bool {
 		n++
 		if a, ok := o.(*Action); ok {

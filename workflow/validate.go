@@ -268,7 +268,7 @@ func (c fieldChecks) forkedFrom(p *Plan) {
 	}
 }
 
-// audit entry checks an audit entry in a field.
+// attribution checks an attribution in a field.
 func (c fieldChecks) attribution(field string, d Attribution) {
 	d.check(func(name, problem string, args ...any) { c.bad(field+name, problem, args...) })
 }

@@ -87,7 +87,7 @@ const (
 	lateLogPatience = time.Second
 )
 
-// audit entry makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
+// auditEntry makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
 // log that can't be written keeps no change from being made: the reason is said.
 func (a *app) auditEntry(ctx context.Context, j storage.AuditLog, d storage.AuditEntry, do func() error) error {
 	if err := a.expectVault(ctx, j); err != nil {

@@ -124,7 +124,7 @@ type days map[time.Time]bool
 // sorted returns the days, oldest first.
 func (d days) sorted() []time.Time { return slices.SortedFunc(maps.Keys(d), time.Time.Compare) }
 
-// audit entry returns the audit entry of a change of the days.
+// auditEntry returns the audit entry of a change of the days.
 func (d days) auditEntry(what string) storage.AuditEntry {
 	entry := storage.AuditEntry{What: what}
 	if all := d.sorted(); len(all) > 0 {

@@ -30,7 +30,7 @@ type ledger struct {
 	story   []string
 }
 
-// audit entry is what became of a sub-object.
+// deed is what became of a sub-object.
 type deed struct {
 	status         workflow.Status
 	epoch          int64              // in which it became final
