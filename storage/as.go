@@ -1,0 +1,26 @@
+package storage
+
+// As returns the first T among a vault, what it offers, and the vaults that it wraps. T is an interface for more than
+// plans, such as [Members], or the type of a vault:
+//
+//	notes, ok := storage.As[storage.Notes](vault)
+//
+// A vault that wraps another one has a method Unwrap() Vault, which returns that; without it, it hides what it does not
+// have itself. A vault may also have a method As(target any) bool, which sets the pointer target to what the vault offers
+// of that type, and reports whether it did.
+func As[T any](v Vault) (found T, ok bool) {
+	for v != nil {
+		if t, is := v.(T); is {
+			return t, true
+		}
+		if offers, is := v.(interface{ As(target any) bool }); is && offers.As(&found) {
+			return found, true
+		}
+		wraps, is := v.(interface{ Unwrap() Vault })
+		if !is {
+			break
+		}
+		v = wraps.Unwrap()
+	}
+	return found, false
+}
