@@ -124,6 +124,12 @@ func (s Status) MarshalText() ([]byte, error) { return statusNames.text(s) }
 // UnmarshalText reads the name of a status.
 func (s *Status) UnmarshalText(text []byte) error { return statusNames.unmarshal(s, text) }
 
+// ParseStatus returns the status of a name such as "Running".
+func ParseStatus(name string) (s Status, err error) {
+	err = s.UnmarshalText([]byte(name))
+	return s, err
+}
+
 // String returns the name of the reason.
 func (r FailureReason) String() string { return reasonNames.string(r) }
 

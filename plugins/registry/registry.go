@@ -4,6 +4,9 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/planvault/azblob/plugins"
@@ -60,4 +63,18 @@ func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 	defer r.mu.RUnlock()
 	p, ok := r.plugins[name]
 	return p, ok
+}
+
+// All yields the plugins by their names, in the order of the names. Plugins that are registered meanwhile are left out.
+func (r *Register) All() iter.Seq2[string, plugins.Plugin] {
+	return func(yield func(string, plugins.Plugin) bool) {
+		r.mu.RLock()
+		all := maps.Clone(r.plugins)
+		r.mu.RUnlock()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if !yield(name, all[name]) {
+				return
+			}
+		}
+	}
 }

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/planvault/azblob/plugins"
@@ -33,6 +34,23 @@ func TestRegister(t *testing.T) {
 	}
 	if err := reg.Register(nil); err == nil {
 		t.Error("Register accepted a nil plugin")
+	}
+}
+
+func TestAll(t *testing.T) {
+	reg := registry.Must(echo{"b"}, echo{"a"})
+	var names []string
+	for name, p := range reg.All() {
+		if p.Name() != name {
+			t.Errorf("%s is the plugin %s", name, p.Name())
+		}
+		if err := reg.Register(echo{name + name}); err != nil { // it does not hold the lock
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("got %v", names)
 	}
 }
 
