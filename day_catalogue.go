@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -413,14 +414,17 @@ func (c *cataloguing) unencoded(d day, err error) error {
 // compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as the
 // catalogue is the same version, what it lists is, too.
 func (s *store) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
-	whole, _ := stretch(d, storage.Filters{})
+	q := search{s, storage.Filters{}, true}
+	whole, _ := stretch(d, q.f)
 	for _, size := range pageSizes() {
-		c, err := history{store: s, results: true}.open(ctx, whole)
+		c := &catalogued{search: q, window: whole}
+		err := c.open(ctx)
 		if err != nil || etag != "" && c.etag != etag {
 			return "", etag, err // built anew meanwhile
 		}
 		etag = c.etag
-		listed, stop := iter.Pull2(newest(ctx, []window{whole}, s.plans(storage.Filters{}).of, nil, s.pages(size)))
+		plans := listing.Day[candidate]{Span: whole.Span, Source: s.plansOf(d, q.f)}
+		listed, stop := iter.Pull2(listing.Newest(ctx, []listing.Day[candidate]{plans}, s.pages(size)))
 		difference, err = compareListings(c.All(ctx), listed)
 		stop()
 		if difference == "" || err != nil {

@@ -292,7 +292,7 @@ func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.
 			f.EndedAfter = end.Add(-1)
 		}
 	}
-	for c, err := range newest(ctx, stretches([]day{d}, f), s.plans(f).of, history{s, f, true}.opener, s.pages(size)) {
+	for c, err := range (search{s, f, true}).list(ctx, []day{d}, s.pages(size)) {
 		if err != nil {
 			return 0, err
 		}

@@ -127,7 +127,7 @@ func (s *store) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, e
 // as the last one.
 func (s *store) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, error] {
 	return func(yield func(DayStats, error) bool) {
-		next, stop := iter.Pull2(newest(ctx, stretches(days, storage.Filters{}), s.plans(storage.Filters{}).of, history{store: s}.opener, s.pages(blob.MaxPage)))
+		next, stop := iter.Pull2(search{store: s}.list(ctx, days, s.pages(blob.MaxPage)))
 		defer stop()
 		p, err, more := next()
 		for _, d := range days {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/listing"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -191,7 +192,7 @@ func (r *recovery) clearExpiry(ctx context.Context, container string) error {
 func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlobs, error] {
 	return func(yield func(planBlobs, error) bool) {
 		marked := map[uuid.UUID]bool{} // in days that may have plans without markers
-		markers := r.listDays(ctx, days, openDir, pageOfMarkers(len(days)), func(*candidate) bool { return true })
+		markers := r.listDays(ctx, days, openDir, pageOfMarkers(len(days)))
 		markers = r.listNeighbors(ctx, markers, 2, 0, anyName)
 		unmarked := slices.DeleteFunc(slices.Clone(days), func(d day) bool { return d.marked })
 		for p, err := range markers {
@@ -203,10 +204,7 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 			}
 		}
 		// The vault did not make these containers, so their open plans may lack markers.
-		plans := r.listDays(ctx, unmarked, plansDir, blob.MaxPage, func(p *candidate) bool {
-			return !p.committed() || blobStatusOf(p.entry) != final || blobStatusOf(p.object) != final
-		})
-		for p, err := range plans {
+		for p, err := range r.listDays(ctx, unmarked, plansDir, blob.MaxPage) {
 			if !marked[p.keys.plan] && !yield(p.planBlobs, err) {
 				return
 			}
@@ -214,10 +212,25 @@ func (r *recovery) candidates(ctx context.Context, days []day) iter.Seq2[planBlo
 	}
 }
 
-// listDays lists a directory of many days at once.
-func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int, take func(*candidate) bool) iter.Seq2[candidate, error] {
-	d := directory{store: r.store, dir: dir, metadataOf: anyName, take: take, dropping: r.sawDropping}
-	return newest(ctx, stretches(days, storage.Filters{}), d.of, nil, r.pages(page))
+// listDays lists the plans of a directory of many days at once, without those that are known to be final.
+func (r *recovery) listDays(ctx context.Context, days []day, dir string, page int) iter.Seq2[candidate, error] {
+	var pieces []listing.Day[candidate]
+	for _, w := range stretches(days, storage.Filters{}) {
+		d := directory{store: r.store, day: w.day, dir: dir, metadataOf: anyName, dropping: r.sawDropping}
+		pieces = append(pieces, listing.Day[candidate]{Span: w.Span, Source: repairable{d}})
+	}
+	return listing.Newest(ctx, pieces, r.pages(page))
+}
+
+// repairable lists the plans of a directory that may need a repair.
+type repairable struct{ directory }
+
+func (l repairable) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	page, err := l.directory.Read(ctx, s, most)
+	page.Items = slices.DeleteFunc(page.Items, func(p candidate) bool {
+		return p.committed() && blobStatusOf(p.entry) == final && blobStatusOf(p.object) == final
+	})
+	return page, err
 }
 
 // anyName selects the metadata of all blobs: markers have grace periods, entries and objects have states.

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"slices"
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -101,58 +99,13 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	case driver.SelectsNothing(q.f):
 		return func(func(candidate, error) bool) {}
 	case len(q.f.ByIDs) > 0:
-		candidates = q.searchByID(ctx)
+		candidates = q.named()
 	case isOpen(q.f.ByStatus):
-		candidates = q.searchOpen(ctx)
+		candidates = q.listNeighbors(ctx, q.notStarted(q.inDays(ctx)), q.heads(), q.f.Limit, isEntry)
 	default:
-		candidates = q.inDays(ctx, q.plans(q.f).of)
+		candidates = q.inDays(ctx)
 	}
-	isLong := func(p candidate) bool { return p.err == nil && (p.undecided || q.results && p.truncated) }
-	return q.lookAtAll(candidates, isLong, func(p candidate) (_ candidate, chosen bool) {
-		chosen = !isLong(p) || q.readLongFields(ctx, &p)
-		return p, chosen
-	})
-}
-
-// readLongFields reads the name and description of a plan from its entry, and reports whether the filters choose
-// the plan. They are too long for metadata.
-func (q search) readLongFields(ctx context.Context, p *candidate) (chosen bool) {
-	entry, err := q.plan(p.keys).readEntry(ctx)
-	if blob.Is(err, blob.Absent, blob.AbsentContainer) { // it was listed a moment ago
-		entry, err = q.plan(p.keys).readEntry(ctx)
-	}
-	if err != nil {
-		p.err = err
-		return !blob.Is(err, blob.Absent, blob.AbsentContainer) // deleted since it was listed
-	}
-	p.result.Name, p.result.Descr = entry.Name, entry.Descr
-	return driver.Choose(q.f, p.result)
-}
-
-// searchByID looks at the plans that the filters name.
-func (q search) searchByID(ctx context.Context) iter.Seq2[candidate, error] {
-	ids := slices.Clone(q.f.ByIDs)
-	slices.SortFunc(ids, driver.NewestFirst)
-	ids = slices.Compact(ids)
-	named := func(yield func(candidate, error) bool) {
-		for _, id := range ids {
-			p := candidate{planBlobs: planBlobs{keys: q.prefix.plan(id)}}
-			if driver.ChooseID(q.f, id) && !yield(p, nil) {
-				return
-			}
-		}
-	}
-	return q.lookAtAll(named, func(candidate) bool { return true }, func(p candidate) (candidate, bool) {
-		p.planBlobs, p.err = q.plan(p.keys).headPlan(ctx, "look for plan")
-		if p.err == nil && len(p.missing()) == 1 { // is being written or removed, or one of the answers was false
-			p.planBlobs, p.err = q.plan(p.keys).headPlan(ctx, "look for plan")
-		}
-		if p.err != nil || !p.committed() {
-			return p, p.err != nil
-		}
-		chosen := p.choose(q.format, q.f, p.entry.Properties)
-		return p, chosen
-	})
+	return q.complete(ctx, q.complete(ctx, candidates, theEntry), theTexts)
 }
 
 // Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and

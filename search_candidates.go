@@ -8,38 +8,21 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/listing"
-	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
+	"github.com/planvault/azblob/storage/driver"
 )
 
-// search is a search for plans.
-type search struct {
-	*store
-	f       storage.Filters
-	results bool // whether the results are wanted, or only the number of plans
-}
+// Which candidates the pieces of the days have, or the filters name.
 
-// inDays reads the days that the filters leave, newest first: closed days by their catalogues, unless it searches
-// for open plans, and the others by listings.
-func (q search) inDays(ctx context.Context, from func(day) listing.Source[candidate]) iter.Seq2[candidate, error] {
+// inDays yields the candidates of the days that the filters leave, newest first.
+func (q search) inDays(ctx context.Context) iter.Seq2[candidate, error] {
 	return func(yield func(candidate, error) bool) {
-		page, aimed := blob.MaxPage, q.f.Limit > 0 && wantsAll(q.f)
-		if aimed {
-			page = min(4*min(q.f.Limit, blob.MaxPage)+burst, blob.MaxPage)
-		}
-		o := q.pages(page)
-		o.Aimed = aimed
-		days, from, err := q.daysOf(ctx, from, o)
+		now := time.Now()
+		windows, err := q.windows(ctx, now)
 		if err != nil {
 			yield(candidate{}, err)
 			return
 		}
-		windows, open := stretches(days, q.f), history{q.store, q.f, q.results}.opener
-		if isOpen(q.f.ByStatus) {
-			open, o = nil, q.pages(pageOfMarkers(len(windows)))
-		}
-		o.Limit = q.f.Limit
-		for p, err := range newest(ctx, windows, from, open, o) {
+		for p, err := range listing.Newest(ctx, q.pieces(windows, now), q.options(len(windows), now)) {
 			if !yield(p, err) {
 				return
 			}
@@ -47,105 +30,103 @@ func (q search) inDays(ctx context.Context, from func(day) listing.Source[candid
 	}
 }
 
-// daysOf lists the days. An aimed listing also needs the minutes of today, unless the filters exclude it, so daysOf asks
-// for these at the same time, and returns a source that has them.
-func (q search) daysOf(ctx context.Context, from func(day) listing.Source[candidate], o listing.Options) (days []day, _ func(day) listing.Source[candidate], err error) {
+// list yields the candidates of some days, newest first.
+func (q search) list(ctx context.Context, days []day, o listing.Options) iter.Seq2[candidate, error] {
+	return listing.Newest(ctx, q.pieces(stretches(days, q.f), o.Now), o)
+}
+
+// aimed reports whether every plan that is read is wanted, up to a limit.
+func (q search) aimed() bool { return q.f.Limit > 0 && wantsAll(q.f) }
+
+// options returns the options of a listing of some days.
+func (q search) options(days int, now time.Time) listing.Options {
+	size := blob.MaxPage
+	switch {
+	case q.aimed():
+		size = min(4*min(q.f.Limit, blob.MaxPage)+burst, blob.MaxPage)
+	case isOpen(q.f.ByStatus):
+		size = pageOfMarkers(days)
+	}
+	o := q.pages(size)
+	o.Limit, o.Aimed, o.Now = q.f.Limit, q.aimed(), now
+	return o
+}
+
+// windows returns the parts of days that the filters leave, newest first. An aimed listing also needs the minutes of
+// today, unless the filters exclude it, so windows asks for these at the same time as for the days.
+func (q search) windows(ctx context.Context, now time.Time) ([]window, error) {
 	if dates := nearDates(q.f); dates != nil {
-		days, err = q.near(ctx, dates)
-		return days, from, err
+		days, err := q.near(ctx, dates)
+		return stretches(days, q.f), err
 	}
-	today := o.Now.UTC().Truncate(24 * time.Hour)
-	w, ok := stretch(day{container: q.prefix.day(today), date: today}, q.f)
-	if !ok || !o.Aimed {
-		days, err = q.days(ctx)
-		return days, from, err
+	date := now.UTC().Truncate(24 * time.Hour)
+	today, ok := stretch(day{container: q.prefix.day(date), date: date}, q.f)
+	if !ok || !q.aimed() {
+		days, err := q.days(ctx)
+		return stretches(days, q.f), err
 	}
-	known := measured{span: w.Span}
-	err = q.parallel(2, func(i int) (err error) {
+	var days []day
+	var known minutes
+	err := q.parallel(2, func(i int) (err error) {
 		if i == 0 {
 			days, err = q.days(ctx)
 			return err
 		}
-		known.groups, known.err = from(w.day).Groups(ctx, w.Span)
+		known.groups, known.err = q.plansOf(today.day, q.f).Groups(ctx, today.Span)
 		return nil // the listing has the error if the day exists
 	})
-	return days, func(d day) listing.Source[candidate] {
-		if d.container != w.container {
-			return from(d)
+	windows := stretches(days, q.f)
+	for i := range windows {
+		if windows[i].container == today.container {
+			windows[i].minutes = &known
 		}
-		known.Source = from(d)
-		return known
-	}, err
+	}
+	return windows, err
 }
 
-// measured is a source that knows the groups of one span.
+// pieces returns how to read the windows: closed days by their catalogues, markers for open plans, and the others by
+// listings of their plans.
+func (q search) pieces(windows []window, now time.Time) []listing.Day[candidate] {
+	days := make([]listing.Day[candidate], len(windows))
+	for i, w := range windows {
+		days[i] = listing.Day[candidate]{Span: w.Span, Source: q.plansOf(w.day, q.f)}
+		switch {
+		case isOpen(q.f.ByStatus) && w.marked:
+			days[i].Source = listedMarkers{directory{store: q.store, day: w.day, dir: openDir}, q.f, now}
+		case isOpen(q.f.ByStatus):
+		case q.mayBeCatalogued(w.day, now):
+			days[i].Catalogue = &catalogued{search: q, window: w}
+		case w.minutes != nil:
+			days[i].Source = measured{days[i].Source, w}
+		}
+	}
+	return days
+}
+
+// measured is a source that knows the minutes of its window.
 type measured struct {
 	listing.Source[candidate]
-	span   listing.Span
-	groups []uint64
-	err    error
+	window
 }
 
 func (m measured) Groups(ctx context.Context, s listing.Span) ([]uint64, error) {
-	if s == m.span {
-		return m.groups, m.err
+	if s == m.Span {
+		return m.minutes.groups, m.minutes.err
 	}
 	return m.Source.Groups(ctx, s)
 }
 
-// lookAtAll looks at the candidates, and yields those that are chosen. A look sends requests if asks says so. As many of
-// these looks are taken at once as the vault may have requests in flight, wherever they lie among lookAhead candidates.
-// With a limit it begins with as many as are wanted, and doubles the number each time.
-func (q search) lookAtAll(candidates iter.Seq2[candidate, error], asks func(candidate) bool, look func(candidate) (p candidate, chosen bool)) iter.Seq2[candidate, error] {
+// named yields the plans that the filters name, newest first.
+func (q search) named() iter.Seq2[candidate, error] {
+	ids := slices.Clone(q.f.ByIDs)
+	slices.SortFunc(ids, driver.NewestFirst)
+	ids = slices.Compact(ids)
 	return func(yield func(candidate, error) bool) {
-		atOnce, most := q.concurrency, lookAhead
-		if q.f.Limit > 0 {
-			atOnce, most = min(atOnce, q.f.Limit), q.f.Limit
-		}
-		var some []candidate
-		asking := 0 // how many of them ask
-		flush := func() bool {
-			chosen := make([]bool, len(some))
-			_ = q.parallel(len(some), func(i int) error {
-				some[i], chosen[i] = look(some[i])
-				return nil // the others follow a plan that can't be read
-			})
-			for i, p := range some {
-				if chosen[i] && !yield(p, nil) {
-					return false
-				}
-			}
-			some, asking, atOnce = some[:0], 0, min(2*atOnce, q.concurrency)
-			return true
-		}
-		for p, err := range candidates {
-			if err != nil {
-				if flush() {
-					yield(p, err)
-				}
-				return
-			}
-			switch {
-			case asks(p):
-				asking++
-			case len(some) == 0:
-				if p, chosen := look(p); chosen && !yield(p, nil) {
-					return
-				}
-				continue
-			}
-			some = append(some, p)
-			if (asking == atOnce || len(some) >= max(most, atOnce)) && !flush() {
+		for _, id := range ids {
+			p := candidate{planBlobs: planBlobs{keys: q.prefix.plan(id)}}
+			if driver.ChooseID(q.f, id) && !yield(p, nil) {
 				return
 			}
 		}
-		flush()
 	}
-}
-
-// The candidates of a search for open plans are their markers.
-
-// isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
-func isOpen(statuses []workflow.Status) bool {
-	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }

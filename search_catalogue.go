@@ -46,66 +46,34 @@ func (s *store) hasCatalogue(ctx context.Context, d day) (bool, error) {
 // isUnusable reports whether err, of reading a catalogue, is a reason to list the day.
 func isUnusable(err error) bool { return !blob.Is(err, blob.Ended, blob.Unreachable) }
 
-// unlessCatalogued reads the markers of days that have no catalogue. In the others all plans are final. A HEAD, which
-// tells, costs a twelfth of a listing.
-type unlessCatalogued struct {
-	dayDirectory
-	now time.Time
-}
-
-func (m unlessCatalogued) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
-	if m.mayBeCatalogued(m.day, m.now) {
-		if closed, err := m.hasCatalogue(ctx, m.day); closed || err != nil {
-			return listing.Page[candidate]{Rest: s.To}, err
-		}
-	}
-	return m.dayDirectory.Read(ctx, s, most)
-}
-
-// history reads the closed days of a search by their catalogues.
-type history struct {
-	*store
-	filters storage.Filters
-	results bool // whether the results are wanted, or only the number of plans
-}
-
 // catalogued is the part of a day that a search wants of its catalogue. It is the [catalogue.Source] of its reader.
 type catalogued struct {
-	history
+	search
 	window
 	etag   string // of the version that is read; empty before the first read
 	reader *catalogue.Reader
 }
 
-// opener returns a function that opens the catalogue of a day, or nil if there is probably none.
-func (h history) opener(w window, now time.Time) func(context.Context) (listing.Catalogue[candidate], error) {
-	if !h.mayBeCatalogued(w.day, now) {
-		return nil
+// Open implements [listing.Catalogue].
+func (c *catalogued) Open(ctx context.Context) (ok bool, err error) {
+	err = c.open(ctx)
+	if err == nil || !isUnusable(err) {
+		return err == nil, err
 	}
-	return func(ctx context.Context) (listing.Catalogue[candidate], error) {
-		c, err := h.open(ctx, w)
-		if err == nil {
-			return c, nil
-		}
-		if !isUnusable(err) {
-			return nil, err
-		}
-		h.listInstead(ctx, w.container, err)
-		return nil, nil
-	}
+	c.listInstead(ctx, c.container, err)
+	return false, nil
 }
 
-// open opens the catalogue of a day.
-func (h history) open(ctx context.Context, w window) (c *catalogued, err error) {
-	c = &catalogued{history: h, window: w}
-	query, whole := queryOf(w, h.filters)
-	c.reader, err = catalogue.Open(ctx, c, w.container, catalogue.Search{
+// open opens the catalogue of the day.
+func (c *catalogued) open(ctx context.Context) (err error) {
+	query, whole := queryOf(c.window, c.f)
+	c.reader, err = catalogue.Open(ctx, c, c.container, catalogue.Search{
 		Query:   query,
-		Chosen:  func(plan catalogue.Plan) bool { return new(candidate).matchCatalogued(h.filters, plan) },
-		Limit:   h.filters.Limit,
-		Numbers: !h.results && whole,
+		Chosen:  func(plan catalogue.Plan) bool { return new(candidate).matchCatalogued(c.f, plan) },
+		Limit:   c.f.Limit,
+		Numbers: !c.results && whole,
 	})
-	return c, err
+	return err
 }
 
 // queryOf returns what the directory of a catalogue can tell of the filters, and whether that is the whole of them.
@@ -164,7 +132,7 @@ func (c *catalogued) All(ctx context.Context) iter.Seq2[candidate, error] {
 				return
 			}
 			p := candidate{planBlobs: planBlobs{keys: keys{c.container, plan.ID}, marked: true}}
-			p.matchCatalogued(c.filters, plan)
+			p.matchCatalogued(c.f, plan)
 			p.result = listResult(plan)
 			if !yield(p, nil) {
 				return
@@ -196,7 +164,7 @@ func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) b
 		return
 	}
 	for _, status := range slices.Sorted(maps.Keys(n)) {
-		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.From}}, weight: n[status]}
+		p := candidate{planBlobs: planBlobs{keys: keys{c.container, c.From}}, matched: true, weight: n[status]}
 		p.result.State.Status = status
 		if n[status] > 0 && !yield(p, nil) {
 			return
@@ -239,6 +207,3 @@ func listResult(c catalogue.Plan) storage.ListResult {
 	r.State.ETag = driver.Version(c.State.ETag, &workflow.Plan{State: r.State})
 	return r
 }
-
-// wantsAll reports whether the filters want every plan of the time that they leave.
-func wantsAll(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }

@@ -187,7 +187,7 @@ func stretches(days []day, f storage.Filters) []window {
 
 // stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave nothing.
 func stretch(d day, f storage.Filters) (w window, ok bool) {
-	w = window{d, listing.Span{From: listing.FirstID(d.date), To: listing.FirstID(d.date.AddDate(0, 0, 1))}}
+	w = window{day: d, Span: listing.Span{From: listing.FirstID(d.date), To: listing.FirstID(d.date.AddDate(0, 0, 1))}}
 	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.
 	if after := listing.FirstID(f.After.Add(time.Millisecond)); !f.After.IsZero() && listing.Less(w.From, after) {
 		w.From = after
@@ -207,4 +207,11 @@ func stretch(d day, f storage.Filters) (w window, ok bool) {
 type window struct {
 	day
 	listing.Span
+	minutes *minutes // those of the window, if they are known
+}
+
+// minutes are the groups of a window, or the error of asking for them.
+type minutes struct {
+	groups []uint64
+	err    error
 }

@@ -2,7 +2,7 @@ package azblob
 
 import (
 	"context"
-	"iter"
+	"slices"
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
@@ -12,42 +12,22 @@ import (
 
 // A day is listed by its directories, in pieces.
 
-// directory says how to read the blobs of a directory, whose names begin with a plan's ID.
+// directory lists a directory of a day, in which the names of blobs begin with a plan's ID.
 type directory struct {
 	*store
+	day day
 	dir string
 	// metadataOf reports by its name whether the metadata of a blob is needed. If it is nil, no metadata is
 	// listed.
 	metadataOf func(name string) bool
-	// take completes a candidate and reports whether it is wanted.
-	take func(*candidate) bool
 	// dropping, if it is not nil, is called for the mark of an expiry.
 	dropping func(container string)
 	// needsStart says to read nothing if the service ignores where to begin.
 	needsStart bool
 }
 
-// plans returns a directory that lists the plans that the filters choose.
-func (s *store) plans(f storage.Filters) directory {
-	return directory{store: s, dir: plansDir, metadataOf: isEntry, take: func(p *candidate) bool {
-		entry := p.entry
-		chosen := p.committed() && p.choose(s.format, f, entry.Properties)
-		p.entry, p.object = nil, nil // thousands of candidates are in memory
-		return chosen
-	}}
-}
-
-// of returns the directory of a day.
-func (d directory) of(day day) listing.Source[candidate] { return dayDirectory{d, day} }
-
-// dayDirectory lists a directory of one day.
-type dayDirectory struct {
-	directory
-	day day
-}
-
 // options returns the options that list a span. Names within a minute or a millisecond have a prefix in common.
-func (d dayDirectory) options(s listing.Span) blob.ListOptions {
+func (d directory) options(s listing.Span) blob.ListOptions {
 	from := s.From.String()
 	o := blob.ListOptions{Prefix: d.dir, StartFrom: d.dir + from}
 	if s.From == listing.FirstID(d.day.date) {
@@ -63,7 +43,7 @@ func (d dayDirectory) options(s listing.Span) blob.ListOptions {
 }
 
 // Groups implements [listing.Source].
-func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint64, err error) {
+func (d directory) Groups(ctx context.Context, s listing.Span) (groups []uint64, err error) {
 	opts := d.options(s)
 	if opts.StartFrom != "" { // the first group may begin before the span
 		digits := len("01234567")
@@ -88,9 +68,9 @@ func (d dayDirectory) Groups(ctx context.Context, s listing.Span) (groups []uint
 	return groups, nil
 }
 
-// Read implements [listing.Source]. The day was there a moment ago, so a single answer that its container is absent is
-// not believed.
-func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (page listing.Page[candidate], err error) {
+// Read implements [listing.Source]. It returns all candidates. The day was there a moment ago, so a single answer that
+// its container is absent is not believed.
+func (d directory) Read(ctx context.Context, s listing.Span, most int) (page listing.Page[candidate], err error) {
 	err = d.unlessDropped(ctx, blob.Ref{Container: d.day.container}, func() (err error) {
 		page, err = d.read(ctx, s, most)
 		return err
@@ -99,7 +79,7 @@ func (d dayDirectory) Read(ctx context.Context, s listing.Span, most int) (page 
 }
 
 // read reads a span once.
-func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+func (d directory) read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
 	got := listing.Page[candidate]{Rest: s.To}
 	opts := d.options(s)
 	opts.Metadata, opts.MetadataOf, opts.MaxResults = d.metadataOf != nil, d.metadataOf, min(most, blob.MaxPage)
@@ -107,7 +87,7 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 	var plan candidate // its blobs are neighbors, but may be on two pages
 	plans := 0
 	finish := func() {
-		if plans > 0 && d.take(&plan) {
+		if plans > 0 {
 			got.Items = append(got.Items, plan)
 		}
 	}
@@ -154,26 +134,34 @@ func (d dayDirectory) read(ctx context.Context, s listing.Span, most int) (listi
 	return got, nil
 }
 
+// listedPlans lists the plans of a day that the filters choose.
+type listedPlans struct {
+	directory
+	filters storage.Filters
+}
+
+func (s *store) plansOf(d day, f storage.Filters) listedPlans {
+	return listedPlans{directory{store: s, day: d, dir: plansDir, metadataOf: isEntry}, f}
+}
+
+func (l listedPlans) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	page, err := l.directory.Read(ctx, s, most)
+	for i := range page.Items {
+		p := &page.Items[i]
+		if p.committed() {
+			p.choose(l.format, l.filters, p.entry.Properties)
+		}
+		p.entry, p.object = nil, nil // thousands of candidates are in memory
+	}
+	page.Items = slices.DeleteFunc(page.Items, func(p candidate) bool { return !p.matched && p.err == nil })
+	return page, err
+}
+
 // pages returns the options that list everything, by pages of a size: as many at once as the vault may have requests in
 // flight, and as fit in memory.
 func (s *store) pages(size int) listing.Options {
 	return listing.Options{Page: size, Ahead: min(s.concurrency, max(1, maxAhead/size)), Now: time.Now()}
 }
-
-// newest lists parts of days, newest first. open returns a function that opens the catalogue of a day, or nil if the
-// day is to be listed; it may itself be nil.
-func newest(ctx context.Context, windows []window, from func(day) listing.Source[candidate], open opener, o listing.Options) iter.Seq2[candidate, error] {
-	days := make([]listing.Day[candidate], len(windows))
-	for i, w := range windows {
-		days[i] = listing.Day[candidate]{Span: w.Span, Source: from(w.day)}
-		if open != nil {
-			days[i].Open = open(w, o.Now)
-		}
-	}
-	return listing.Newest(ctx, days, o)
-}
-
-type opener func(w window, now time.Time) func(context.Context) (listing.Catalogue[candidate], error)
 
 // pageOfMarkers returns how many markers a page holds, so that the pages of all days are read at once.
 func pageOfMarkers(days int) int {

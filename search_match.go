@@ -12,10 +12,31 @@ import (
 
 // Which of the candidates match.
 
+// search is what a search wants.
+type search struct {
+	*store
+	f       storage.Filters
+	results bool // whether the results are wanted, or only the number of plans
+}
+
+// isOpen reports whether the statuses are those of open plans alone. Open plans have markers.
+func isOpen(statuses []workflow.Status) bool {
+	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
+}
+
+// onlyNotStarted reports whether the filters ask for no other status.
+func onlyNotStarted(f storage.Filters) bool {
+	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
+}
+
+// wantsAll reports whether the filters want every plan of the time that they leave.
+func wantsAll(f storage.Filters) bool { return len(driver.Reads(f)) == 0 }
+
 // candidate is a plan that a listing leads to, before it is known to be one.
 type candidate struct {
 	planBlobs
 	result    storage.ListResult
+	matched   bool  // the filters choose the plan by its result, or may choose it
 	truncated bool  // name and description are too long for metadata: the entry has them whole
 	undecided bool  // whether the filters choose the plan depends on the part of the name that was cut
 	err       error // why the plan can't be read
@@ -41,7 +62,8 @@ func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string)
 	if slices.Contains(cut, metaName) {
 		f, p.undecided = filtersOfStart(f, r.Name)
 	}
-	return driver.Choose(f, r)
+	p.matched = driver.Choose(f, r)
+	return p.matched
 }
 
 // filtersOfStart returns the filters that the start of a plan's name can decide, and whether any of them is left

@@ -213,16 +213,16 @@ func (c *crowds) readPage(ctx context.Context, r *run, most int) {
 		wanted[r.left[i].keys.plan] = &r.left[i]
 	}
 	newest, oldest := r.left[0].keys, r.left[len(r.left)-1].keys
-	plans := directory{store: c.store, dir: plansDir, metadataOf: c.metadataOf, needsStart: true, take: func(p *candidate) bool {
-		return wanted[p.keys.plan] != nil
-	}}
-	d := dayDirectory{plans, day{container: r.day(), marked: true}}
-	got, err := d.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, most)
-	if err != nil || len(got.Items) == 0 { // the service knows no start; the HEADs that follow have the error, or succeed
+	plans := directory{
+		store: c.store, day: day{container: r.day(), marked: true}, dir: plansDir, metadataOf: c.metadataOf, needsStart: true,
+	}
+	got, err := plans.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, most)
+	found := slices.DeleteFunc(got.Items, func(p candidate) bool { return wanted[p.keys.plan] == nil })
+	if err != nil || len(found) == 0 { // the service knows no start; the HEADs that follow have the error, or succeed
 		r.density = math.Inf(1)
 		return
 	}
-	for _, p := range got.Items {
+	for _, p := range found {
 		was := wanted[p.keys.plan]
 		was.entry, was.object = p.entry, p.object
 	}

@@ -13,58 +13,62 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// searchOpen lists the markers of each day and looks at their plans. A closed day with a catalogue has none. A
-// day without planvaultlayout may have open plans without markers, so its plans are listed.
-func (q search) searchOpen(ctx context.Context) iter.Seq2[candidate, error] {
-	markers, plans := directory{store: q.store, dir: openDir, take: func(p *candidate) bool {
-		return p.isMarked() && driver.ChooseID(q.f, p.keys.plan)
-	}}, q.plans(q.f)
-	now := time.Now()
-	candidates := q.notStarted(q.inDays(ctx, func(d day) listing.Source[candidate] {
-		if d.marked {
-			return unlessCatalogued{dayDirectory{markers, d}, now}
-		}
-		return plans.of(d)
-	}))
-	heads := 1
-	if onlyNotStarted(q.f) {
-		heads = 2
-	}
-	candidates = q.listNeighbors(ctx, candidates, heads, q.f.Limit, isEntry)
-	return q.lookAtAll(candidates, func(p candidate) bool { return p.marked && !p.committed() }, func(p candidate) (candidate, bool) {
-		if !p.marked { // its day was listed in full
-			return p, true
-		}
-		p, chosen := q.headOpen(ctx, p)
-		q.noteStarted(p)
-		return p, chosen
-	})
+// Open plans are found by their markers. A closed day with a catalogue has none. A day without planvaultlayout may have
+// open plans without markers, so its plans are listed.
+
+// listedMarkers lists the markers of a day, unless it has a catalogue: then all its plans are final. A HEAD, which tells,
+// costs a twelfth of a listing.
+type listedMarkers struct {
+	directory
+	filters storage.Filters
+	now     time.Time
 }
 
-// headOpen looks at the entry of a plan that has a marker. If the plan is Running and has no delete marker,
-// it existed when the markers were listed, unless a Restore may be writing it. Otherwise, headOpen looks at the
-// object, too. A plan that a listing has shown whole since then needs no further look.
-func (q search) headOpen(ctx context.Context, p candidate) (_ candidate, chosen bool) {
-	failed := func(ref blob.Ref, err error) (candidate, bool) {
-		p.err = blobError("look for plan", ref, err)
-		return p, !blob.Is(err, blob.Absent, blob.AbsentContainer)
+func (l listedMarkers) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
+	if l.mayBeCatalogued(l.day, l.now) {
+		if closed, err := l.hasCatalogue(ctx, l.day); closed || err != nil {
+			return listing.Page[candidate]{Rest: s.To}, err
+		}
 	}
+	page, err := l.directory.Read(ctx, s, most)
+	page.Items = slices.DeleteFunc(page.Items, func(p candidate) bool {
+		return !p.isMarked() || !driver.ChooseID(l.filters, p.keys.plan)
+	})
+	return page, err
+}
+
+// headMarked looks at the entry of a plan that has a marker, and reports whether the filters choose the plan. If it is
+// Running and has no delete marker, it existed when the markers were listed, unless a Restore may be writing it. Otherwise,
+// headMarked looks at the object, too. A plan that a listing has shown whole since then needs no further look.
+func (q search) headMarked(ctx context.Context, p *candidate) (chosen bool) {
 	if p.committed() {
-		chosen = p.choose(q.format, q.f, p.entry.Properties)
-		return p, chosen
+		return p.choose(q.format, q.f, p.entry.Properties)
+	}
+	failed := func(ref blob.Ref, err error) bool {
+		p.err = blobError("look for plan", ref, err)
+		return !blob.Is(err, blob.Absent, blob.AbsentContainer)
 	}
 	entry, err := q.headAgain(ctx, p.keys.entry())
 	if err != nil {
 		return failed(p.keys.entry(), err)
 	}
 	p.entry = &blob.Item{Properties: entry}
-	if chosen = p.choose(q.format, q.f, entry); !chosen || p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
-		return p, chosen
+	if !p.choose(q.format, q.f, entry) {
+		return false
 	}
-	if _, err := q.headAgain(ctx, p.keys.object()); err != nil {
-		return failed(p.keys.object(), err)
+	if p.result.State.Status == workflow.Running && p.deleteMarker == nil && !restored(p.entry) {
+		return true
 	}
-	return p, true
+	_, err = q.headAgain(ctx, p.keys.object())
+	return err == nil || failed(p.keys.object(), err)
+}
+
+// heads returns how many HEADs a marker takes.
+func (q search) heads() int {
+	if onlyNotStarted(q.f) {
+		return 2
+	}
+	return 1
 }
 
 // notStarted yields the candidates of a search for NotStarted plans without those that are known to have started.
@@ -91,9 +95,4 @@ func (q search) noteStarted(p candidate) {
 		return
 	}
 	q.started.note(p.keys.plan, p.marker.ETag)
-}
-
-// onlyNotStarted reports whether the filters ask for no other status.
-func onlyNotStarted(f storage.Filters) bool {
-	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })
 }

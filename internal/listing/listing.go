@@ -22,8 +22,8 @@ import (
 type Day[T any] struct {
 	Span
 	Source[T]
-	// Open opens the day's catalogue. It returns nil if the day is to be listed. Open may be nil.
-	Open func(context.Context) (Catalogue[T], error)
+	// Catalogue is that of the day. It is nil if the day has none.
+	Catalogue Catalogue[T]
 }
 
 // Source lists a day.
@@ -44,6 +44,8 @@ type Page[T any] struct {
 
 // Catalogue has a span of a closed day.
 type Catalogue[T any] interface {
+	// Open opens the catalogue. It returns false if the day is to be listed.
+	Open(context.Context) (bool, error)
 	Blobs() int // about as many as a listing of the span would have
 	// All yields the items, newest first. An error is the last element.
 	All(context.Context) iter.Seq2[T, error]
@@ -88,7 +90,7 @@ func Newest[T any](ctx context.Context, days []Day[T], o Options) iter.Seq2[T, e
 		defer l.readers.Wait()
 		defer cancel()
 		for i := range days {
-			l.queue = append(l.queue, &piece[T]{Span: days[i].Span, day: &days[i], closed: days[i].Open != nil})
+			l.queue = append(l.queue, &piece[T]{Span: days[i].Span, day: &days[i], closed: days[i].Catalogue != nil})
 		}
 		for len(l.queue) > 0 && l.step(ctx, yield) {
 		}
@@ -232,7 +234,12 @@ func (l *listing[T]) ask(ctx context.Context, p *piece[T]) []*piece[T] {
 	}
 	switch {
 	case p.closed:
-		l.start(p, nil, func() { p.catalogue, p.err = p.day.Open(ctx) })
+		l.start(p, nil, func() {
+			var opened bool
+			if opened, p.err = p.day.Catalogue.Open(ctx); opened {
+				p.catalogue = p.day.Catalogue
+			}
+		})
 	case p.scale == nil && l.divides(p):
 		l.start(p, l.turns, func() { p.scale, p.err = measure(ctx, p.day, p.dense) })
 	default:

@@ -137,9 +137,12 @@ type closedDay struct {
 	w      *world
 	left   Span
 	broken bool
+	opens  bool
 }
 
 var errBroken = errors.New("broken")
+
+func (c *closedDay) Open(context.Context) (bool, error) { return c.opens, nil }
 
 func (c *closedDay) Blobs() int { return perPlan * len(c.w.in(c.left)) }
 
@@ -168,12 +171,7 @@ func (w *world) page(ctx context.Context, before uuid.UUID) (got []uuid.UUID, er
 		span := days[i].Span
 		days[i].Source = source{w, w.r.Uint64N(3)}
 		if from := KeyOf(span.From); w.catalogues(from) {
-			days[i].Open = func(context.Context) (Catalogue[uuid.UUID], error) {
-				if w.broken(from) && from/day%4 == 0 {
-					return nil, nil
-				}
-				return &closedDay{w, span, w.broken(from)}, nil
-			}
+			days[i].Catalogue = &closedDay{w, span, w.broken(from), !w.broken(from) || from/day%4 != 0}
 		}
 	}
 	for id, err := range Newest(ctx, days, w.Options) {
