@@ -48,11 +48,17 @@ func (f *folder) Do(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.URL.Host, req.Host = address, "" // the signature does not cover the host
 	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil && req.Context().Err() == nil {
-		err = errors.Join(err, f.find(address))
+	if err == nil || req.Context().Err() != nil {
+		return resp, err
 	}
-	return resp, err
+	if findErr := f.find(address); findErr != nil {
+		return nil, errors.Join(err, findErr)
+	}
+	return nil, errors.Join(err, errMoved)
 }
+
+// errMoved marks the error of a request that went to a process that has ended. The vault sends it again, to the next one.
+var errMoved = errors.New("the emulator's process has ended")
 
 // find replaces an address that has failed: it opens the file and serves it, or reads the address of the process
 // that has the file open.
@@ -68,6 +74,9 @@ func (f *folder) find(failed string) error {
 		if addressErr != nil {
 			return err // no other process serves the folder
 		}
+		if failed != "" && f.address != string(address) {
+			say("the process that served the store has ended: another one serves it now")
+		}
 		f.address = string(address)
 		return nil
 	}
@@ -81,7 +90,9 @@ func (f *folder) find(failed string) error {
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
-	f.server = server
+	if f.server = server; failed != "" {
+		say("the process that served the store has ended: this one serves it now")
+	}
 	return nil
 }
 

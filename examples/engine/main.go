@@ -82,7 +82,7 @@ func run(ctx context.Context, c config) error {
 	}
 	return withVault(ctx, c, reg, func(vault *azblob.Vault) error {
 		p := newProgress()
-		opts := engine.Options{UntilIdle: true, Observer: p.observer()}
+		opts := engine.Options{UntilIdle: c.node == "", Observer: p.observer()}
 		if c.node != "" {
 			// So short that a takeover can be watched. The defaults cost less.
 			opts.Fleet = &fleet.Options{Name: c.node, Interval: time.Second, TTL: 4 * time.Second}
@@ -92,18 +92,27 @@ func run(ctx context.Context, c config) error {
 			return err
 		}
 		fmt.Printf("to see it survive: kill -9 %d, and then the same command again\n", os.Getpid())
-		open, err := storage.Collect(vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}, NamePrefix: like}))
-		if err != nil {
-			return err
-		}
-		// Only nodes run the plans of a node.
-		if !slices.ContainsFunc(open, func(p storage.ListResult) bool { return c.node != "" || p.Owner == uuid.Nil }) {
-			if err := e.Submit(ctx, plan); err != nil {
+		submit := func(ctx context.Context) error {
+			open, err := openPlans(ctx, vault, like)
+			// Only nodes run the plans of a node.
+			if err != nil || slices.ContainsFunc(open, func(p storage.ListResult) bool { return c.node != "" || p.Owner == uuid.Nil }) {
 				return err
 			}
+			return e.Submit(ctx, plan)
+		}
+		if c.node != "" {
+			return errors.Join(runNode(ctx, e, vault, p, submit), p.err())
+		}
+		if err := submit(ctx); err != nil {
+			return err
 		}
 		return errors.Join(e.Run(ctx), p.err())
 	})
+}
+
+// openPlans returns the plans that are not final and whose names begin with a text.
+func openPlans(ctx context.Context, vault *azblob.Vault, prefix string) ([]storage.ListResult, error) {
+	return storage.Collect(vault.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}, NamePrefix: prefix}))
 }
 
 // readPlan reads a plan from JSON. Its error has a line for each fault.
@@ -124,7 +133,9 @@ func readPlan(path string, reg *registry.Register) (*workflow.Plan, error) {
 // withVault opens the vault in the account that the flags name, or else in the folder, and closes it after use.
 func withVault(ctx context.Context, c config, reg *registry.Register, use func(*azblob.Vault) error) (err error) {
 	opts := []azblob.Option{azblob.WithObserver(azblob.Observer{Retry: func(_ context.Context, e azblob.RetryEvent) {
-		fmt.Printf("%s failed and is tried again: %v\n", e.Name, e.Err)
+		if !errors.Is(e.Err, errMoved) {
+			fmt.Printf("%s failed and is tried again: %v\n", e.Name, e.Err)
+		}
 	}})}
 	if c.endpoint == "" && c.connectionString == "" {
 		f, openErr := openFolder(c.data, c.node != "")

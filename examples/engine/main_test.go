@@ -144,6 +144,9 @@ func (s *survival) next() event {
 				s.t.Fatalf("%q ended with %v: %s", e.node, err, e.stderr.String())
 			}
 		}
+		if strings.Contains(e.line, "tried again") {
+			s.t.Errorf("%q says of a server that has left: %s", e.node, e.line)
+		}
 		if strings.Contains(e.line, "picked up") && !strings.Contains(e.line, ": 0 of ") {
 			s.resumed++
 		}

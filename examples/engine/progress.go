@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -20,32 +22,43 @@ type progress struct {
 	names map[uuid.UUID]string // of the plans that were picked up, and of their actions
 	last  map[uuid.UUID]string // what was printed of each
 	open  map[uuid.UUID]bool   // plans that are not Completed
+
+	joined chan uuid.UUID // receives the ID of the first node
 }
 
 func newProgress() *progress {
-	return &progress{names: map[uuid.UUID]string{}, last: map[uuid.UUID]string{}, open: map[uuid.UUID]bool{}}
+	return &progress{names: map[uuid.UUID]string{}, last: map[uuid.UUID]string{}, open: map[uuid.UUID]bool{}, joined: make(chan uuid.UUID, 1)}
 }
 
 func (p *progress) observer() engine.Observer {
 	return engine.Observer{
+		Joined: func(_ context.Context, node uuid.UUID) {
+			select {
+			case p.joined <- node:
+			default: // the process was fenced and has joined again
+			}
+		},
 		PickedUp: p.pickedUp,
 		Changed:  p.changed,
 		Left: func(_ context.Context, plan uuid.UUID, err error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.say("%s is left as it is stored: %v", p.names[plan], err)
+			say("%s is left as it is stored: %v", p.names[plan], err)
 			if errors.Is(err, fleet.ErrFenced) {
 				delete(p.open, plan) // another node has it
 			}
 		},
-		Problem: func(_ context.Context, err error) { p.say("problem: %v", err) },
+		Problem: func(_ context.Context, err error) { say("problem: %v", err) },
 		Draining: func(context.Context) {
-			p.say("interrupted: waiting for running actions; a second interrupt ends the process now")
+			if p.busy() {
+				say("interrupted: waiting for running actions; a second interrupt ends the process now")
+			}
 		},
 	}
 }
 
-func (p *progress) say(format string, args ...any) {
+// say prints a line with the time.
+func say(format string, args ...any) {
 	fmt.Printf(time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
@@ -68,7 +81,7 @@ func (p *progress) pickedUp(_ context.Context, plan *workflow.Plan) {
 			running++
 		}
 	}
-	p.say("picked up %s, epoch %d: %d of %d actions are done, %d were running and run again", plan.Name, plan.Epoch, done, all, running)
+	say("picked up %s, epoch %d: %d of %d actions are done, %d were running and run again", plan.Name, plan.Epoch, done, all, running)
 }
 
 func (p *progress) changed(_ context.Context, o workflow.Object) {
@@ -86,18 +99,47 @@ func (p *progress) changed(_ context.Context, o workflow.Object) {
 	}
 	if name := p.names[id]; name != "" && p.last[id] != text { // another round of a continuous check says nothing new
 		p.last[id] = text
-		p.say("%s: %s", name, text)
+		say("%s: %s", name, text)
 	}
 }
 
-// err returns an error if a plan is not Completed.
-func (p *progress) err() error {
+// waitsFor says, when it changes, for which plans this process waits and has no work itself.
+func (p *progress) waitsFor(plans []storage.ListResult, nodes []storage.Member) {
+	if p.busy() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, plan := range plans {
+		who := "which no node runs yet"
+		if i := slices.IndexFunc(nodes, func(m storage.Member) bool { return m.ID == plan.Owner }); i >= 0 {
+			who = "which node " + nodes[i].Name + " runs"
+		} else if plan.Owner != uuid.Nil {
+			who = "whose node is gone"
+		}
+		if p.last[plan.ID] != who {
+			p.last[plan.ID] = who
+			say("waiting for %s, %s", plan.Name, who)
+		}
+	}
+}
+
+// busy reports whether this process has a plan that is not Completed.
+func (p *progress) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, open := range p.open {
 		if open {
-			return errors.New("not all plans are Completed")
+			return true
 		}
+	}
+	return false
+}
+
+// err returns an error if a plan is not Completed.
+func (p *progress) err() error {
+	if p.busy() {
+		return errors.New("not all plans are Completed")
 	}
 	return nil
 }

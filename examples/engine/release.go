@@ -32,7 +32,7 @@ func command(dir string) engine.Plugin {
 		out, err := cmd.CombinedOutput()
 		text := strings.ToValidUTF8(string(out), "\uFFFD")
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
-			err = &plugins.Error{Code: exit.ExitCode(), Message: exit.String() + ": " + text}
+			err = &plugins.Error{Code: exit.ExitCode(), Message: exit.String() + ": " + strings.TrimSpace(text)}
 		}
 		return text, err
 	})
