@@ -282,7 +282,7 @@ func (s planStore) removeParts(ctx context.Context, parts []blob.Target) error {
 }
 
 // removeVersions removes sub-objects in batches, all at once, and returns those that exist in another version. If the
-// service says that one of them is absent, a listing has to agree.
+// service says that one of them is absent, it looks at all of them again, and what it finds is there.
 func (s planStore) removeVersions(ctx context.Context, parts []blob.Target) (changed []blob.Target, err error) {
 	batches := slices.Collect(slices.Chunk(parts, blob.MaxBatch))
 	doubts, others := make([]bool, len(batches)), make([][]blob.Target, len(batches))
@@ -297,23 +297,74 @@ func (s planStore) removeVersions(ctx context.Context, parts []blob.Target) (cha
 	if err != nil || !slices.Contains(doubts, true) {
 		return changed, err
 	}
-	err = s.confirmParts(ctx, func(item blob.Item) (bool, error) {
-		return slices.ContainsFunc(parts, func(t blob.Target) bool { return t.Name == item.Name && (t.ETag == "" || t.ETag == item.ETag) }), nil
-	})
-	if blob.IsForbidden(err) { // ask by name
-		refs := make([]blob.Ref, len(parts))
-		for i, t := range parts {
-			refs[i] = s.keys.at(t.Name)
-		}
-		return changed, s.confirmGone(ctx, refs...)
+	there := map[string]string{}
+	for _, t := range changed {
+		there[t.Name] = t.ETag
 	}
-	return changed, err
+	if err := s.lookAgain(ctx, parts, there); err != nil {
+		return nil, err
+	}
+	return s.notRemoved(parts, there)
 }
 
-// confirmParts lists a plan's sub-objects after their removal, with pages of another size, because the listing before
-// the removal may have missed some. It fails if removed says that a listed sub-object should be gone.
+// lookAgain adds to there the versions of the sub-objects that exist, by their names. It lists them, with pages of another
+// size than those before a removal. If the identity may not list blobs it asks for each twice.
+func (s planStore) lookAgain(ctx context.Context, parts []blob.Target, there map[string]string) error {
+	items, err := s.relistParts(ctx)
+	for _, item := range items {
+		there[item.Name] = item.ETag
+	}
+	if !blob.IsForbidden(err) {
+		return err
+	}
+	refs := make([]blob.Ref, len(parts))
+	for i, t := range parts {
+		refs[i] = s.keys.at(t.Name)
+	}
+	for range 2 {
+		found, err := s.headBlobs(ctx, "confirm", refs)
+		if err != nil {
+			return err
+		}
+		for _, item := range found {
+			if item != nil {
+				there[item.Name] = item.ETag
+			}
+		}
+	}
+	return nil
+}
+
+// notRemoved returns the sub-objects that are there in another version than was to be removed. It fails if one is there in
+// that version.
+func (s planStore) notRemoved(parts []blob.Target, there map[string]string) (changed []blob.Target, err error) {
+	for _, t := range parts {
+		switch etag := there[t.Name]; etag {
+		case "":
+		case t.ETag:
+			return nil, s.notGone(t.Name)
+		default:
+			changed = append(changed, blob.Target{Name: t.Name, ETag: etag})
+		}
+	}
+	return changed, nil
+}
+
+// notGone is the error of a removal that a later look contradicts.
+func (s planStore) notGone(name string) error {
+	return vaultError("remove sub-objects", s.keys.at(name), "%w: the service contradicts itself: the sub-object is still there after its removal; call again", storage.ErrUnavailable)
+}
+
+// relistParts lists a plan's sub-objects with pages of another size than [planStore.listParts], because that listing may
+// have missed some.
+func (s planStore) relistParts(ctx context.Context) ([]blob.Item, error) {
+	return s.listPartsBy(ctx, kinds[:], blob.ListOptions{MaxResults: pageSizes()[1]})
+}
+
+// confirmParts lists a plan's sub-objects after their removal. It fails if removed says that a listed sub-object should be
+// gone.
 func (s planStore) confirmParts(ctx context.Context, removed func(blob.Item) (bool, error)) error {
-	items, err := s.listPartsBy(ctx, kinds[:], blob.ListOptions{MaxResults: pageSizes()[1]})
+	items, err := s.relistParts(ctx)
 	if err != nil {
 		return err
 	}
@@ -323,7 +374,7 @@ func (s planStore) confirmParts(ctx context.Context, removed func(blob.Item) (bo
 			return err
 		}
 		if gone {
-			return vaultError("remove sub-objects", s.keys.at(item.Name), "%w: the service contradicts itself: the sub-object is still listed after its removal; call again", storage.ErrUnavailable)
+			return s.notGone(item.Name)
 		}
 	}
 	return nil

@@ -172,17 +172,23 @@ func (c *call) headPlan(step string) (e, o version) {
 // gone confirms that blobs don't exist: a listing lacks them, and a second request for each finds nothing. A
 // single 404 is no evidence.
 func (c *call) gone(bs ...blob) bool {
-	listed := c.one(request{step: "confirm", verb: list, listed: bs}).seen
+	there := c.confirm(bs...)
+	return !slices.ContainsFunc(bs, func(b blob) bool { return there[b].there() })
+}
+
+// confirm returns the versions that a listing or a second request for each blob finds.
+func (c *call) confirm(bs ...blob) store {
+	there := c.one(request{step: "confirm", verb: list, listed: bs}).seen
 	var rs []request
 	for _, b := range bs {
 		rs = append(rs, request{step: "confirm", verb: get, blob: b})
 	}
 	for i, a := range c.all(rs...) {
-		if listed[bs[i]].there() || a.seen[bs[i]].there() {
-			return false
+		if v := a.seen[bs[i]]; v.there() {
+			there[bs[i]] = v
 		}
 	}
-	return true
+	return there
 }
 
 // removed removes blobs and reports whether they are gone. Blobs that were not found are confirmed, unless
@@ -798,13 +804,16 @@ func (c *call) deleteOnce() result {
 	return done
 }
 
-// lookBeforeDelete returns the versions that a Delete removes: the object names those of the sub-objects. An open plan
-// has an entry and a marker, so their absence is asked for twice.
+// lookBeforeDelete returns the versions that a Delete removes. The object names those that the sub-objects had when it was
+// written. An open plan has an entry and a marker, so their absence is asked for twice.
 func (c *call) lookBeforeDelete() store {
 	named := request{step: "read object", verb: list, listed: append([]blob{object}, c.parts()...)}
 	look := []request{{step: "look at plan", verb: get, blob: entry}, {step: "look at plan", verb: get, blob: marker}}
 	got := c.all(append(look, named)...)
 	seen := got[2].seen
+	for _, b := range c.parts() {
+		seen[b].status = seen[object].parts
+	}
 	seen[entry], seen[marker] = got[0].seen[entry], got[1].seen[marker]
 	if seen[object].there() && (!seen[entry].there() || !seen[marker].there() && seen[entry].status != final) {
 		for i, a := range c.all(look...) {
@@ -816,7 +825,8 @@ func (c *call) lookBeforeDelete() store {
 	return seen
 }
 
-// removeSeen removes blobs in the versions that a Delete has seen. It looks again at those that have changed.
+// removeSeen removes blobs in the versions that a Delete has seen. It looks again at those that have changed, and at those
+// that are absent by a single answer.
 func (c *call) removeSeen(step string, match rule, seen store, bs ...blob) bool {
 	for range rounds {
 		var rs []request
@@ -835,14 +845,23 @@ func (c *call) removeSeen(step string, match rule, seen store, bs ...blob) bool 
 				return false
 			}
 		}
-		if len(absentees) > 0 && !c.without(ruleDeleteListsAgain) && !c.gone(absentees...) {
-			return false
+		for _, b := range changed {
+			seen[b] = c.read1("look at plan", b)
+		}
+		if len(absentees) > 0 && !c.without(ruleDeleteListsAgain) {
+			there := c.confirm(absentees...)
+			for _, b := range absentees {
+				switch v := there[b]; {
+				case !v.there():
+				case v.etag() == seen[b].etag():
+					return false
+				case !c.without(ruleDeleteAbsentChanged):
+					seen[b], changed = v, append(changed, b)
+				}
+			}
 		}
 		if len(changed) == 0 {
 			return true
-		}
-		for _, b := range changed {
-			seen[b] = c.read1("look at plan", b)
 		}
 		bs = changed
 	}

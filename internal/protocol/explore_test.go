@@ -217,6 +217,8 @@ func (s situation) preset() store {
 		st[part1].status = final
 	}
 	switch s.plan {
+	case runningPlan, markedPlan:
+		st[part1].status = running
 	case finalPlan, finalMarked:
 		st[object].status, st[object].parts, st[object].tells = final, final, earlier
 		st[marker] = version{}

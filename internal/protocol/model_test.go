@@ -264,6 +264,7 @@ const (
 	ruleDeleteDeadline        rule = "Delete removes the object although its marker is old"
 	ruleDeleteConfirms        rule = "Delete believes a single 404 for the object"
 	ruleDeleteListsAgain      rule = "Delete removes the markers after unconfirmed 404s for sub-objects or entry"
+	ruleDeleteAbsentChanged   rule = "Delete takes a blob for absent that it finds in another version"
 	ruleObjectFirst           rule = "Delete removes the sub-objects before the object"
 	ruleEntryAfterParts       rule = "Delete removes the entry before the sub-objects"
 	ruleMarkersLast           rule = "Delete removes the markers before the entry"

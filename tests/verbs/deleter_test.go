@@ -129,7 +129,7 @@ func TestDeleteWithoutListing(t *testing.T) {
 	} {
 		vaulttest.InBubble(t, "a false 404: "+name, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
-			plan := vaulttest.Created(t, v, vaulttest.EachKind())
+			plan, _ := vaulttest.AtWork(t, vaulttest.WorldOf(server), vaulttest.EachKind())
 			err := open(t, server, rule.Do(vaulttest.Absences[0])).Delete(t.Context(), plan.ID)
 			if rule.Fired() == 0 || vaulttest.Stored(server) > 0 && (err == nil || errors.Is(err, storage.ErrNotFound)) {
 				t.Errorf("got %v, and %d blobs are left; %d lies", err, vaulttest.Stored(server), rule.Fired())
