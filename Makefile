@@ -5,6 +5,7 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 APIDIFF     = go run golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GREMLINS    = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 PROMTOOL    = github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 
 # The tests allocate much and keep little. Collecting less often saves a quarter of the processor time, and
@@ -18,7 +19,7 @@ unit: export GOMEMLIMIT = 2GiB
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
-UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|mutants|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
+UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
 
 # All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
 # stretches that keep one core busy. `make lint` runs go vet.
@@ -58,7 +59,8 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 
 # The long campaigns: spaces of which `make test` explores samples, each for LONG; weeks of a fleet in virtual time, for WEEKS; a
 # soak against the emulator and against Azurite, and a fleet of processes that are killed and frozen, for CAMPAIGN each; processor
-# time against its budgets; and every fuzz target. With these values it takes two hours on two cores. LONG=1 explores whole spaces.
+# time against its budgets; every fuzz target; and the mutants, for 10 minutes a package. With these values it takes two hours and a
+# half on two cores. LONG=1 explores whole spaces.
 LONG     = 30s
 WEEKS    = 15m
 CAMPAIGN = 4m
@@ -73,6 +75,7 @@ verify: azurite supply apidiff alerts golangci
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults
 	PLANVAULT_LONG=$(WEEKS) go test -vet=off -timeout 0 ./tests/week
 	$(MAKE) fuzz
+	$(MAKE) mutants
 
 # Prometheus's own tool reads docs/alerts.yml, and says which alerts fire on what engines measure in virtual time. To build it
 # takes minutes.
@@ -112,10 +115,20 @@ fuzz:
 		done; \
 	done
 
-# Random changes of the code that the tests should notice: 100 that are always the same, and 100 new ones.
+# gremlins changes the code of the packages MUTANTS in one place at a time, and prints the changes that LIVED: no test of the
+# package fails. It stops after MUTANTS_TIME for each package. MUTATE has more of its flags: with MUTANTS=. and
+# MUTATE="--integration --coverpkg ./... --diff main" it changes the lines that a branch changes, and runs all tests of the module.
+MUTANTS      = ./internal/listing ./storage/driver
+MUTANTS_TIME = 10m
+MUTATE       =
 mutants:
-	go run ./internal/mutants
-	go run ./internal/mutants -seed 0
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; GOBIN=$$dir go install $(GREMLINS) || exit 1; \
+	for p in $(MUTANTS); do \
+		echo "mutants of $$p:"; \
+		TMPDIR=$$dir GOFLAGS=-short timeout -s INT -k 30 $(MUTANTS_TIME) $$dir/gremlins unleash --output-statuses l \
+			--timeout-coefficient 5 --invert-logical --invert-loopctrl $(MUTATE) $$p; \
+		case $$? in 0|124|137) ;; *) exit 1;; esac; \
+	done
 
 # The man pages of the tool, one for each command and each topic of its help, in the folder MAN.
 MAN = man
