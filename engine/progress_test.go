@@ -209,6 +209,23 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestPermanentErrorInADrain ends an engine whose action answers the end of its context with a Permanent error. The action
+// has failed for good, and is not tried again.
+func TestPermanentErrorInADrain(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		day := do(job{Name: "day", For: 24 * time.Hour, Permanent: true})
+		day.Timeout, day.Retries = 25*time.Hour, 2
+		p := s.create(plan(block("b", sequence("s", day))))
+		s.runFor(time.Minute, s.process())
+		s.runFor(time.Minute, s.process())
+		got := s.read(p.ID)
+		a := got.Blocks[0].Sequences[0].Actions[0]
+		if got.State.Status != workflow.Failed || a.State.Status != workflow.Failed || len(a.Attempts) != 1 || a.Attempts[0].Interrupted || s.ran["day"] != 1 {
+			t.Errorf("%s\n%+v", outline(got), a.Attempts)
+		}
+	})
+}
+
 // TestDeathsThatCountAsCrashes ends four nodes, one after the other, while they run the same action. A death counts against
 // the action unless the node was draining, or a person evicted it.
 func TestDeathsThatCountAsCrashes(t *testing.T) {
@@ -302,6 +319,29 @@ func TestWaitingPlansHoldNoPlace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBusyPlansKeepTheirPlace ends an action of a plan that has another one for an hour. The plan keeps the only place.
+func TestBusyPlansKeepTheirPlace(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		hour := do(job{Name: "hour", For: time.Hour})
+		hour.Timeout = 2 * time.Hour
+		both := block("b", sequence("long", hour), sequence("short", do(job{Name: "short", For: time.Millisecond})))
+		both.Concurrency = 2
+		p := s.create(plan(both))
+		ended := make(chan error)
+		go func() { ended <- s.engine(s.process(), engine.Options{Plans: 1}).Run(t.Context()) }()
+		time.Sleep(15 * time.Second)
+		next := s.create(plan(block("b", sequence("s", second("next")))))
+		time.Sleep(30 * time.Minute)
+		if synctest.Wait(); s.done["short"] != 1 || s.ran["next"] != 0 || s.read(next.ID).State.Status != workflow.NotStarted {
+			t.Errorf("beside a busy plan: ran %v", s.ran)
+		}
+		must(t, <-ended)
+		if s.read(p.ID).State.Status != workflow.Completed || s.read(next.ID).State.Status != workflow.Completed {
+			t.Errorf("ran %v", s.ran)
+		}
+	})
 }
 
 // TestFullEngine wakes or stops a plan in an engine whose only place an action has for hours. The plan goes on where

@@ -120,7 +120,11 @@ func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error)
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("cut off: %w", ctx.Err())
+		err := fmt.Errorf("cut off: %w", ctx.Err())
+		if j.Permanent {
+			err = &plugins.Error{Message: err.Error(), Permanent: true}
+		}
+		return nil, err
 	}
 	switch {
 	case j.Panic:

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,7 @@ import (
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -203,6 +206,52 @@ func TestCutStyled(t *testing.T) {
 	for text, want := range map[string]string{"abc": "abc", "abcd": "abc\x1b[0m", "\x1b[31mабв\x1b[0m": "\x1b[31mабв\x1b[0m", "\x1b[31mабвг\x1b[0m": "\x1b[31mабв\x1b[0m"} {
 		if got := cutStyled(text, 3); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestShowHasEveryField fails if a field of a plan is missing in what show prints, as text or as JSON, or in the report.
+func TestShowHasEveryField(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	whole := plantest.Full()
+	driver.Complete(whole)
+	plantest.Finish(whole)
+	whole.SubmitTime, whole.State = at, workflow.State{Status: workflow.Failed, Start: at, End: at.Add(time.Hour), ETag: "a"}
+	whole.Reason, whole.RuntimeUpdate, whole.Owner, whole.Epoch, whole.ForkedFrom = workflow.BlockFailed, at, planID(1), 7, planID(2)
+	whole.Forked = workflow.Attribution{By: "forker", Why: "again", At: at}
+	whole.Stopped = workflow.Attribution{By: "stopper", Why: "wrong", At: at}
+	outputs := map[string]func(p *workflow.Plan) string{
+		"text": func(p *workflow.Plan) string {
+			var out bytes.Buffer
+			tree{all: true, stamp: stamp}.write(&out, p, report.NewOutline(p, at))
+			return out.String()
+		},
+		"JSON": func(p *workflow.Plan) string {
+			var out bytes.Buffer
+			must(t, writeJSON(&out, summaryOf(p, report.NewOutline(p, at))))
+			return out.String()
+		},
+		"report": func(p *workflow.Plan) string {
+			var out bytes.Buffer
+			must(t, report.Write(&out, p, report.Options{Now: at}))
+			return out.String()
+		},
+	}
+	// Meta is for programs, and RuntimeUpdate for the engine. Both are in the report.
+	unseen := map[string][]string{"text": {"Meta", "RuntimeUpdate"}, "JSON": {"Meta", "RuntimeUpdate"}}
+	for output, of := range outputs {
+		for f := range reflect.TypeFor[workflow.Plan]().Fields() {
+			if !f.IsExported() {
+				continue
+			}
+			part := plantest.Clone(whole)
+			field := reflect.ValueOf(part).Elem().FieldByIndex(f.Index)
+			if field.IsZero() {
+				t.Fatalf("%s is not set", f.Name)
+			}
+			if field.SetZero(); (of(part) == of(whole)) != slices.Contains(unseen[output], f.Name) {
+				t.Errorf("%s: %s is left out: %t", output, f.Name, of(part) == of(whole))
+			}
 		}
 	}
 }
