@@ -182,8 +182,9 @@ func Update(ctx context.Context, v Updater, o workflow.Object) error {
 
 // Deleter removes plans.
 type Deleter interface {
-	// Delete removes a plan with all its sub-objects, or returns ErrNotFound, or ErrHeld in a day that is held. If a
-	// Delete is interrupted, another Delete of the same ID, or Recovery, finishes it.
+	// Delete removes a plan with all its sub-objects, or returns ErrNotFound, or ErrHeld in a day that is held. ErrConflict
+	// means that updates kept changing the plan meanwhile: call again. If a Delete is interrupted, another Delete of the
+	// same ID, or Recovery, finishes it.
 	Delete(ctx context.Context, id uuid.UUID) error
 }
 

@@ -61,9 +61,9 @@ type event struct {
 	final       bool
 	// content has the values of all registers of the plan that was created or read.
 	content []string
-	// besideCreate and besideDelete mean that a Create or a Delete of the plan was in progress at the same
+	// besideCreate, besideDelete and besideUpdate mean that such a call on the plan was in progress at the same
 	// time, or had an unknown outcome before.
-	besideCreate, besideDelete bool
+	besideCreate, besideDelete, besideUpdate bool
 	// faulty means that the call met temporary faults. late means that a faulty Delete of the plan was called
 	// before.
 	faulty, late bool

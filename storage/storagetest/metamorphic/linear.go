@@ -41,6 +41,7 @@ func (r *historyRun) of(plan int) []event {
 			}
 			e.besideCreate = e.besideCreate || other.kind == opCreate
 			e.besideDelete = e.besideDelete || other.kind == opDelete
+			e.besideUpdate = e.besideUpdate || other.kind == opUpdate
 		}
 	}
 	return events
@@ -113,6 +114,8 @@ func (e event) step(state string, object int) []string {
 			return only(e.besideDelete || e.late)
 		case unknown(e.err), wasCut(e.err):
 			return same
+		case isOnly(e.err, storage.ErrConflict): // updates kept changing the plan
+			return only(e.besideUpdate)
 		}
 		return only(isOnly(e.err, storage.ErrNotFound) && !there)
 	case opUpdate:
