@@ -19,7 +19,7 @@ import (
 type ClearOptions struct {
 	// Patience is how long nodes that are alive may take to leave. Default: two minutes.
 	Patience time.Duration
-	// Doing is called when Clear begins something else, with what it does. It may be nil.
+	// Doing is called with a description of each step. It may be nil.
 	Doing func(what string)
 }
 
@@ -71,7 +71,7 @@ func (c *clearing) read(ctx context.Context) (err error) {
 
 // farewell returns when all members have left, or were evicted and must have noticed.
 func (c *clearing) farewell(ctx context.Context, patience time.Duration) error {
-	empty, said := 0, "" // how many rosters, one after the other: one may have missed members
+	empty, said := 0, "" // empty counts successive rosters without members: one listing may have missed some
 	for until := time.Now().Add(patience); ; {
 		r, err := c.store.Roster(ctx)
 		if err != nil {
@@ -175,8 +175,8 @@ func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
 	return nil
 }
 
-// fence stores the open plans anew, if anybody was evicted: those of evicted nodes with a new owner and epoch, and those
-// that have not begun as they are. What an evicted node has read of them is out of date then.
+// fence stores the open plans again, if anybody was evicted: those of evicted nodes with a new owner and epoch, and
+// NotStarted ones unchanged. What an evicted node has read is then out of date.
 func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	found, err := c.store.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {

@@ -7,89 +7,10 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
-
-// fleetFacts is what the explanation of a plan needs to know besides the plan and its owner.
-type fleetFacts struct {
-	now       time.Time
-	older     time.Duration
-	alive     int                 // how many members are alive
-	suspended *storage.Suspension // nil if the vault is not suspended
-	within    time.Duration       // how soon they take the plans of a dead member
-}
-
-// explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
-func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck bool, why string) {
-	late := f.since(p.Progress) > f.older && !p.Unread
-	switch {
-	case p.Err != nil:
-		return unreadableBecause(p.Err)
-	case p.State.Status == workflow.NotStarted:
-		return Waiting, late, f.whyWaiting(p, late)
-	case p.OwnerState == OwnerNone && p.Epoch == 0:
-		return Unclaimed, late || asked(p), f.whyUnclaimed(p, late)
-	case p.OwnerState != OwnerAlive:
-		return Orphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
-	case asked(p):
-		late = f.since(p.StopRequested) > f.older
-		return Stopping, late, f.whyStopping(p, *owner, late) + owner.reports()
-	}
-	waits := f.delayed(p)
-	return Working, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
-}
-
-// delayed reports whether nothing runs because the plan's author wants it so.
-func (f fleetFacts) delayed(p OpenPlan) bool {
-	return p.Read && len(p.Running) == 0 && p.waits.After(p.Progress) && f.since(p.waits) <= f.older
-}
-
-// abandoned reports whether the plan has been without a live owner for so long that nobody can have worked on it
-// recently.
-func (f fleetFacts) abandoned(p OpenPlan) bool {
-	return !p.orphaned.IsZero() && f.since(p.orphaned) > f.older
-}
-
-// undecided reports whether a Running plan must be read to find out whether it is stuck.
-func (f fleetFacts) undecided(p OpenPlan) bool {
-	switch {
-	case f.since(p.Progress) <= f.older || f.delayed(p):
-		return false
-	case p.OwnerState == OwnerAlive || p.OwnerState == OwnerNone && p.Epoch == 0:
-		return !asked(p)
-	}
-	return f.alive > 0 && !f.abandoned(p)
-}
-
-// reason says in a few words what explain says.
-func (f fleetFacts) reason(p OpenPlan) Reason {
-	switch {
-	case p.Condition == Unreadable:
-		return ReasonUnreadable
-	case p.Condition == Unknown:
-		return ReasonUnknown
-	case p.Condition == Waiting && f.alive > 0:
-		return ReasonNotPickedUp
-	case f.suspended != nil && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
-		return ReasonSuspended
-	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
-		return ReasonNoNode
-	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
-		return ReasonOwnerSilent
-	case p.Condition == Orphaned:
-		return ReasonOwnerGone
-	case p.Unread:
-		return ReasonUnknown
-	case !p.Stuck:
-		return ""
-	}
-	return map[Condition]Reason{Working: ReasonNoProgress, Stopping: ReasonStopIgnored, Unclaimed: ReasonUnclaimed}[p.Condition]
-}
 
 // unread is said of a plan that may be stuck.
 const unread = " It was not read, so its progress is not known."
-
-func asked(p OpenPlan) bool { return !p.StopRequested.IsZero() }
 
 // unreadableBecause explains a plan that could not be read.
 func unreadableBecause(err error) (Condition, bool, string) {
@@ -257,9 +178,6 @@ func (m MemberState) reports() string {
 	}
 	return " It reports: " + m.Trouble
 }
-
-// since returns the time since t by the store's clock. It is not negative.
-func (f fleetFacts) since(t time.Time) time.Duration { return max(0, f.now.Sub(t)) }
 
 // asked says when a plan was asked to stop, by whom, and why.
 func (f fleetFacts) asked(p OpenPlan) string {

@@ -22,7 +22,7 @@ type Gauges struct {
 	Stuck map[Reason]int
 	// Unread is the number of plans that may be stuck, too. See [OpenPlan.Unread].
 	Unread int
-	// OldestWait is for how long the plan has waited that is NotStarted for longest. It is 0 if there is none.
+	// OldestWait is the longest time that a NotStarted plan has waited. It is 0 if there is none.
 	OldestWait time.Duration
 	// Alive and Dead are the numbers of members. A dead one has a record that is older than its TTL.
 	Alive, Dead int
@@ -30,14 +30,6 @@ type Gauges struct {
 	Members []MemberState
 	// Copies are the copies of the vault whose progress is known.
 	Copies []CopyState
-}
-
-// Reasons returns all reasons for which a plan may be stuck.
-func Reasons() []Reason {
-	return []Reason{
-		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
-		ReasonUnclaimed, ReasonUnreadable,
-	}
 }
 
 // Gauges counts what the inspection has found.
@@ -67,8 +59,7 @@ const (
 	// gaugedPlans bounds the plans of a look for gauges, and gaugedReads those that it reads again: 1,800 in an hour.
 	gaugedPlans = 2000
 	gaugedReads = 30
-	// firstReads bounds a look at plans that may be stuck and were never read: of 600 that hang at once, the next look
-	// tells.
+	// firstReads bounds the reads of a look at plans that may be stuck and were never read.
 	firstReads = 600
 	// gaugedFor is how long such a look may take.
 	gaugedFor = time.Minute
@@ -147,7 +138,7 @@ func (i *inspector) neverRead() (n int) {
 	return n
 }
 
-// stop says once that what was reported is not known any more.
+// stop reports once that the figures are no longer known.
 func (g *gauger) stop(ctx context.Context) {
 	if !g.reported.IsZero() {
 		g.reported, g.before = time.Time{}, nil
@@ -155,8 +146,8 @@ func (g *gauger) stop(ctx context.Context) {
 	}
 }
 
-// gaugerOf returns the member that looks at the open plans for the fleet: of those that are alive and not about to
-// leave, the one that joined first. It is uuid.Nil if there is none.
+// gaugerOf returns the member that looks at the open plans for the fleet: the oldest that is alive and does not drain. It
+// is uuid.Nil if there is none.
 func gaugerOf(members []MemberState) (first uuid.UUID) {
 	for _, m := range members {
 		if m.Alive && m.Phase != storage.Leaving && (first == uuid.Nil || bytes.Compare(m.ID[:], first[:]) < 0) {
@@ -166,15 +157,15 @@ func gaugerOf(members []MemberState) (first uuid.UUID) {
 	return first
 }
 
-// looksAfterGauges reports whether the node was the one to look at the open plans when it looked at the members.
+// looksAfterGauges reports whether the node was elected at its last look at the members.
 func (n *Node) looksAfterGauges() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.gauger == n.id
 }
 
-// electLocked notes which member looks at the open plans. A node that has become the one begins at once, so that after a
-// death figures are missing for no longer than an interval, a TTL and a look at the members.
+// electLocked notes which member looks at the open plans. A newly elected node begins at once, so after a death figures
+// are missing for at most an interval, a TTL and a look at the members.
 func (n *Node) electLocked(r storage.Roster) {
 	was := n.gauger
 	if n.gauger = gaugerOf(inspectRoster(r).Members); n.gauger == n.id && was != n.id && was != uuid.Nil {

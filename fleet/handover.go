@@ -182,36 +182,3 @@ func (n *Node) outlive(ctx context.Context, silent MemberState) error {
 		}
 	}
 }
-
-// Evict marks a member as left although it may be alive, for a process whose heartbeats continue but whose
-// work does not. The member learns at its next heartbeat that it is fenced, and lets go of all its plans. The other
-// nodes take them over, and the store refuses what it writes afterwards. Its process may join again as a new
-// node, which leaves its former plans to other nodes if there are any. Actions that were running run again, and the eviction counts as no crash of theirs.
-//
-// Evict repeats an update whose outcome is unknown until ctx ends. Errors: [storage.ErrNotFound] if there is no such
-// member, or if it has left; otherwise those of FindMember and RenewMember.
-func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
-	for again := false; ; again = true {
-		m, err := store.FindMember(ctx, member)
-		if err == nil && m.Phase == storage.Left {
-			if again {
-				return nil
-			}
-			err = storage.ErrNotFound
-		}
-		if err != nil {
-			return fmt.Errorf("evict node %s: %w", member, err)
-		}
-		m.Excused = true
-		err = settle(ctx, func() error {
-			_, err := retire(ctx, store, m)
-			return err
-		})
-		switch {
-		case err == nil, overtaken(err) && !conflicted(err):
-			return nil
-		case !conflicted(err) || ctx.Err() != nil:
-			return fmt.Errorf("evict node %s: %w", member, err)
-		} // else it has renewed its record meanwhile
-	}
-}

@@ -3,10 +3,12 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,199 +40,20 @@ type InspectOptions struct {
 	ReadAll bool
 	// Plans are the plans to look at. Those that are not open are left out. Default: all open plans.
 	Plans []uuid.UUID
-	// MaxPlans bounds the open plans that are looked at. The newest are, and [Inspection.More] tells of the others.
-	// Default: 0, which means no bound.
+	// MaxPlans bounds the open plans that are looked at. Inspect looks at the newest, and sets [Inspection.More] if there
+	// are others. Default: 0, which means no bound.
 	MaxPlans int
-	// MaxReads bounds the plans that are read. If it is positive, Inspect reads only plans of which the listing, the
-	// roster and Before don't tell whether they are stuck, and begins with those that were not read for longest. If
-	// it is negative, Inspect reads none. Default: 0, which means no bound.
+	// MaxReads bounds the plans that are read. If it is positive, Inspect reads a plan only if the listing, the roster
+	// and Before don't show whether it is stuck, least recently read first. If it is negative, Inspect reads none.
+	// Default: 0, which means no bound.
 	MaxReads int
-	// ReadMore reads as many other plans as MaxReads leaves room for: those that Inspect reads without MaxReads.
-	// Default: false.
+	// ReadMore uses what MaxReads leaves for plans that Inspect would read without MaxReads. Default: false.
 	ReadMore bool
-	// Before is an earlier inspection of the vault, with the same Older. An inspection with MaxReads builds on what
-	// Before has read, so that a few reads each time cover many plans. Default: none.
+	// Before is an earlier inspection with the same Older. An inspection with MaxReads builds on it, so that a few reads
+	// each time cover many plans. Default: none.
 	Before *Inspection
 	// Progress is called after each plan that was read. It may be nil.
 	Progress func(storage.Progress)
-}
-
-// Inspection says who works on a vault, and what is stuck.
-type Inspection struct {
-	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
-	// are by the clocks of their engines.
-	Now time.Time
-	// Members are the records of the fleet, but not those of members that have left, in the order of their IDs, which
-	// is that in which they joined.
-	Members []MemberState
-	// Suspended says who has suspended the vault, and why. It is nil if the vault is not suspended.
-	Suspended *storage.Suspension
-	// Copies are the copies of the vault whose progress its notes tell.
-	Copies []CopyState
-	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
-	Plans []OpenPlan
-	// More reports whether there are more open plans than MaxPlans. They are older than those in Plans.
-	More bool
-	// Unread is the number of plans that are [OpenPlan.Unread].
-	Unread int
-	// Foreign is the number of plans that another program wrote, open or not, as far as the search came across them.
-	Foreign int
-}
-
-// Alive returns the number of members that are alive.
-func (i Inspection) Alive() (n int) {
-	for _, m := range i.Members {
-		if m.Alive {
-			n++
-		}
-	}
-	return n
-}
-
-// Gone returns the owners of open plans that are no members any more, with the number of plans of each.
-func (i Inspection) Gone() map[uuid.UUID]int {
-	gone := map[uuid.UUID]int{}
-	for _, p := range i.Plans {
-		if p.OwnerState == OwnerGone && !slices.ContainsFunc(i.Members, func(m MemberState) bool { return m.ID == p.Owner }) {
-			gone[p.Owner]++
-		}
-	}
-	return gone
-}
-
-// MemberState is a member, and what its record shows.
-type MemberState struct {
-	storage.Member
-	// Silence is the time since the last heartbeat. It is not negative.
-	Silence time.Duration
-	// Alive reports whether the silence is not longer than the TTL. The other nodes remove the record of a dead
-	// member and take its plans.
-	Alive bool
-	// Plans is the number of open plans that the member owns, among those that were looked at.
-	Plans int
-}
-
-// OwnerState says what the roster shows of a plan's owner.
-type OwnerState string
-
-// The states of an owner.
-const (
-	// OwnerNone: the plan has no owner. It is NotStarted, or an engine without a fleet began it.
-	OwnerNone OwnerState = "none"
-	// OwnerAlive: the owner has renewed its record within its TTL.
-	OwnerAlive OwnerState = "alive"
-	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
-	OwnerSilent OwnerState = "silent"
-	// OwnerGone: the owner has no record, or one that is marked as left, because it left or died; or it has let the
-	// plan go. Any node takes the plan.
-	OwnerGone OwnerState = "gone"
-)
-
-// Condition says how an open plan is doing.
-type Condition string
-
-// The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
-// for longer than InspectOptions.Older.
-const (
-	// Working: the owner is alive. An author's delay does not make a plan stuck.
-	Working Condition = "working"
-	// Stopping: the owner is alive, and the plan was asked to stop.
-	Stopping Condition = "stopping"
-	// Waiting: the plan is NotStarted and waits for an engine.
-	Waiting Condition = "waiting"
-	// Orphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
-	Orphaned Condition = "orphaned"
-	// Unclaimed: the plan has no owner and the epoch 0. An engine without a fleet began it, and nothing shows
-	// whether that is alive. Such a plan is also stuck if it was asked to stop, because nobody obeys.
-	Unclaimed Condition = "unclaimed"
-	// Unreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
-	Unreadable Condition = "unreadable"
-	// Unknown: reading the plan failed for a reason that may pass.
-	Unknown Condition = "unknown"
-)
-
-// Reason says in a few words, which do not change, why a plan is stuck or does not go on.
-type Reason string
-
-// The reasons. A plan that is not stuck has the first four, the last, or none.
-const (
-	ReasonNoNode      Reason = "no node alive"   // and the plan needs one
-	ReasonSuspended   Reason = "vault suspended" // and so no node is alive
-	ReasonOwnerGone   Reason = "owner gone"
-	ReasonOwnerSilent Reason = "owner silent"
-	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
-	ReasonNoProgress  Reason = "no progress"
-	ReasonStopIgnored Reason = "stop ignored"
-	ReasonUnclaimed   Reason = "unclaimed"
-	ReasonUnreadable  Reason = "unreadable"
-	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
-)
-
-// OpenPlan is a plan that is not final.
-type OpenPlan struct {
-	// ListResult has the plan's ID alone if the plan can't be read.
-	storage.ListResult
-	OwnerState OwnerState
-	// Read reports whether the plan was read, by this inspection or by an earlier one. Running, Done and Actions are
-	// known only then, and are those of ReadAt.
-	Read bool
-	// ReadAt is the time of the last inspection that tried to read the plan, by the store's clock.
-	ReadAt time.Time
-	// Unread reports whether the plan may be stuck, and was left unread because of MaxReads, or because an
-	// inspection with MaxReads ended early. It does not count as stuck.
-	Unread bool
-	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
-	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
-	Progress time.Time
-	// Running are the actions that are stored as Running, longest first, without those of continuous checks. One that is
-	// Idempotent may run unseen.
-	Running []RunningAction
-	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
-	Done, Actions int
-	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
-	StopRequested time.Time
-	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
-	StopBy, StopWhy string
-	Condition       Condition
-	// Stuck reports whether somebody should look at the plan.
-	Stuck bool
-	// Reason says in a few words why the plan is stuck or does not go on. It is empty if the plan works.
-	Reason Reason
-	// Why says in a sentence or two why the plan is stuck or is not, what this was concluded from, and what to do.
-	// It may contain names that authors and engines chose.
-	Why string
-	// Err is the error of a plan that can't be read.
-	Err error
-
-	earlier  bool      // whether Err is that of an earlier inspection
-	waits    time.Time // when the last delay ends that has begun
-	unseen   bool      // an idempotent action may run, and is not stored as Running
-	orphaned time.Time // since when inspections have seen it without a live owner; zero if it has one
-}
-
-// RunningAction is an action that is Running.
-type RunningAction struct {
-	// Path is that of [workflow.Paths], such as "europe/canary/restart".
-	Path string
-	// Since is when the action started.
-	Since time.Time
-	// Attempts is the number of attempts, including the present one.
-	Attempts int
-	// Timeout limits an attempt. It is 0 if the engine's default applies.
-	Timeout time.Duration
-}
-
-// Doing says in a few words what runs, such as "europe/canary/restart and 2 more". It is empty if nothing is
-// known to run.
-func (p OpenPlan) Doing() string {
-	switch n := len(p.Running); n {
-	case 0:
-		return ""
-	case 1:
-		return p.Running[0].Path
-	default:
-		return fmt.Sprintf("%s and %d more", p.Running[0].Path, n-1)
-	}
 }
 
 // Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
@@ -240,9 +63,8 @@ func (p OpenPlan) Doing() string {
 // that was created longer than Older ago, or of all with ReadAll. The cost follows the number of open plans, and not
 // that of final ones. MaxPlans and MaxReads bound it.
 //
-// A plan that can't be read has an Err, and the others follow. If the roster or the search fails, or ctx ends,
-// Inspect returns the error with what it has found so far. Errors: [storage.ErrInvalid] for wrong options;
-// otherwise those of Roster and Search.
+// A plan that can't be read has an Err. If the roster or the search fails, or ctx ends, Inspect returns the error with what
+// it has found so far. Errors: [storage.ErrInvalid] for wrong options; otherwise those of Roster and Search.
 func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspection, error) {
 	i, err := begin(ctx, store, o)
 	if i == nil {
@@ -255,7 +77,7 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 	return i.Inspection, err
 }
 
-// begin begins an inspection: it reads no plan yet. The inspector is nil if the error left nothing to inspect.
+// begin begins an inspection without reading plans. The inspector is nil if there is nothing to inspect.
 func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspector, error) {
 	if o.Older < 0 {
 		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
@@ -293,21 +115,68 @@ type inspector struct {
 	stops   map[uuid.UUID]storage.StopRequest
 }
 
-// inspectRoster returns an inspection of the members alone.
-func inspectRoster(r storage.Roster) Inspection {
-	i := Inspection{Now: r.Now}
-	for _, m := range r.Members {
-		if m.Phase == storage.Left {
-			continue
-		}
-		silence := max(0, r.Now.Sub(m.Renewed))
-		i.Members = append(i.Members, MemberState{Member: m, Silence: silence, Alive: silence <= ttlOf(m)})
-	}
-	return i
+// noteFinder is the part of [storage.Notes] with which a store lets notes be read.
+type noteFinder interface {
+	FindNote(ctx context.Context, name string) (storage.Note, error)
 }
 
-// ttlOf returns the TTL of a member, or the default if its record does not say it.
-func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
+// noteSuspension notes who suspended the vault. A note that can't be read suspends it, too.
+func (i *inspector) noteSuspension(ctx context.Context, r storage.Roster) {
+	if _, suspended := r.FindNote(storage.NoteSuspended); !suspended {
+		return
+	}
+	i.Suspended = new(storage.Suspension)
+	if store, ok := i.store.(noteFinder); ok {
+		if n, err := store.FindNote(ctx, storage.NoteSuspended); err == nil {
+			*i.Suspended, _ = storage.ReadNote[storage.Suspension](n)
+		}
+	}
+}
+
+// noteCopies notes how far the copies of the vault are behind. It reads the notes that changed since the last
+// inspection. A copy whose note can't be read keeps its state, and its lag grows.
+func (i *inspector) noteCopies(ctx context.Context, notes []storage.Note) {
+	store, ok := i.store.(noteFinder)
+	if !ok {
+		return
+	}
+	before := map[string]CopyState{}
+	if i.o.Before != nil {
+		for _, c := range i.o.Before.Copies {
+			before[c.Name] = c
+		}
+	}
+	for _, n := range notes {
+		name, isCopy := strings.CutPrefix(n.Name, storage.NoteCopy)
+		if !isCopy {
+			continue
+		}
+		c := before[name]
+		if c.version != n.Version {
+			if read, err := store.FindNote(ctx, n.Name); err == nil {
+				c = copyOf(read)
+			}
+		}
+		if c.Name = name; !c.CaughtUp.IsZero() {
+			c.Lag = max(0, i.Now.Sub(c.CaughtUp))
+		}
+		i.Copies = append(i.Copies, c)
+	}
+}
+
+// copyOf returns what the note of a copy says.
+func copyOf(n storage.Note) CopyState {
+	var says struct {
+		To       string
+		CaughtUp string
+	}
+	_ = json.Unmarshal(n.Text, &says) // any program may have written it
+	c := CopyState{To: cut(says.To), version: n.Version}
+	if at, err := time.Parse(time.RFC3339, says.CaughtUp); err == nil {
+		c.CaughtUp = at.UTC()
+	}
+	return c
+}
 
 // search finds the open plans.
 func (i *inspector) search(ctx context.Context) error {
@@ -367,7 +236,7 @@ func (i *inspector) recall() {
 	}
 }
 
-// build takes over what an earlier inspection has read of the plan.
+// build copies what an earlier inspection has read of the plan.
 func (p *OpenPlan) build(b OpenPlan) {
 	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.waits, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.waits, b.unseen
 	p.Progress = latest(firstProgress(p.ListResult), b.Progress)
@@ -427,7 +296,7 @@ func (i *inspector) read(ctx context.Context) error {
 	return err
 }
 
-// chosen returns the plans to read, and notes those that MaxReads leaves unread.
+// chosen returns the plans to read, and marks those that MaxReads leaves unread.
 func (i *inspector) chosen() (chosen []*OpenPlan) {
 	var more []*OpenPlan // those that need not be read
 	for n := range i.Plans {
@@ -462,7 +331,7 @@ func (p OpenPlan) known() time.Time {
 	return latest(workflow.Time(p.ID), p.ReadAt)
 }
 
-// conclude says how the plans are doing, and puts them in order.
+// conclude decides how the plans are doing, and sorts them.
 func (i *inspector) conclude() {
 	for n := range i.Plans {
 		p := &i.Plans[n]
@@ -482,17 +351,6 @@ func (i *inspector) conclude() {
 	slices.SortFunc(i.Plans, stuckFirst)
 }
 
-// stuckFirst compares plans in the order of an inspection.
-func stuckFirst(a, b OpenPlan) int {
-	if a.Stuck != b.Stuck {
-		if a.Stuck {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(a.Progress.Compare(b.Progress), driver.NewestFirst(b.ID, a.ID))
-}
-
 // takenWithin returns the time within which the live nodes take the plans of a dead member.
 func (i *inspector) takenWithin() time.Duration {
 	longest := time.Duration(0)
@@ -500,21 +358,6 @@ func (i *inspector) takenWithin() time.Duration {
 		longest = max(longest, ttlOf(m.Member))
 	}
 	return longest + min(longest/2, math.MaxInt64-longest) // of the TTL, at most a third is the Interval; see docs/fleet.md
-}
-
-// ownerState says what the roster shows of the owner of a plan. member is nil if the owner has no record.
-func ownerState(p storage.ListResult, member *MemberState) OwnerState {
-	switch {
-	case p.Owner == uuid.Nil:
-		return OwnerNone
-	case member == nil:
-		return OwnerGone
-	case !member.Alive:
-		return OwnerSilent
-	case slices.Contains(member.LetGo, p.ID):
-		return OwnerGone
-	}
-	return OwnerAlive
 }
 
 // firstProgress returns the latest time that a listing shows of a plan.

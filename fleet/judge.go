@@ -10,8 +10,8 @@ import (
 )
 
 // judge decides which members are dead, by the store's clock alone. A member is dead when its record is older
-// than the TTL and the judge has watched for longer than the TTL. After an outage, or after it was frozen
-// itself, the judge watches anew, which gives everybody the time to renew.
+// than the TTL and the judge has watched for longer than the TTL. After an outage or a freeze of its own, the judge
+// begins a new watch, which gives everybody time to renew.
 type judge struct {
 	self        uuid.UUID
 	ttl         time.Duration
@@ -34,16 +34,16 @@ func (j *judge) look(r storage.Roster) (dead []storage.Member) {
 	return dead
 }
 
-// heard reports whether the judge's own heartbeats arrive. If they do not, those of others may not either, as in an
-// outage that lets reads through. Where the judge has just been heard again, its lapse tells of the outage.
+// heard reports whether the judge's own heartbeats arrive. If not, those of others may not arrive either, as in an outage
+// that lets reads through. If they have just resumed, lapse still shows the gap.
 func (j *judge) heard(r storage.Roster) bool {
 	return slices.ContainsFunc(r.Members, func(m storage.Member) bool {
 		return m.ID == j.self && r.Now.Sub(m.Renewed) <= maxGap(j.ttl)
 	})
 }
 
-// next returns the time until a member that is overdue will be dead, or the TTL. All judges that look then learn
-// of a death at the same time, which spreads the plans among them.
+// next returns the time until an overdue member will be dead, or the TTL. All judges then learn of a death at the same
+// time, which spreads the plans among them.
 func (j *judge) next(r storage.Roster) time.Duration {
 	next := j.ttl
 	for _, m := range r.Members {

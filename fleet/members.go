@@ -36,8 +36,8 @@ func (n *Node) roster(ctx context.Context) (storage.Roster, error) {
 	return r, err
 }
 
-// see marks dead members as left, and notes the members and the stop requests. It tries again after the next look if
-// that fails, and returns the time until then.
+// see marks dead members as left, notes the members and the stop requests, and returns the time until the next look, which
+// repeats what failed.
 func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, n.o.Interval)
 	defer cancel()
@@ -59,7 +59,7 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 	var errs []error
 	for _, m := range n.judge.look(r) {
-		left, err := retire(ctx, n.store, m)
+		left, err := markLeft(ctx, n.store, m)
 		switch {
 		case err == nil:
 			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})
@@ -94,7 +94,7 @@ func (n *Node) sweep(ctx context.Context, r storage.Roster) error {
 	return errors.Join(errs...)
 }
 
-// note takes over a roster. Work on plans that were asked to stop ends.
+// note stores a roster, and ends the work on plans that were asked to stop.
 func (n *Node) note(r storage.Roster) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *Node) note(r storage.Roster) {
 	}
 	members, left := n.members, n.left
 	n.now, n.members, n.stops = r.Now, map[uuid.UUID]struct{}{}, map[uuid.UUID]workflow.Attribution{}
-	n.takers, n.left, n.letGo = map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}, map[release]struct{}{}
+	n.takers, n.left, n.letGo = map[uuid.UUID]struct{}{}, map[uuid.UUID]struct{}{}, map[letting]struct{}{}
 	for _, m := range r.Members {
 		n.noteMember(m, left)
 	}
@@ -123,7 +123,7 @@ func (n *Node) note(r storage.Roster) {
 	n.notifyLocked()
 }
 
-// noteMember takes over a record of a roster. left are those that were marked as left before.
+// noteMember stores a record of a roster. left are the members that were marked as left before.
 func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
 	n.excuse(m)
 	if m.Phase == storage.Left {
@@ -139,13 +139,13 @@ func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
 	}
 	if m.ID != n.id {
 		for _, plan := range m.LetGo {
-			n.letGo[release{m.ID, plan}] = struct{}{}
+			n.letGo[letting{m.ID, plan}] = struct{}{}
 		}
 	}
 }
 
-// isAbsent reports whether an owner is no member, and never will be again: IDs do not come back. A listing may
-// lack a member, above all one that joined after it, so one request confirms it.
+// isAbsent reports whether an owner is no longer a member. Its ID never comes back. A listing may lack a new member, so one
+// request confirms it.
 func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 	if member, absent := n.known(owner); member || absent {
 		return absent, nil
@@ -165,14 +165,14 @@ func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 	return true, nil
 }
 
-// excuse notes whether what a member ran is at fault for its end. The record may be gone when a plan of it is taken.
+// excuse notes that a member's plugins are not to blame for its end. Its record may be gone when its plans are taken.
 func (n *Node) excuse(m storage.Member) {
 	if excused(m) {
 		n.excused[m.ID] = struct{}{}
 	}
 }
 
-// excuses reports whether the end of an owner is no fault of what it ran.
+// excuses reports whether an owner's plugins are not to blame for its end.
 func (n *Node) excuses(owner uuid.UUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,23 +180,8 @@ func (n *Node) excuses(owner uuid.UUID) bool {
 	return excused
 }
 
-// interrupt says of each attempt that never ended that it was interrupted, and so counts as no crash, if its owner is excused.
-// That may be any former owner: who took the plan from it may have died before the fence was finished.
-func (n *Node) interrupt(plan *workflow.Plan) {
-	for o := range workflow.Walk(plan) {
-		a, ok := o.(*workflow.Action)
-		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
-			continue
-		}
-		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && n.excuses(last.Owner) {
-			last.Interrupted = true
-		}
-	}
-}
-
-// hasLetGo reports whether the owner of a plan works on it no more, by the owner's present record. The owner takes the
-// plan off its record before it takes the plan again, so an update of a version that was read before this call fences
-// nobody who works.
+// hasLetGo reports whether the owner's current record lists a plan as let go. The owner takes the plan off its record
+// before it takes the plan again, so updating a version that was read before this call fences nobody at work.
 func (n *Node) hasLetGo(ctx context.Context, owner, plan uuid.UUID) (bool, error) {
 	if !n.letsGo(owner, plan) {
 		return false, nil
@@ -212,7 +197,7 @@ func (n *Node) hasLetGo(ctx context.Context, owner, plan uuid.UUID) (bool, error
 func (n *Node) letsGo(owner, plan uuid.UUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, free := n.letGo[release{owner, plan}]
+	_, free := n.letGo[letting{owner, plan}]
 	return free
 }
 

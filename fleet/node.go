@@ -34,15 +34,15 @@ type Node struct {
 	record     record
 	clock      clock
 	now        time.Time                          // the store's clock at the last look
-	looked     time.Time                          // the time of the last look, by this machine's clock on the wall
+	looked     time.Time                          // the time of the last look, by this machine's wall clock
 	suspended  bool                               // the store was suspended when the node looked
 	members    map[uuid.UUID]struct{}             // those of the last look, and owners that were found since
 	takers     map[uuid.UUID]struct{}             // the members of the last look that take plans; it does not change
 	left       map[uuid.UUID]struct{}             // those of the last look that were marked as left
 	absent     map[uuid.UUID]struct{}             // owners that were found to be no members
-	excused    map[uuid.UUID]struct{}             // members whose end is no fault of what they ran
+	excused    map[uuid.UUID]struct{}             // members whose plugins are not to blame for their end
 	departures int                                // how many members have gone so far
-	letGo      map[release]struct{}               // what the other members of the last look have let go; it does not change
+	letGo      map[letting]struct{}               // what the other members of the last look have let go; it does not change
 	gauger     uuid.UUID                          // the member that looked after the gauges at the last look
 	stops      map[uuid.UUID]workflow.Attribution // the plans that were asked to stop, at the last look
 	tidied     map[uuid.UUID]time.Time
@@ -70,8 +70,7 @@ func Join(ctx context.Context, store Store, o Options) (*Node, error) {
 	}
 	n, err := joinOnce(ctx, store, o)
 	if errors.Is(err, storage.ErrExists) {
-		// The ID was new. Its record is stored, nobody heard that, and others marked it as left before the call was
-		// repeated: the process was frozen.
+		// The process was frozen: its record was stored, but others marked it as left before the call was repeated.
 		n, err = joinOnce(ctx, store, o)
 	}
 	return n, err
@@ -221,7 +220,7 @@ type view struct {
 	takers     map[uuid.UUID]struct{}
 	now        time.Time
 	departures int
-	letGo      map[release]struct{}
+	letGo      map[letting]struct{}
 	pauses     map[uuid.UUID]pause // without those of plans that the node has taken again
 	changed    <-chan struct{}
 }

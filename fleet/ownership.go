@@ -16,11 +16,53 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// An ownership has one life: the node finds a plan (see search.go) and acquires it, by Claim if it has not begun and by Take
-// if its owner is gone; it owns the plan while it works on it; and the ownership ends when the plan is done, when the node
-// lets it go, or when another node has fenced it. This file has the steps in this order.
+// An ownership has one life. The node finds a plan (search.go) and has a free place for it. It acquires the plan: it claims
+// one that has not begun, and takes one whose owner is gone. It then owns the plan and works on it. The ownership ends when
+// the plan is done, when the node lets it go, or when another node fences it. The steps follow in this order.
 
-// exclusive runs do while the node is a member and does nothing else with the ownership of the plan.
+// free reports whether the node may own another plan.
+func (n *Node) free() bool {
+	if !n.reserve() {
+		return false
+	}
+	n.unreserve()
+	return true
+}
+
+// reserve takes a place for one more plan, if the node's capacity allows it. unreserve frees it when the plan is owned, or
+// acquiring it failed.
+func (n *Node) reserve() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.o.Capacity > 0 && len(n.work)-n.resting+n.reserved >= n.o.Capacity {
+		return false
+	}
+	n.reserved++
+	return true
+}
+
+func (n *Node) unreserve() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reserved--
+}
+
+// acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
+func (n *Node) acquire(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
+		if n.owns(id) {
+			return nil // the caller took it by itself
+		}
+		plan, err = n.take(ctx, id)
+		return err
+	})
+	if err != nil || plan == nil || plan.State.Status.Final() {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// exclusive calls do if the node is a member, while no other call of it acquires the plan.
 func (n *Node) exclusive(ctx context.Context, op string, plan uuid.UUID, do func(context.Context) error) error {
 	if n.ctx.Err() != nil {
 		return n.failed(op, plan, context.Cause(n.ctx))
@@ -75,7 +117,7 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 
 // Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running.
 // It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
-// Epoch and State.Start are set. If Claim fails, the plan is as it was.
+// Epoch and State.Start are set. If Claim fails, the plan is unchanged.
 //
 // Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [storage.ErrConflict] if somebody else has
 // claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
@@ -132,13 +174,11 @@ func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err
 	return plan, err
 }
 
-// maxRounds bounds how often a take begins again. A former owner that writes meets the fence at its next write
-// of the same object, so each round has less of it.
+// maxRounds bounds how often a take begins again. Each round fences more of what a former owner still writes.
 const maxRounds = 16
 
-// take reads a plan and does what its state calls for. A write that meets another version begins it again with
-// the read: what was read before does not belong to the epoch that would follow. It returns no plan with an
-// error.
+// take reads a plan and does what its state calls for. After a conflict it begins again with the read, because what it
+// read before does not belong to the next epoch. It returns no plan with an error.
 func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	began := time.Now()
 	for round := 1; ; round++ {
@@ -149,7 +189,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		from := plan.Owner
 		switch {
 		case plan.State.Status.Final():
-			// Whoever ended the plan may have died before the end was complete. The same update completes it.
+			// The owner may have died during its last update. Repeating it completes it.
 			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
 		case plan.State.Status == workflow.NotStarted:
 			err = n.claim(ctx, plan)
@@ -201,7 +241,7 @@ const (
 	free      standing = iota // the node may take it
 	unclaimed                 // begun by an engine without claims, which may still run
 	lost                      // the node owned it, and somebody else does now
-	foreign                   // the node may take it if the owner is no member
+	owned                     // by another node: free if that is no member
 )
 
 // standingOf decides how a running plan stands to the node self. held says that the node has owned it.
@@ -216,13 +256,27 @@ func standingOf(owner uuid.UUID, epoch int64, self uuid.UUID, held, takeUnclaime
 	case owner == uuid.Nil:
 		return free
 	}
-	return foreign
+	return owned
 }
 
-// fence makes the node the owner of a plan as it was read. First it claims the entry: success proves that
-// nobody took the plan since it was read, so all versions in it are older than the new epoch. Then it stores
-// each sub-object once more, NotStarted and final ones too. Once all of them have new versions, no write that
-// names an older one takes effect. Epoch 1 is that of a claim: a plan that was begun without one goes on with 2.
+// interrupt marks attempts of excused owners that never ended as interrupted, so that they don't count as crashes. These
+// may be earlier owners, too: a node that took the plan may have died before it finished the fence.
+func (n *Node) interrupt(plan *workflow.Plan) {
+	for o := range workflow.Walk(plan) {
+		a, ok := o.(*workflow.Action)
+		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
+			continue
+		}
+		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && n.excuses(last.Owner) {
+			last.Interrupted = true
+		}
+	}
+}
+
+// fence makes the node the owner of a plan as it was read. First it updates the entry: success proves that nobody took
+// the plan since it was read, so all versions in it are older than the new epoch. Then it stores each sub-object once
+// more, including NotStarted and final ones. From then on, no write that names an older version takes effect. Epoch 1 is
+// that of a claim, so a plan that began without a claim continues with epoch 2.
 func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
 	plan.Owner, plan.Epoch = n.id, max(plan.Epoch, 1)+1
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
@@ -237,7 +291,7 @@ func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
 type work struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	rests int // how many calls of Rest have not been woken
+	rests int // calls of Rest whose wake was not called
 }
 
 // own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
@@ -269,7 +323,7 @@ func (n *Node) owns(plan uuid.UUID) bool {
 // [ErrSuspended] when the store is suspended, or [ErrLeft]. If the node does not own the plan, the context has ended with
 // ErrFenced.
 //
-// The caller calls done when it is finished with the plan, for whatever reason. The plan then no longer counts
+// The caller calls done when it stops working on the plan, for whatever reason. The plan then no longer counts
 // against Options.Capacity. All calls of Work for a plan return the same context, and the first done counts.
 func (n *Node) Work(plan uuid.UUID) (ctx context.Context, done func()) {
 	n.mu.Lock()
@@ -280,12 +334,12 @@ func (n *Node) Work(plan uuid.UUID) (ctx context.Context, done func()) {
 		end(ErrFenced)
 		return ctx, func() {}
 	}
-	return w.ctx, func() { n.release(plan, w) }
+	return w.ctx, func() { n.done(plan, w) }
 }
 
-// Rest says that the plan only waits for a time, so that it does not count against Options.Capacity until wake is
-// called. The node may then own more plans than that for a while. Only the first call of wake counts. Rest does nothing
-// if the node does not own the plan.
+// Rest says that the plan is only waiting for a time. It does not count against Options.Capacity until wake is called, so
+// the node may own more plans for a while. Only the first call of wake counts. Rest does nothing if the node does not own
+// the plan.
 func (n *Node) Rest(plan uuid.UUID) (wake func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -317,17 +371,15 @@ func (n *Node) fenced(plan uuid.UUID) {
 	}
 }
 
-// release is a plan that its owner has let go.
-type release struct{ owner, plan uuid.UUID }
+// letting is a plan, and the owner that let it go.
+type letting struct{ owner, plan uuid.UUID }
 
-// LetGo says that the node works no more on a plan that it owns. The work's context ends, the plan no longer counts
-// against Options.Capacity, and the node's record names the plan at once, so that another node takes it within its
-// Interval. A record names 100 plans at most: of more, the others take those that were let go last, and the rest when
-// the node has left.
+// LetGo gives up a plan that the node owns. The work's context ends, the plan no longer counts against
+// Options.Capacity, and the node's record lists the plan at once, so that another node takes it within its Interval. A
+// record lists at most 100 plans, the most recent. Others take the rest when the node has left.
 //
-// The node itself takes the plan again if nobody else has within a minute. Each time that it lets the plan go doubles
-// this pause, up to an hour, or not if somebody called [Stop]. LetGo does nothing if the node does not own the plan, or
-// if it was done before.
+// The node takes the plan again if nobody else has within a minute. The pause doubles each time, up to an hour, unless
+// somebody called [Stop]. LetGo does nothing if the node does not own the plan.
 func (n *Node) LetGo(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -336,20 +388,20 @@ func (n *Node) LetGo(plan uuid.UUID) {
 		return
 	}
 	wait := min(max(2*n.pauses[plan].wait, firstPause), longestPause)
-	n.releaseLocked(plan, w)
+	n.forgetLocked(plan, w)
 	n.listLocked(plan, pause{time.Now().Add(wait), wait})
 }
 
-// GiveBack is LetGo for a plan that lacks nothing but a place: this node, too, may take it at once. It also announces a plan
-// that the node may own although it could not acquire it.
+// GiveBack is LetGo without a pause, for a plan that needs nothing but a free place. It also lists a plan that the node may
+// own although acquiring it failed.
 func (n *Node) GiveBack(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.releaseLocked(plan, n.work[plan])
+	n.forgetLocked(plan, n.work[plan])
 	n.listLocked(plan, pause{time.Now(), n.pauses[plan].wait})
 }
 
-// listLocked announces that others may take a plan, and makes this node wait before it takes the plan itself.
+// listLocked lets others take a plan, and makes this node wait before it does.
 func (n *Node) listLocked(plan uuid.UUID, p pause) {
 	n.pauses[plan] = p
 	self := &n.record.self
@@ -359,19 +411,19 @@ func (n *Node) listLocked(plan uuid.UUID, p pause) {
 	n.notifyLocked()
 }
 
-// pause is how long a node leaves a plan to others that it has let go.
+// pause is how long a node leaves a plan that it has let go to others.
 type pause struct {
 	until time.Time // zero after another node has taken the plan
 	wait  time.Duration
 }
 
-// The pauses after the first and after many times that a node lets a plan go.
+// The first pause, and the longest.
 const (
 	firstPause   = time.Minute
 	longestPause = time.Hour
 )
 
-// taken ends the pause of a plan that this node has let go, after another node has taken it or it is final.
+// taken ends the pause of a plan that another node has taken, or that is final.
 func (n *Node) taken(plan uuid.UUID) {
 	n.unlist(plan)
 	n.mu.Lock()
@@ -388,18 +440,18 @@ func (n *Node) forgetPauses(open map[uuid.UUID]bool) {
 	maps.DeleteFunc(n.pauses, func(id uuid.UUID, p pause) bool { return !open[id] && p.until.IsZero() })
 }
 
-// release forgets a plan that the node is finished with, unless it has been forgotten before.
-func (n *Node) release(plan uuid.UUID, w *work) {
+// done forgets a plan that the node has finished.
+func (n *Node) done(plan uuid.UUID, w *work) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.work[plan] == w {
 		delete(n.pauses, plan)
-		n.releaseLocked(plan, w)
+		n.forgetLocked(plan, w)
 	}
 }
 
-// releaseLocked forgets the work on a plan. w may be nil, if there is none.
-func (n *Node) releaseLocked(plan uuid.UUID, w *work) {
+// forgetLocked ends the work on a plan, if there is any, and forgets it.
+func (n *Node) forgetLocked(plan uuid.UUID, w *work) {
 	if w == nil {
 		return
 	}

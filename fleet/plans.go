@@ -3,19 +3,21 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
 const (
 	fullInterval = time.Hour        // between two searches of all days
-	lookInterval = time.Minute      // the longest time until a search that failed is repeated, and between two looks at a plan that stays let go
+	lookInterval = time.Minute      // the longest time until a failed search is repeated, and between two looks at a plan that was let go
 	mostAhead    = 15 * time.Minute // how far clocks that make the IDs of new plans may be ahead of the store's
 )
 
@@ -23,16 +25,16 @@ const (
 //
 //   - Plans that had not begun, claimed for this node. They are Running, and nothing of them has run.
 //   - Plans of members that died, left or let them go, taken over for this node. They are Running and fenced, and
-//     go on where they stand.
+//     continue where they stopped.
 //
-// The node owns each plan that is yielded, and the caller calls [Node.Work] for it. Plans looks for more while
-// the plan is worked on elsewhere, so the body of the loop starts a goroutine. While the node owns
-// Options.Capacity plans, Plans waits for one of them to be done or to rest. Plans that were claimed or taken and
-// not yielded when the loop ends are let go, and the next loop of this or another node yields them.
+// The node owns each plan that is yielded, and the caller calls [Node.Work] for it. The body of the loop starts a
+// goroutine for the plan, because Plans looks for more only between yields. While the node owns Options.Capacity plans,
+// Plans waits for one of them to be done or to rest. When the loop ends, it lets go plans that it acquired but did not
+// yield, and the next loop of this or another node yields them.
 //
-// An error comes with a nil plan and does not end the loop. It is a plan that can't be read, yielded once
-// ([storage.ErrCorrupt], [storage.ErrSchema]), or a search that fails for good, yielded once until a search
-// succeeds ([storage.ErrDenied], [storage.ErrClosed]). Plans retries what is only unavailable.
+// An error comes with a nil plan and does not end the loop. Plans yields the error of a plan that can't be read once
+// ([storage.ErrCorrupt], [storage.ErrSchema]), and the error of a search that fails for good once until a search
+// succeeds ([storage.ErrDenied], [storage.ErrClosed]). It retries after [storage.ErrUnavailable].
 //
 // A plan that is done before it is final stays the node's, and is yielded again within an hour. [Node.LetGo] lets
 // others take it at once.
@@ -40,7 +42,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 	return func(yield func(*workflow.Plan, error) bool) {
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
-			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[release]time.Time{},
+			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[letting]time.Time{},
 			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
 		}
 		n.looping(1)
@@ -74,7 +76,7 @@ type finder struct {
 	yield    func(*workflow.Plan, error) bool
 	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
-	passed   map[release]time.Time    // what other members have let go and this loop has seen, and when it looks again
+	passed   map[letting]time.Time    // what other members have let go, and when this loop looks at it again
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
 
 	nextNew, nextFull time.Time     // when the searches are due
@@ -95,12 +97,12 @@ type candidate struct {
 	etag    string // of the listing's result
 	paused  bool   // this node has let the plan go
 	begun   bool   // the plan was Running when it was found
-	second  bool   // another node came first, and may have taken the plan by now
+	second  bool   // another node had its turn first, and may have taken the plan
 	busy    bool   // being claimed or taken
-	retried bool   // a claim or take failed without an outcome; the plan may already be this node's
+	retried bool   // the outcome of a claim or take is unknown; the plan may be this node's
 	broken  bool   // the plan can't be read; only a full search looks at it again, or a new version
 	offered bool   // claimed without a search
-	alien   bool   // the process has no plugins for the plan; it is looked at again in a new version
+	alien   bool   // the process lacks plugins for the plan; only a new version is looked at again
 }
 
 func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(at) }
@@ -116,7 +118,7 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 		f.departures, f.nextFull, f.again = v.departures, time.Now(), true
 	}
 	at := time.Now()
-	f.noteReleases(at, v)
+	f.noteLetGo(at, v)
 	more = f.recheck(at, v)
 	if more && !at.Before(f.nextFull) && f.n.free() { // without a free place, nothing is looked for
 		if more = f.searchAll(at, v); f.n.view().departures != f.departures {
@@ -130,14 +132,13 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 	return more, v.changed
 }
 
-// noteReleases notes the plans that other members have let go since the last step, and those that this node has let go.
-// A recheck confirms that nobody has taken them.
-func (f *finder) noteReleases(at time.Time, v view) {
-	maps.DeleteFunc(f.passed, func(r release, _ time.Time) bool { _, there := v.letGo[r]; return !there })
+// noteLetGo notes the plans that other members and this node have let go. A recheck confirms that nobody has taken them.
+func (f *finder) noteLetGo(at time.Time, v view) {
+	maps.DeleteFunc(f.passed, func(r letting, _ time.Time) bool { _, there := v.letGo[r]; return !there })
 	for r := range v.letGo {
 		c := f.open[r.plan]
 		if at.Before(f.passed[r]) || c != nil && (c.busy || c.second || c.broken || c.alien) {
-			continue // what is busy and turns out to be owned is looked at then
+			continue // finish looks again at a busy plan that turns out to be owned
 		}
 		f.passed[r] = at.Add(lookInterval)
 		due := at
@@ -157,7 +158,7 @@ func (f *finder) noteReleases(at time.Time, v view) {
 	}
 }
 
-// next returns when the next step is due if nothing changes before.
+// next returns when the next step is due, unless something changes earlier.
 func (f *finder) next() time.Time {
 	next := time.Now().Add(fullInterval)
 	if f.acquiring == f.most || !f.n.free() {
@@ -205,4 +206,175 @@ func (f *finder) report(id uuid.UUID, err error) bool {
 	}
 	f.reported[id] = true
 	return f.emit(nil, err)
+}
+
+// mostAcquiring is the most plans that one loop over Plans claims or takes at a time.
+const mostAcquiring = 64
+
+// acquisition is the outcome of a claim or take.
+type acquisition struct {
+	id   uuid.UUID
+	plan *workflow.Plan
+	err  error
+}
+
+// acquire begins to claim and take the plans that are due: first those that have begun, then the oldest. It reports
+// whether a place is left.
+func (f *finder) acquire(at time.Time) bool {
+	for !f.hold && f.acquiring < f.most {
+		id := f.oldest(at)
+		begun := id != uuid.Nil && f.open[id].begun
+		if !f.n.reserve() {
+			f.backlog = id != uuid.Nil || f.n.hasOffers()
+			return false
+		}
+		offer := f.n.nextOffer(func(offer uuid.UUID) bool {
+			return !begun && (id == uuid.Nil || driver.NewestFirst(offer, id) >= 0)
+		})
+		switch {
+		case offer != nil:
+			f.claimOffer(offer)
+		case id != uuid.Nil:
+			f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id) })
+		default:
+			f.n.unreserve()
+			f.backlog = false
+			return true
+		}
+	}
+	return f.n.free()
+}
+
+// begin claims or takes a plan for which there is a place.
+func (f *finder) begin(id uuid.UUID, acquire func() (*workflow.Plan, error)) {
+	f.open[id].busy = true
+	f.acquiring++
+	go func() {
+		plan, err := acquire()
+		f.n.unreserve()
+		f.acquired <- acquisition{id, plan, err}
+	}()
+}
+
+// claimOffers begins to claim the plans that were offered, as far as there are free places.
+func (f *finder) claimOffers() {
+	for f.acquiring < f.most && f.n.reserve() {
+		plan := f.n.nextOffer(func(uuid.UUID) bool { return true })
+		if plan == nil {
+			f.n.unreserve()
+			return
+		}
+		f.claimOffer(plan)
+	}
+}
+
+// claimOffer begins to claim a plan that was offered, for which there is a place.
+func (f *finder) claimOffer(plan *workflow.Plan) {
+	if c := f.open[plan.ID]; c != nil && c.busy {
+		f.n.unreserve()
+		return
+	}
+	f.open[plan.ID] = &candidate{offered: true}
+	f.begin(plan.ID, func() (*workflow.Plan, error) {
+		err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
+		if err != nil {
+			return nil, err
+		}
+		return plan, nil
+	})
+}
+
+// finish handles the outcome of a claim or take. It reports whether to go on.
+func (f *finder) finish(a acquisition) bool {
+	f.acquiring--
+	c := f.open[a.id]
+	c.busy = false
+	switch {
+	case errors.Is(a.err, ErrOwned):
+		delete(f.open, a.id)
+		f.lookAgain(a.id)
+	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced):
+		delete(f.open, a.id)
+		f.n.taken(a.id) // or it would be due again at once
+	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
+		delete(f.open, a.id) // a search finds it if nobody else has claimed it
+	case errors.Is(a.err, ErrUnsuited):
+		c.alien = true
+		return f.report(a.id, a.err)
+	case unreadable(a.err):
+		c.broken = true
+		return f.report(a.id, a.err)
+	default:
+		// The node may own the plan now. Others may be able to take it, and have the time for that.
+		f.n.GiveBack(a.id)
+		c.retried, c.offered, c.due = true, false, time.Now().Add(2*f.n.o.Interval)
+		f.n.retries("take a plan", a.err)
+	}
+	return a.plan == nil || f.emit(a.plan, nil)
+}
+
+// lookAgain makes the loop look again at a plan whose owner had let it go and is taking it again.
+func (f *finder) lookAgain(plan uuid.UUID) {
+	for r := range f.passed {
+		if r.plan == plan {
+			f.open[plan] = &candidate{due: time.Now().Add(f.n.o.Interval), second: true}
+		}
+	}
+}
+
+// abandon waits for the claims and takes in progress, and gives their plans back. Even a failed take may have made the
+// node the owner.
+func (f *finder) abandon() {
+	for ; f.acquiring > 0; f.acquiring-- {
+		a := <-f.acquired
+		if a.plan != nil || a.err != nil && !lacks(a.err) {
+			f.n.GiveBack(a.id)
+		}
+	}
+}
+
+// lacks reports whether an acquisition that failed with err certainly did not make the node the owner.
+func lacks(err error) bool {
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrUnsuited) || unreadable(err)
+}
+
+// Offer makes the loop over [Node.Plans] claim a new plan at once, without searching or reading. The caller passes the plan
+// as Create left it, and no longer uses it. Without a free place, the plan waits for one, or until another node finds it.
+// Offer ignores a plan that is nil or has begun, and one that meets no such loop, a draining node or a thousand waiting
+// plans: searches find it.
+func (n *Node) Offer(plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if plan != nil && plan.State.Status == workflow.NotStarted && n.loopsOver > 0 && len(n.offered) < maxOffers {
+		n.offered = append(n.offered, plan)
+		n.notifyLocked()
+	}
+}
+
+// maxOffers bounds the plans that wait to be claimed at once.
+const maxOffers = 1000
+
+// nextOffer returns the plan that was offered first, if it is wanted.
+func (n *Node) nextOffer(wanted func(uuid.UUID) bool) (plan *workflow.Plan) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.offered) > 0 && wanted(n.offered[0].ID) {
+		plan, n.offered = n.offered[0], n.offered[1:]
+	}
+	return plan
+}
+
+func (n *Node) hasOffers() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.offered) > 0
+}
+
+// looping notes that loops over Plans begin or end.
+func (n *Node) looping(by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.loopsOver += by; n.loopsOver == 0 {
+		n.offered = nil
+	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// note adds what a plan shows that was read.
+// note adds what reading the plan has shown.
 func (p *OpenPlan) note(plan *workflow.Plan) {
 	plan = workflow.InferRunning(plan)
 	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status

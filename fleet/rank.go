@@ -8,9 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// first reports whether node comes first for a plan among the members: it has the highest hash together with
-// the plan. All nodes agree, each plan has its own order, and when a member goes, only its plans move. This
-// spreads the work. No two nodes need to have the same members in mind, since the store decides.
+// first reports whether node comes first for a plan among the members, by rendezvous hashing. This spreads the plans, and
+// when a member goes, only its plans move. Nodes need not agree on the members, since the store decides.
 func first(plan, node uuid.UUID, members iter.Seq[uuid.UUID]) bool {
 	own := weight(plan, node)
 	for m := range members {

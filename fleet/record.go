@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -20,7 +17,7 @@ import (
 type record struct {
 	self    storage.Member  // what is to be stored, with the version that was stored last
 	told    storage.Member  // what was stored last
-	pending *storage.Member // a renewal that may have taken effect: the store recognises it only if it is repeated as it was
+	pending *storage.Member // a renewal that may have taken effect; only repeated unchanged does the store recognize it
 	wake    chan struct{}   // has an element if the record is to be renewed at once
 	writing chan struct{}   // has an element while a renewal is in progress
 	beat    time.Time       // when the last successful renewal began
@@ -42,8 +39,7 @@ func (r *record) announce() {
 	}
 }
 
-// heartbeat renews the node's record. Only an answer which says that the record is no longer the node's fences
-// the node.
+// heartbeat renews the node's record. The node is fenced only if an answer says that the record is no longer its own.
 func (n *Node) heartbeat(ctx context.Context) (next time.Duration, err error) {
 	began := time.Now()
 	try, cancel := context.WithTimeout(ctx, n.o.patience())
@@ -56,8 +52,8 @@ func (n *Node) heartbeat(ctx context.Context) (next time.Duration, err error) {
 	return n.o.Interval, err
 }
 
-// renew stores the node's record once more, and fences the node if the record is no longer its own. A renewal that
-// took effect without an answer is recognised by the store when it is repeated.
+// renew stores the node's record again, and fences the node if the record is no longer its own. If a renewal took effect
+// without an answer, the store recognizes its repetition.
 func (n *Node) renew(ctx context.Context) error {
 	select {
 	case n.record.writing <- struct{}{}:
@@ -127,8 +123,8 @@ func (n *Node) change(edit func(self *storage.Member)) {
 	n.record.announce()
 }
 
-// withdraw takes a plan off the list of those that the node has let go, before the node takes it again. When it returns
-// nil, whoever asks for the record no longer finds the plan on it.
+// withdraw takes a plan off the list of plans that the node has let go, before the node takes it again. When it returns
+// nil, the stored record no longer lists the plan.
 func (n *Node) withdraw(ctx context.Context, plan uuid.UUID) error {
 	n.unlist(plan)
 	return settle(ctx, func() error {
@@ -141,7 +137,7 @@ func (n *Node) withdraw(ctx context.Context, plan uuid.UUID) error {
 	})
 }
 
-// unlist takes a plan off the list of those that the node has let go.
+// unlist takes a plan off the list without storing the record.
 func (n *Node) unlist(plan uuid.UUID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +145,7 @@ func (n *Node) unlist(plan uuid.UUID) {
 	self.LetGo = slices.DeleteFunc(slices.Clone(self.LetGo), func(id uuid.UUID) bool { return id == plan })
 }
 
-// shows reports whether others may read on the node's record that it has let a plan go.
+// shows reports whether the stored record may list a plan as let go.
 func (n *Node) shows(plan uuid.UUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,16 +153,8 @@ func (n *Node) shows(plan uuid.UUID) bool {
 	return slices.Contains(n.record.told.LetGo, plan) || pending != nil && slices.Contains(pending.LetGo, plan)
 }
 
-// Drain says that the node takes no more plans and is about to leave. Its record shows it at once, so the others claim
-// and take new plans without waiting for this node, and loops over [Node.Plans] end. The node goes on to own its
-// plans. It does not come back: the next step is [Node.Leave].
-func (n *Node) Drain() {
-	n.drain()
-	n.change(func(self *storage.Member) { self.Phase = storage.Leaving })
-}
-
-// Report says for people what hinders the node now, or with an empty text that nothing does. [Inspect] shows it from
-// the node's next heartbeat on. Control characters become spaces, and a long text is cut.
+// Report says for people what hinders the node; an empty text means nothing does. [Inspect] shows it from the node's next
+// heartbeat on. Control characters become spaces, and a long text is cut.
 func (n *Node) Report(trouble string) {
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -192,76 +180,6 @@ func cutBytes(text string, most int) string {
 		end = i
 	}
 	return text[:end] + "…"
-}
-
-// Leave removes the node from the fleet. The record of a node that may own plans stays for a while, marked as left, so
-// that each other node sees it at its next look at the members, within its Interval, and takes the plans. Call Leave
-// after the engine's calls have ended: Leave ends all contexts of the node with the cause [ErrLeft]. It returns when
-// the node's goroutines have ended and the store shows that the node has left. Give ctx a deadline: in an outage Leave
-// goes on trying until ctx ends. Others then find the node dead after the TTL. Calling Leave again is allowed.
-func (n *Node) Leave(ctx context.Context) error {
-	n.end(ErrLeft)
-	n.loops.Wait() // their requests have ended with the node's context
-	for {
-		err := n.resign(ctx)
-		switch {
-		case err == nil, overtaken(err) && !conflicted(err):
-			return nil
-		case conflicted(err):
-			// A heartbeat whose answer did not arrive has changed the record, or somebody has marked it.
-			m, findErr := n.store.FindMember(ctx, n.id)
-			switch {
-			case errors.Is(findErr, storage.ErrNotFound), findErr == nil && m.Phase == storage.Left:
-				return nil
-			case findErr == nil && m.Version != n.version():
-				n.adopt(m.Version)
-				continue
-			}
-			err = cmp.Or(findErr, err)
-		}
-		if !errors.Is(err, storage.ErrUnknown) || !sleep.For(ctx, settlePause) {
-			return fmt.Errorf("leave as node %s: %w", n.id, err)
-		}
-	}
-}
-
-// resign marks the node's record as left, or removes it if the node has never tried to own a plan.
-func (n *Node) resign(ctx context.Context) error {
-	n.mu.Lock()
-	self, acquires := n.record.self, n.acquires
-	n.mu.Unlock()
-	if !acquires {
-		return n.store.RemoveMember(ctx, n.id, self.Version)
-	}
-	_, err := n.store.RenewMember(ctx, leftRecord(self))
-	return err
-}
-
-// leftRecord is the record that replaces m when the member has left. It says no more than whether that is excused: m may
-// hold what this program can't store.
-func leftRecord(m storage.Member) storage.Member {
-	return storage.Member{ID: m.ID, Version: m.Version, Phase: storage.Left, Excused: excused(m)}
-}
-
-// excused reports whether the end of a member is no fault of what it runs: it drains, or a person has evicted it.
-func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Leaving }
-
-// retire marks the record of a member as left, in the version that was judged. This fences the member: its next
-// heartbeat meets another version. retire returns ErrConflict if the member has renewed its record since, and ErrNotFound
-// if somebody else has marked or removed the record. Then left is that mark, which may excuse what this one would not.
-func retire(ctx context.Context, store storage.Members, m storage.Member) (left storage.Member, err error) {
-	left = leftRecord(m)
-	if _, err = store.RenewMember(ctx, left); !conflicted(err) {
-		return left, err
-	}
-	now, findErr := store.FindMember(ctx, m.ID)
-	switch {
-	case findErr != nil:
-		return left, findErr
-	case now.Phase == storage.Left:
-		return now, storage.ErrNotFound
-	}
-	return left, err
 }
 
 func (n *Node) adopt(version string) {

@@ -61,7 +61,7 @@ func (f *finder) searchNew(at time.Time, v view) (more bool) {
 
 const day = 24 * time.Hour
 
-// recheck looks at the plans whose first node has had its time. This node takes the plans that still have no owner.
+// recheck looks at the plans whose first node has had its turn. This node takes those that still have no owner.
 func (f *finder) recheck(at time.Time, v view) (more bool) {
 	var ids []uuid.UUID
 	for id, c := range f.open {
@@ -97,9 +97,9 @@ func (f *finder) recheck(at time.Time, v view) (more bool) {
 	return more
 }
 
-// scan calls each for the plans that the filters select. It yields the errors of plans, and one for a listing
-// that is incomplete. more says whether the loop goes on. If plans are waiting for a place, they wait
-// for the end of the search, which may find some that have begun, but no longer than an Interval.
+// scan calls each for the plans that the filters select. It yields the errors of plans, and that of an incomplete
+// listing. more says whether the loop goes on. Plans that wait for a place also wait for the end of the search, because
+// it may find plans that have begun, but no longer than an Interval.
 func (f *finder) scan(ctx context.Context, filters storage.Filters, each func(storage.ListResult) error) (seen map[uuid.UUID]bool, complete, more bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	results := f.n.search(ctx, filters)
@@ -170,8 +170,8 @@ func (n *Node) search(ctx context.Context, filters storage.Filters) <-chan stora
 	return results
 }
 
-// meanwhile iterates over the results of a search. While it waits for them, it claims the plans that are offered, and
-// yields those that were claimed and taken, because a search of many open plans takes long.
+// meanwhile yields the results of a search. A search of many open plans takes long, so meanwhile the loop claims plans
+// that are offered, and yields plans that it has acquired.
 func (f *finder) meanwhile(results <-chan storage.Stream[storage.ListResult]) iter.Seq[storage.Stream[storage.ListResult]] {
 	return func(yield func(storage.Stream[storage.ListResult]) bool) {
 		held := time.After(f.n.o.Interval)
@@ -210,7 +210,7 @@ func planOf(err error) uuid.UUID {
 	return uuid.Nil
 }
 
-// transient reports whether the same call may succeed later without anybody doing anything.
+// transient reports whether the same call may succeed later by itself.
 func transient(err error) bool {
 	return errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -231,13 +231,13 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 	}
 }
 
-// consider notes a plan that was found, if it is one for this node. If spread is set, the first node of the
-// plan has some time before the others.
+// consider notes a plan that was found, if this node may acquire it. If spread is set, the first node of the plan has its
+// turn before the others.
 func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
 	switch c := f.open[r.ID]; {
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
 	case r.State.Status == workflow.Running && !c.busy && !c.second && !c.retried && c.etag != r.State.ETag:
-		delete(f.open, r.ID) // it has begun while this node waited for the first one
+		delete(f.open, r.ID) // it has begun while this node waited
 	case c.paused && r.Owner != f.n.id:
 		f.n.taken(r.ID) // since this node let it go
 		delete(f.open, r.ID)
@@ -276,7 +276,7 @@ func (f *finder) ownerless(ctx context.Context, r storage.ListResult) (bool, err
 	switch standingOf(r.Owner, r.Epoch, f.n.id, held, f.n.o.TakeUnclaimed) {
 	case free:
 		return !held, nil
-	case foreign:
+	case owned:
 		if f.n.letsGo(r.Owner, r.ID) {
 			return true, nil
 		}
@@ -285,9 +285,9 @@ func (f *finder) ownerless(ctx context.Context, r storage.ListResult) (bool, err
 	return false, nil
 }
 
-// yields reports whether others may take a running plan before this node, because the process was removed from the
-// fleet while it worked on the plan. An operator may have handed the plan over since, so a process that has just
-// joined again leaves all plans to the others.
+// yields reports whether others may take a running plan before this node: the process was removed from the fleet while it
+// worked on the plan. An operator may have handed the plan over since, so a process that has just rejoined leaves all
+// plans to the others.
 func (f *finder) yields(owner uuid.UUID, v view) bool {
 	former := f.n.o.Former
 	if len(former) == 0 || !slices.Contains(former, owner) && time.Since(f.n.joined) > 2*f.n.o.Interval {

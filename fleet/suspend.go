@@ -84,7 +84,7 @@ func (n *Node) admitted(ctx context.Context) error {
 	return nil
 }
 
-// Suspend keeps engines away from a store until [Resume]: the nodes of its fleet release their plans and leave, and [Join]
+// Suspend keeps engines away from a store until [Resume]: the nodes of its fleet let their plans go and leave, and [Join]
 // returns [ErrSuspended]. An engine without a fleet looks only when it starts. Suspend returns what the store's note says:
 // an earlier suspension stays, and takes over the MovedTo of c. If the store has moved elsewhere, the error is
 // ErrSuspended. If c.At is zero, it is now. Suspend returns at once: [Clear] waits.

@@ -11,8 +11,8 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// settle calls do until its outcome is known, or ctx ends. The store recognises the same call, so a call that
-// took effect without an answer is not taken for somebody else's.
+// settle repeats do until its outcome is known, or ctx ends. The store recognizes the repetition of a call that took effect
+// without an answer.
 func settle(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -25,8 +25,7 @@ func settle(ctx context.Context, do func() error) error {
 // settlePause is the time until a call with an unknown outcome is repeated. The store has retried before.
 const settlePause = time.Second
 
-// overtaken reports whether a write was certainly refused because somebody else has changed or removed what it
-// names.
+// overtaken reports whether a write was certainly refused because somebody else has changed or removed its target.
 func overtaken(err error) bool {
 	return (errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrNotFound)) && !errors.Is(err, storage.ErrUnknown)
 }

@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Condition says how an open plan is doing.
+type Condition string
+
+// The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
+// for longer than InspectOptions.Older.
+const (
+	// Working: the owner is alive. An author's delay does not make a plan stuck.
+	Working Condition = "working"
+	// Stopping: the owner is alive, and the plan was asked to stop.
+	Stopping Condition = "stopping"
+	// Waiting: the plan is NotStarted and waits for an engine.
+	Waiting Condition = "waiting"
+	// Orphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
+	Orphaned Condition = "orphaned"
+	// Unclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
+	// engine is alive. Such a plan is also stuck if it was asked to stop, because the engine does not see the request.
+	Unclaimed Condition = "unclaimed"
+	// Unreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
+	Unreadable Condition = "unreadable"
+	// Unknown: reading the plan failed for a reason that may pass.
+	Unknown Condition = "unknown"
+)
+
+// Reason says in a few words, which do not change, why a plan is stuck or does not go on.
+type Reason string
+
+// The reasons. A plan that is not stuck has the first four, the last, or none.
+const (
+	ReasonNoNode      Reason = "no node alive"   // and the plan needs one
+	ReasonSuspended   Reason = "vault suspended" // and so no node is alive
+	ReasonOwnerGone   Reason = "owner gone"
+	ReasonOwnerSilent Reason = "owner silent"
+	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
+	ReasonNoProgress  Reason = "no progress"
+	ReasonStopIgnored Reason = "stop ignored"
+	ReasonUnclaimed   Reason = "unclaimed"
+	ReasonUnreadable  Reason = "unreadable"
+	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
+)
+
+// Reasons returns all reasons for which a plan may be stuck.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
+		ReasonUnclaimed, ReasonUnreadable,
+	}
+}
+
+// Remedy says what to do about plans that are stuck for this reason. [OpenPlan.Why] says it for one plan.
+func (r Reason) Remedy() string {
+	switch r {
+	case ReasonNoNode:
+		return "No node is alive. Start an engine: it takes them all."
+	case ReasonSuspended:
+		return "No node works on a suspended vault. If its plans do not run elsewhere, resume it, and start an engine."
+	case ReasonOwnerGone:
+		return "No live node has taken them: the nodes may be full, or lack the plugins. Read their logs. Take a plan over to make them look again."
+	case ReasonOwnerSilent:
+		return "Their owners have been silent for longer than their TTL, and no live node has taken the plans: the nodes may be full, or lack the plugins. Read their logs."
+	case ReasonNotPickedUp:
+		return "The live nodes may be full, or lack the plugins. Read their logs, or start another node."
+	case ReasonNoProgress:
+		return "Their owners are alive, but have stored nothing for long. Look at the plugins. If one hangs, restart its node, or evict the node: the next owners run the actions again."
+	case ReasonStopIgnored:
+		return "They were asked to stop, and their owners are alive. Running actions are not cancelled. If a plugin hangs, restart its node, or evict the node: the next owners stop the plans."
+	case ReasonUnclaimed:
+		return "An engine without a fleet began them, so nothing shows whether it is alive. If it has died, start it again."
+	case ReasonUnreadable:
+		return "They are damaged, or newer than this program. Check the vault, and update the programs."
+	case ReasonUnknown:
+		return "They may be stuck or not: they have not been read yet, or reading them failed. Look again."
+	}
+	return ""
+}
+
+// fleetFacts is what decides about a plan besides the plan and its owner.
+type fleetFacts struct {
+	now       time.Time
+	older     time.Duration
+	alive     int                 // how many members are alive
+	suspended *storage.Suspension // nil if the vault is not suspended
+	within    time.Duration       // how soon they take the plans of a dead member
+}
+
+// explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
+func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck bool, why string) {
+	late := f.since(p.Progress) > f.older && !p.Unread
+	switch {
+	case p.Err != nil:
+		return unreadableBecause(p.Err)
+	case p.State.Status == workflow.NotStarted:
+		return Waiting, late, f.whyWaiting(p, late)
+	case p.OwnerState == OwnerNone && p.Epoch == 0:
+		return Unclaimed, late || asked(p), f.whyUnclaimed(p, late)
+	case p.OwnerState != OwnerAlive:
+		return Orphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
+	case asked(p):
+		late = f.since(p.StopRequested) > f.older
+		return Stopping, late, f.whyStopping(p, *owner, late) + owner.reports()
+	}
+	waits := f.delayed(p)
+	return Working, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
+}
+
+// delayed reports whether nothing runs because the plan's author wants it so.
+func (f fleetFacts) delayed(p OpenPlan) bool {
+	return p.Read && len(p.Running) == 0 && p.waits.After(p.Progress) && f.since(p.waits) <= f.older
+}
+
+// abandoned reports whether the plan has had no live owner for longer than older.
+func (f fleetFacts) abandoned(p OpenPlan) bool {
+	return !p.orphaned.IsZero() && f.since(p.orphaned) > f.older
+}
+
+// undecided reports whether a Running plan must be read to find out whether it is stuck.
+func (f fleetFacts) undecided(p OpenPlan) bool {
+	switch {
+	case f.since(p.Progress) <= f.older || f.delayed(p):
+		return false
+	case p.OwnerState == OwnerAlive || p.OwnerState == OwnerNone && p.Epoch == 0:
+		return !asked(p)
+	}
+	return f.alive > 0 && !f.abandoned(p)
+}
+
+// reason says in a few words what explain says.
+func (f fleetFacts) reason(p OpenPlan) Reason {
+	switch {
+	case p.Condition == Unreadable:
+		return ReasonUnreadable
+	case p.Condition == Unknown:
+		return ReasonUnknown
+	case p.Condition == Waiting && f.alive > 0:
+		return ReasonNotPickedUp
+	case f.suspended != nil && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
+		return ReasonSuspended
+	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
+		return ReasonNoNode
+	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
+		return ReasonOwnerSilent
+	case p.Condition == Orphaned:
+		return ReasonOwnerGone
+	case p.Unread:
+		return ReasonUnknown
+	case !p.Stuck:
+		return ""
+	}
+	return map[Condition]Reason{Working: ReasonNoProgress, Stopping: ReasonStopIgnored, Unclaimed: ReasonUnclaimed}[p.Condition]
+}
+
+// since returns the time since t by the store's clock. It is not negative.
+func (f fleetFacts) since(t time.Time) time.Duration { return max(0, f.now.Sub(t)) }
+
+func asked(p OpenPlan) bool { return !p.StopRequested.IsZero() }

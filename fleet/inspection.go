@@ -1,0 +1,204 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+)
+
+// Inspection says who works on a vault, and what is stuck.
+type Inspection struct {
+	// Now is the store's clock, by which the ages of members and stop requests are measured. The times of plans
+	// are by the clocks of their engines.
+	Now time.Time
+	// Members are the members that have not left, in the order in which they joined.
+	Members []MemberState
+	// Suspended says who has suspended the vault, and why. It is nil if the vault is not suspended.
+	Suspended *storage.Suspension
+	// Copies are the copies of the vault that its notes name.
+	Copies []CopyState
+	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
+	Plans []OpenPlan
+	// More reports whether there are more open plans than MaxPlans. They are older than those in Plans.
+	More bool
+	// Unread is the number of plans that are [OpenPlan.Unread].
+	Unread int
+	// Foreign is the number of plans of another program, open or not, that the search met.
+	Foreign int
+}
+
+// Alive returns the number of members that are alive.
+func (i Inspection) Alive() (n int) {
+	for _, m := range i.Members {
+		if m.Alive {
+			n++
+		}
+	}
+	return n
+}
+
+// Gone returns the owners of open plans that are no members any more, with the number of plans of each.
+func (i Inspection) Gone() map[uuid.UUID]int {
+	gone := map[uuid.UUID]int{}
+	for _, p := range i.Plans {
+		if p.OwnerState == OwnerGone && !slices.ContainsFunc(i.Members, func(m MemberState) bool { return m.ID == p.Owner }) {
+			gone[p.Owner]++
+		}
+	}
+	return gone
+}
+
+// MemberState is a member, and what its record shows.
+type MemberState struct {
+	storage.Member
+	// Silence is the time since the last heartbeat. It is not negative.
+	Silence time.Duration
+	// Alive reports whether the silence is not longer than the TTL. The other nodes remove the record of a dead
+	// member and take its plans.
+	Alive bool
+	// Plans is the number of open plans that the member owns, among those that were looked at.
+	Plans int
+}
+
+// CopyState is a copy of the vault, and how far it is behind. The program that keeps the copy up to date stores a note
+// whose name begins with [storage.NoteCopy].
+type CopyState struct {
+	// Name is the rest of the note's name, and To says for people where the copy is.
+	Name, To string
+	// CaughtUp is the time, by the store's clock, up to which the copy has everything. It is zero if the note does
+	// not say it.
+	CaughtUp time.Time
+	// Lag is the time since CaughtUp. It is not negative.
+	Lag time.Duration
+
+	version string // of the note
+}
+
+// OwnerState says what the roster shows of a plan's owner.
+type OwnerState string
+
+// The states of an owner.
+const (
+	// OwnerNone: the plan has no owner. It is NotStarted, or an engine without a fleet began it.
+	OwnerNone OwnerState = "none"
+	// OwnerAlive: the owner has renewed its record within its TTL.
+	OwnerAlive OwnerState = "alive"
+	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
+	OwnerSilent OwnerState = "silent"
+	// OwnerGone: the owner has left or died, or it has let the plan go. Any node takes the plan.
+	OwnerGone OwnerState = "gone"
+)
+
+// OpenPlan is a plan that is not final.
+type OpenPlan struct {
+	// ListResult has the plan's ID alone if the plan can't be read.
+	storage.ListResult
+	OwnerState OwnerState
+	// Read reports whether the plan was read, by this inspection or by an earlier one. Running, Done and Actions are
+	// known only then, and are those of ReadAt.
+	Read bool
+	// ReadAt is the time of the last inspection that tried to read the plan, by the store's clock.
+	ReadAt time.Time
+	// Unread reports whether the plan may be stuck, but was not read because of MaxReads. It does not count as stuck.
+	Unread bool
+	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
+	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
+	Progress time.Time
+	// Running are the actions that are stored as Running, longest first, without those of continuous checks. An
+	// Idempotent action may run without being stored.
+	Running []RunningAction
+	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
+	Done, Actions int
+	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
+	StopRequested time.Time
+	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
+	StopBy, StopWhy string
+	Condition       Condition
+	// Stuck reports whether somebody should look into it.
+	Stuck bool
+	// Reason says in a few words why the plan is stuck or does not go on. It is empty if the plan works.
+	Reason Reason
+	// Why says in a sentence or two why the plan is stuck or is not, what this was concluded from, and what to do.
+	// It may contain names that authors and engines chose.
+	Why string
+	// Err is the error of a plan that can't be read.
+	Err error
+
+	earlier  bool      // whether Err is that of an earlier inspection
+	waits    time.Time // when the last delay ends that has begun
+	unseen   bool      // an idempotent action may run, and is not stored as Running
+	orphaned time.Time // since when inspections have seen it without a live owner; zero if it has one
+}
+
+// RunningAction is an action that is Running.
+type RunningAction struct {
+	// Path is that of [workflow.Paths], such as "europe/canary/restart".
+	Path string
+	// Since is when the action started.
+	Since time.Time
+	// Attempts is the number of attempts, including the present one.
+	Attempts int
+	// Timeout limits an attempt. It is 0 if the engine's default applies.
+	Timeout time.Duration
+}
+
+// Doing says in a few words what runs, such as "europe/canary/restart and 2 more". It is empty if nothing is
+// known to run.
+func (p OpenPlan) Doing() string {
+	switch n := len(p.Running); n {
+	case 0:
+		return ""
+	case 1:
+		return p.Running[0].Path
+	default:
+		return fmt.Sprintf("%s and %d more", p.Running[0].Path, n-1)
+	}
+}
+
+// stuckFirst compares plans in the order of an inspection.
+func stuckFirst(a, b OpenPlan) int {
+	if a.Stuck != b.Stuck {
+		if a.Stuck {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(a.Progress.Compare(b.Progress), driver.NewestFirst(b.ID, a.ID))
+}
+
+// ownerState says what the roster shows of the owner of a plan. member is nil if the owner has no record.
+func ownerState(p storage.ListResult, member *MemberState) OwnerState {
+	switch {
+	case p.Owner == uuid.Nil:
+		return OwnerNone
+	case member == nil:
+		return OwnerGone
+	case !member.Alive:
+		return OwnerSilent
+	case slices.Contains(member.LetGo, p.ID):
+		return OwnerGone
+	}
+	return OwnerAlive
+}
+
+// ttlOf returns the TTL of a member, or the default if its record does not say it.
+func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
+
+// inspectRoster returns an inspection of the members alone.
+func inspectRoster(r storage.Roster) Inspection {
+	i := Inspection{Now: r.Now}
+	for _, m := range r.Members {
+		if m.Phase == storage.Left {
+			continue
+		}
+		silence := max(0, r.Now.Sub(m.Renewed))
+		i.Members = append(i.Members, MemberState{Member: m, Silence: silence, Alive: silence <= ttlOf(m)})
+	}
+	return i
+}

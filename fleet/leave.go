@@ -1,0 +1,123 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+)
+
+// Drain prepares the node to leave: it acquires no more plans, and loops over [Node.Plans] end. Its record shows this at
+// once, so other nodes no longer wait for it. The node keeps the plans that it owns. The next step is [Node.Leave].
+func (n *Node) Drain() {
+	n.drain()
+	n.change(func(self *storage.Member) { self.Phase = storage.Leaving })
+}
+
+// Leave removes the node from the fleet. The record of a node that may own plans stays for a while, marked as left, so
+// that each other node sees it at its next look at the members, within its Interval, and takes the plans. Call Leave
+// after the engine's calls have ended: Leave ends all contexts of the node with the cause [ErrLeft]. It returns when
+// the node's goroutines have ended and the store shows that the node has left. Give ctx a deadline: in an outage Leave
+// goes on trying until ctx ends. Others then find the node dead after the TTL. Calling Leave again is allowed.
+func (n *Node) Leave(ctx context.Context) error {
+	n.end(ErrLeft)
+	n.loops.Wait() // their requests have ended with the node's context
+	for {
+		err := n.resign(ctx)
+		switch {
+		case err == nil, overtaken(err) && !conflicted(err):
+			return nil
+		case conflicted(err):
+			// A heartbeat whose answer did not arrive has changed the record, or somebody has marked it.
+			m, findErr := n.store.FindMember(ctx, n.id)
+			switch {
+			case errors.Is(findErr, storage.ErrNotFound), findErr == nil && m.Phase == storage.Left:
+				return nil
+			case findErr == nil && m.Version != n.version():
+				n.adopt(m.Version)
+				continue
+			}
+			err = cmp.Or(findErr, err)
+		}
+		if !errors.Is(err, storage.ErrUnknown) || !sleep.For(ctx, settlePause) {
+			return fmt.Errorf("leave as node %s: %w", n.id, err)
+		}
+	}
+}
+
+// resign marks the node's record as left, or removes it if the node has never tried to own a plan.
+func (n *Node) resign(ctx context.Context) error {
+	n.mu.Lock()
+	self, acquires := n.record.self, n.acquires
+	n.mu.Unlock()
+	if !acquires {
+		return n.store.RemoveMember(ctx, n.id, self.Version)
+	}
+	_, err := n.store.RenewMember(ctx, leftRecord(self))
+	return err
+}
+
+// leftRecord is the record that replaces m when the member has left. It holds little, because m may hold what this program
+// can't store.
+func leftRecord(m storage.Member) storage.Member {
+	return storage.Member{ID: m.ID, Version: m.Version, Phase: storage.Left, Excused: excused(m)}
+}
+
+// excused reports whether a member's plugins are not to blame for its end: it drains, or a person evicted it.
+func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Leaving }
+
+// markLeft marks the record of a member as left, in the version that was judged. This fences the member: its next
+// heartbeat meets another version. It returns ErrConflict if the member has renewed its record since, and ErrNotFound if
+// somebody else has marked or removed it. left is then that mark, which may excuse the member where m does not.
+func markLeft(ctx context.Context, store storage.Members, m storage.Member) (left storage.Member, err error) {
+	left = leftRecord(m)
+	if _, err = store.RenewMember(ctx, left); !conflicted(err) {
+		return left, err
+	}
+	now, findErr := store.FindMember(ctx, m.ID)
+	switch {
+	case findErr != nil:
+		return left, findErr
+	case now.Phase == storage.Left:
+		return now, storage.ErrNotFound
+	}
+	return left, err
+}
+
+// Evict marks a member as left although it may be alive, for a process whose heartbeats continue but whose
+// work does not. The member learns at its next heartbeat that it is fenced, and its work ends. Other nodes take its
+// plans, and the store refuses what it writes afterwards. Its process may join again as a new node, which leaves its
+// former plans to other nodes if there are any. Running actions run again; the eviction does not count as a crash.
+//
+// Evict repeats an update whose outcome is unknown until ctx ends. Errors: [storage.ErrNotFound] if there is no such
+// member, or if it has left; otherwise those of FindMember and RenewMember.
+func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
+	for again := false; ; again = true {
+		m, err := store.FindMember(ctx, member)
+		if err == nil && m.Phase == storage.Left {
+			if again {
+				return nil
+			}
+			err = storage.ErrNotFound
+		}
+		if err != nil {
+			return fmt.Errorf("evict node %s: %w", member, err)
+		}
+		m.Excused = true
+		err = settle(ctx, func() error {
+			_, err := markLeft(ctx, store, m)
+			return err
+		})
+		switch {
+		case err == nil, overtaken(err) && !conflicted(err):
+			return nil
+		case !conflicted(err) || ctx.Err() != nil:
+			return fmt.Errorf("evict node %s: %w", member, err)
+		} // else it has renewed its record meanwhile
+	}
+}
