@@ -410,7 +410,7 @@ func lateError(ctx context.Context, err error) error {
 
 // withdraw removes a plan whose object was written too late, unless the plan runs and is whole. It writes a
 // delete marker first, as a Delete does: another process may update the plan meanwhile, and Recovery must
-// recognise what is left of it as remains.
+// recognize what is left of it as remains.
 func (c *creation) withdraw(ctx context.Context, objectETag string) error {
 	etag, seen, err := c.putDeleteMarker(ctx)
 	kept := false

@@ -283,7 +283,7 @@ func (u planUpdate) putOpenEntry(ctx context.Context, r replaced, body []byte) e
 	case errors.Is(look, storage.ErrNotFound): // a reader may have seen the entry before the plan was deleted
 		return fmt.Errorf("%w: %w", storage.ErrUnknown, look)
 	}
-	u.unknown.keep(w.write, w.id) // a repeated update recognises it
+	u.unknown.keep(w.write, w.id) // a repeated update recognizes it
 	return vaultError("look for object", u.keys.object(), "%w: the entry is written, and whether the plan still exists is not known: call again: %w", storage.ErrUnknown, look)
 }
 
@@ -353,7 +353,7 @@ func (u planUpdate) finalize(ctx context.Context, entry written, c *change, body
 		return objectETag, nil
 	}
 	// Every reader sees the entry as final, so the update has had an effect. The same call again must
-	// recognise the entry.
+	// recognize the entry.
 	u.unknown.keep(entry.write, entry.id)
 	return objectETag, fmt.Errorf("%w: the plan is %s, and Recovery or the same call again does the rest: %w", storage.ErrUnknown, u.plan.State.Status, err)
 }

@@ -129,7 +129,7 @@ func (f forked) write(w io.Writer) {
 // tries is how often a call with an unknown outcome is made.
 const tries = 3
 
-// create stores a plan. The vault recognises the same plan if an earlier try took effect without an answer.
+// create stores a plan. The vault recognizes the same plan if an earlier try took effect without an answer.
 func create(ctx context.Context, v storage.Creator, plan *workflow.Plan) (err error) {
 	for range tries {
 		if err = v.Create(ctx, plan); err == nil || !errors.Is(err, storage.ErrUnknown) || ctx.Err() != nil {

@@ -305,7 +305,7 @@ func TestUpdateBelievesNoFalse404(t *testing.T) {
 					t.Errorf("%d false responses, %v", rule.Fired(), err)
 				}
 				if err != nil {
-					vaulttest.Must(t, v.UpdatePlan(t.Context(), plan)) // it recognises its own write
+					vaulttest.Must(t, v.UpdatePlan(t.Context(), plan)) // it recognizes its own write
 				}
 				vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
 			})
