@@ -61,20 +61,22 @@ func (f *finder) searchNew(at time.Time, v view) (more bool) {
 
 const day = 24 * time.Hour
 
-// recheck looks at the plans whose first node has had its turn. This node takes those that still have no owner.
+// recheck looks at the plans whose first node has had its turn. This node takes those that still have no owner. Without a
+// free place they stay due, so they come before new plans when there is one.
 func (f *finder) recheck(at time.Time, v view) (more bool) {
 	var ids []uuid.UUID
+	free := f.n.free()
 	for id, c := range f.open {
 		switch {
 		case !c.second || !c.isDue(at):
 		case f.n.owns(id):
 			delete(f.open, id) // a former owner still lists it
-		default:
+		case free:
 			ids = append(ids, id)
 			c.due, c.paused = at.Add(f.n.o.Interval), false // if the search fails
 		}
 	}
-	if len(ids) == 0 || !f.n.free() {
+	if len(ids) == 0 {
 		return true
 	}
 	found := map[uuid.UUID]storage.ListResult{}
