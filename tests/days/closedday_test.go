@@ -65,41 +65,6 @@ func changes() map[string]change {
 	}
 }
 
-// TestChangesOfClosedDays checks the order of each change of a closed day: a marker, the removal of the catalogue,
-// the commit. No marker is left.
-func TestChangesOfClosedDays(t *testing.T) {
-	for name, c := range changes() {
-		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			plan := c.prepare(t, v)
-			server.PutContainer(oldContainer(), map[string]string{"planvaultlayout": "1"})
-			server.Put(oldContainer(), "catalogue", []byte("stale"), nil)
-			before := len(server.Requests())
-			vaulttest.Must(t, c.do(t.Context(), v, plan))
-			marker, catalogue, commit := 0, 0, 0
-			for _, r := range server.Requests()[before:] {
-				switch {
-				case marker == 0 && r.Op == emulator.PutBlob && strings.HasPrefix(r.Blob, "open/"):
-					marker = r.N
-				case r.Op == emulator.DeleteBlob && r.Blob == "catalogue":
-					catalogue = r.N
-				case commit == 0 && r.Op != emulator.GetBlob && r.Op != emulator.HeadBlob && strings.HasPrefix(r.Blob, "plans/"):
-					commit = r.N
-				}
-			}
-			if !(0 < marker && marker < catalogue && catalogue < commit) {
-				t.Errorf("marker is request %d, the removal of the catalogue %d, the commit %d", marker, catalogue, commit)
-			}
-			for b := range server.Blobs(oldContainer()) {
-				if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") && name != "Create" {
-					t.Errorf("%s is left", b.Name)
-				}
-			}
-			vaulttest.Sound(t, v)
-		})
-	}
-}
-
 // TestCostOfClosedDays counts what a change of a closed day costs more than one of a young day.
 func TestCostOfClosedDays(t *testing.T) {
 	for name, c := range changes() {
@@ -231,35 +196,6 @@ func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Ru
 		ctx := vaulttest.Within(t, time.Millisecond)
 		vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
 	}))
-}
-
-// TestRestoredEntryInAClosedDay restores the entry of a plan in a closed day, which was lost or set back: the plan
-// becomes visible, so the catalogue goes.
-func TestRestoredEntryInAClosedDay(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		vaulttest.InBubble(t, fmt.Sprint("lost ", lost), func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			d := vaulttest.DamagedOf(server, finished(t, v, oldPlan()))
-			if lost {
-				d.Lose(d.Name("entry"))
-			} else {
-				vaulttest.RewriteStatus(server, d.Container, d.Plan, "entry", "Running")
-			}
-			server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
-			time.Sleep(vaulttest.PastGrace)
-			report, err := v.Repair(t.Context(), vaulttest.Thorough)
-			if err != nil || len(report.Plans) != 1 {
-				t.Errorf("%+v, %v", report, err)
-			}
-			for b := range server.Blobs(oldContainer()) {
-				if b.Name == "catalogue" || strings.HasPrefix(b.Name, "open/") {
-					t.Errorf("%s is left", b.Name)
-				}
-			}
-			vaulttest.Same(t, v, d.Plan)
-			vaulttest.Sound(t, v)
-		})
-	}
 }
 
 // wrong makes the catalogue of a closed day wrong. It returns the blob that replaces it.

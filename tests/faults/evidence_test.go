@@ -22,117 +22,10 @@ import (
 	"github.com/planvault/azblob/internal/vaulttest"
 )
 
-// TestRecoveryBelievesNoFalse404 answers Recovery's requests for the entry, object and markers of healthy
-// plans with 404, each once and then always. Recovery removes and changes nothing, and handles the other
-// plans.
-func TestRecoveryBelievesNoFalse404(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork} {
-		for _, role := range []string{"entry", "object"} {
-			for _, effect := range vaulttest.Absences {
-				for _, lasting := range []bool{false, true} {
-					vaulttest.InBubble(t, fmt.Sprintf("%s, %s, %v, lasting %v", name, role, effect, lasting), func(t *testing.T, server *emulator.Server) {
-						w := vaulttest.WorldOf(server)
-						plan, _ := in(t, w, vaulttest.EachKind())
-						half := vaulttest.EachKind()
-						vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), half) })
-						time.Sleep(vaulttest.PastGrace)
-						before := of(vaulttest.Contents(server), plan)
-						rule := emulator.On(emulator.HeadBlob).Path(plan.ID.String() + "-" + role).Do(effect)
-						why := "contradicts itself"
-						if effect == emulator.Answer(404, "") {
-							why = "not the service's"
-						}
-						if !lasting {
-							rule.Nth(1)
-						}
-						report, err := vaulttest.Faulty(t, server, rule).Repair(t.Context(), azblob.RepairOptions{})
-						if rule.Fired() == 0 {
-							t.Fatal("the fault did not come")
-						}
-						if lasting && (!errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), why)) || !lasting && err != nil {
-							t.Errorf("got %v", err)
-						}
-						doubted := 0
-						for _, p := range report.Plans {
-							if p.ID == plan.ID && p.Did == "" && p.Err != nil {
-								doubted++
-							} else if p.ID != half.ID || p.Did == "" {
-								t.Errorf("the report has %+v", p)
-							}
-						}
-						if len(report.Plans) != 1+doubted || lasting != (doubted == 1) {
-							t.Errorf("the report is %+v, want the other plan, and this one if it stays in doubt", report)
-						}
-						if !maps.Equal(before, of(vaulttest.Contents(server), plan)) {
-							t.Fatal("a healthy plan was touched")
-						}
-						vaulttest.Settled(t, vaulttest.OnEmulator(t, server))
-						vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-					})
-				}
-			}
-		}
-	}
-}
-
 // of leaves what is stored of one plan.
 func of(all map[string]string, plan *workflow.Plan) map[string]string {
 	maps.DeleteFunc(all, func(name, _ string) bool { return !strings.Contains(name, plan.ID.String()) })
 	return all
-}
-
-// TestDeleteBelievesNoFalse404 answers each request of a Delete with 404, once and then always. Whenever
-// Delete returns nil, the plan and all its blobs are gone.
-func TestDeleteBelievesNoFalse404(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	rules := map[string]func() *emulator.Rule{
-		"object, read":     func() *emulator.Rule { return emulator.On(emulator.GetBlob).Path("-object.json") },
-		"object, removal":  func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-object.json") },
-		"object, look":     func() *emulator.Rule { return emulator.On(emulator.HeadBlob).Path("-object.json") },
-		"object, all":      func() *emulator.Rule { return emulator.On(emulator.GetBlob, emulator.HeadBlob).Path("-object.json") },
-		"entry":            func() *emulator.Rule { return emulator.On(emulator.DeleteBlob).Path("-entry.json") },
-		"sub-object":       func() *emulator.Rule { return emulator.On(emulator.BatchItem).Path("actions/") },
-		"all of the batch": func() *emulator.Rule { return emulator.On(emulator.BatchDelete).Path("actions/") },
-	}
-	for name, rule := range rules {
-		for _, effect := range vaulttest.Absences[:2] {
-			for _, lasting := range []bool{false, true} {
-				for _, begun := range []bool{false, true} {
-					vaulttest.InBubble(t, fmt.Sprintf("%s, %v, lasting %v, begun before %v", name, effect, lasting, begun), func(t *testing.T, server *emulator.Server) {
-						v := vaulttest.OnEmulator(t, server)
-						plan := vaulttest.Created(t, v, vaulttest.EachKind())
-						if begun {
-							vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
-						}
-						lie := rule().Do(effect)
-						if !lasting {
-							lie.Nth(1)
-						}
-						err := vaulttest.Faulty(t, server, lie).Delete(t.Context(), plan.ID)
-						left := of(vaulttest.Contents(server), plan)
-						_, whole := left[object(server, plan)]
-						switch {
-						case err == nil && len(left) > 0:
-							t.Fatalf("Delete returned nil, and %d blobs are left", len(left))
-						case errors.Is(err, storage.ErrNotFound):
-							t.Errorf("Delete says that there is no plan: %v", err)
-						case err != nil && !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrConflict):
-							t.Errorf("Delete: %v", err)
-						case err != nil && !whole && !errors.Is(err, storage.ErrUnknown):
-							t.Errorf("the plan is gone, and Delete says %v", err)
-						case lie.Fired() > 0 && !lasting && err != nil && whole:
-							t.Errorf("one wrong answer: %v", err)
-						}
-						if err := v.Delete(t.Context(), plan.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
-							t.Errorf("the same call again: %v", err)
-						}
-						vaulttest.Empty(t, server)
-					})
-				}
-			}
-		}
-	}
 }
 
 // TestNoListingOfOneKindIsBelieved answers the listings of one kind of sub-objects with 404, while the other kinds
@@ -282,35 +175,6 @@ func object(server *emulator.Server, plan *workflow.Plan) string {
 		return c + "/plans/" + plan.ID.String() + "-object.json"
 	}
 	return ""
-}
-
-// TestUpdateBelievesNoFalse404 answers the looks of an update for its plan with 404, each once and then always. If it
-// lasts the outcome is unknown, and the same call again settles it.
-func TestUpdateBelievesNoFalse404(t *testing.T) {
-	for _, row := range []struct {
-		versioned bool
-		from, to  int
-	}{{true, 1, 1}, {true, 1, 1 + 3}, {false, 1, 1}, {false, 2, 2}} { // a second look agrees with a listing, or never
-		for _, effect := range vaulttest.Absences[:2] {
-			vaulttest.InBubble(t, fmt.Sprintf("%v, %+v", effect, row), func(t *testing.T, server *emulator.Server) {
-				_, plan := vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Small())
-				rule, lasting := emulator.On(emulator.HeadBlob).Range(row.from, row.to).Do(effect), row.to > row.from
-				opts := []azblob.Option{vaulttest.Meets(server, rule)}
-				if plan.State.Status = workflow.Running; !row.versioned {
-					plan.State.ETag, opts = "", append(opts, azblob.WithUnversionedUpdates())
-				}
-				v := vaulttest.OnEmulator(t, server, opts...)
-				err := v.UpdatePlan(t.Context(), plan)
-				if rule.Fired() != 1+row.to-row.from || lasting != (errors.Is(err, storage.ErrUnknown) && errors.Is(err, storage.ErrUnavailable)) || !lasting && err != nil {
-					t.Errorf("%d false responses, %v", rule.Fired(), err)
-				}
-				if err != nil {
-					vaulttest.Must(t, v.UpdatePlan(t.Context(), plan)) // it recognizes its own write
-				}
-				vaulttest.Same(t, vaulttest.OnEmulator(t, server), plan)
-			})
-		}
-	}
 }
 
 // TestRecoveryBesideAShortListing omits sub-objects from the listing before their removal, as a cache does. The blobs that

@@ -55,41 +55,6 @@ func TestDeleteEndsAtALastingRefusal(t *testing.T) {
 	}
 }
 
-// TestRecoveryReportsSnapshots runs Recovery on blobs that can't be removed because they have snapshots. Each
-// Recovery reports them, and takes them neither for recent nor for removed.
-func TestRecoveryReportsSnapshots(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	snapshots := emulator.Answer(409, "SnapshotsPresent")
-	for name, c := range map[string]struct {
-		in   vaulttest.State
-		rule *emulator.Rule
-		gone bool
-	}{
-		"on a sub-object":    {vaulttest.DeleteBroken(emulator.BatchDelete, ""), emulator.On(emulator.BatchItem, emulator.DeleteBlob).Path("actions/").Do(snapshots), true},
-		"on an entry":        {vaulttest.CreateBroken("plans/*-object.json", 1), emulator.On(emulator.DeleteBlob).Path("-entry.json").Do(snapshots), true},
-		"on a marker":        {vaulttest.CompletionBroken(emulator.DeleteBlob, "open/"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
-		"on a delete marker": {vaulttest.DeleteBroken(emulator.DeleteBlob, "-object.json"), emulator.On(emulator.DeleteBlob).Path("open/").Do(snapshots), false},
-	} {
-		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
-			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
-			time.Sleep(vaulttest.PastGrace)
-			v := vaulttest.Faulty(t, server, c.rule)
-			for range 2 {
-				report, err := v.Repair(t.Context(), azblob.RepairOptions{})
-				if !errors.Is(err, storage.ErrDenied) || report.Recent != 0 || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
-					t.Errorf("%+v, %v, want that it is reported", report, err)
-				}
-				time.Sleep(vaulttest.PastGrace)
-			}
-			vaulttest.Should(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
-			vaulttest.Sound(t, vaulttest.OnEmulator(t, server))
-			if ok, err := v.Exists(t.Context(), plan.ID); ok == c.gone || err != nil {
-				t.Errorf("the plan is there: %v, %v", ok, err)
-			}
-		})
-	}
-}
-
 // TestRecoveryReportsNoRemovalThatDidNotHappen changes a marker just before its removal.
 func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 	vaulttest.InBubble(t, "a marker", func(t *testing.T, server *emulator.Server) {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -242,23 +240,6 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 			vaulttest.Same(t, v, run)
 		})
 	}
-}
-
-func TestCreateOnlyTouchesItsPrefix(t *testing.T) {
-	server := emulator.New()
-	vaulttest.Strict(t, server)
-	server.PutContainer("test-2-2000-01-01", nil)
-	server.Put("test-2-2000-01-01", "open/"+uuid.NewString(), nil, nil)
-	server.PutContainer("test-2000-1-1", nil)
-	v := vaulttest.OnEmulator(t, server)
-	plan := plantest.Small()
-	vaulttest.Must(t, v.Create(t.Context(), plan))
-	vaulttest.Must(t, v.Recovery(t.Context()))
-	vaulttest.Same(t, v, plan)
-	if r := vaulttest.Sound(t, v); r.Days != 1 {
-		t.Errorf("%d days were checked", r.Days)
-	}
-	vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
 }
 
 // TestContainersAreCreatedOnce creates many plans at once, and then more in a vault that knows its

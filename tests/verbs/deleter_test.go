@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,30 +17,6 @@ import (
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )
-
-// TestDeleteOrder checks the order of the requests of a Delete, and that a batch has as many sub-objects as the service accepts.
-func TestDeleteOrder(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for parts, batches := range map[int]int{256: 1, 257: 2, 600: 3} {
-		vaulttest.InBubble(t, fmt.Sprint(parts), func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			plan := vaulttest.Created(t, v, plantest.Sized(1, 1, parts-2)) // a block, a sequence, and actions
-			server.ResetRequests()
-			vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-			var got []string
-			for _, r := range server.Requests() {
-				got = append(got, fmt.Sprint(r.Op, strings.NewReplacer(plan.ID.String(), "ID", r.Container, "").Replace(r.Path())))
-			}
-			slices.Sort(got[:3]) // sent at once
-			want := slices.Concat([]string{"GetBlob/plans/ID-object.json", "HeadBlob/open/ID", "HeadBlob/plans/ID-entry.json", "PutBlob/open/ID-delete", "DeleteBlob/plans/ID-object.json"},
-				slices.Repeat([]string{"BatchDelete"}, batches), []string{"DeleteBlob/plans/ID-entry.json", "BatchDelete"})
-			if !slices.Equal(got, want) {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			vaulttest.Empty(t, server)
-		})
-	}
-}
 
 // TestDeleteDamaged deletes a plan whose object is unreadable. A plan with a newer schema stays untouched.
 func TestDeleteDamaged(t *testing.T) {

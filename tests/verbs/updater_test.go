@@ -18,34 +18,6 @@ import (
 	"github.com/planvault/azblob/internal/vaulttest"
 )
 
-// TestUpdateKnowsItsVersion updates without versions, in a vault that was opened for it. An update overwrites what is there, and a
-// plan's only the entry that it has seen.
-func TestUpdateKnowsItsVersion(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
-		plan := vaulttest.Created(t, v, plantest.Full())
-		vaulttest.Moved(plan, workflow.Running)
-		for o := range workflow.Walk(plan) {
-			o.Header().State.ETag = ""
-			server.ResetRequests()
-			vaulttest.Must(t, storage.Update(t.Context(), v, o))
-			want, condition := 1, "If-Match:*"
-			if o.Kind() == workflow.KindPlan {
-				want, condition = 3, "If-Match:etag" // may it become Running?
-			}
-			if r := server.Requests(); len(r) != want || r[want-1].Condition != condition {
-				t.Errorf("the update of %s asks %v", o.Kind(), r)
-			}
-		}
-		vaulttest.Same(t, v, plan)
-		for c := range server.Containers() {
-			server.RemoveContainer(c)
-		}
-		vaulttest.Fails(t, v.UpdatePlan(t.Context(), plan), storage.ErrNotFound)
-	})
-}
-
 // TestUpdateUnknownTwice repeats an update of unknown outcome, which is refused, and repeats it again.
 func TestUpdateUnknownTwice(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
@@ -120,26 +92,6 @@ func TestUpdateBesideItsParts(t *testing.T) {
 		}
 		wg.Wait()
 		vaulttest.Same(t, v, plan)
-	})
-}
-
-// TestUpdateTwiceAtOnce makes the same update from two goroutines. One of them learns that it was second, so
-// that only one engine goes on.
-func TestUpdateTwiceAtOnce(t *testing.T) {
-	vaulttest.InBubble(t, "of one vault", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Small())
-		plan.State.Status = workflow.Running
-		var wg sync.WaitGroup
-		errs := make([]error, 2)
-		for i := range errs {
-			mine := *plan
-			wg.Go(func() { errs[i] = v.UpdatePlan(t.Context(), &mine) })
-		}
-		wg.Wait()
-		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), storage.ErrConflict) {
-			t.Errorf("got %v, want one nil and one ErrConflict", errs)
-		}
 	})
 }
 
@@ -304,20 +256,4 @@ func TestTwoCompletions(t *testing.T) {
 			vaulttest.Sound(t, e.v)
 		})
 	}
-}
-
-// TestUpdateAgainOfAHalfDeletedPlan updates a plan that a Delete has left. Whoever calls again, as engines do after
-// ErrUnknown, learns that the plan is gone.
-func TestUpdateAgainOfAHalfDeletedPlan(t *testing.T) {
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server)
-		plan := vaulttest.Created(t, v, plantest.Small())
-		vaulttest.Dies(t, server, emulator.On(emulator.BatchDelete), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
-		vaulttest.Moved(plan, workflow.Running)
-		for _, unknown := range []bool{true, false, false} {
-			if err := v.UpdatePlan(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrUnknown) != unknown {
-				t.Errorf("got %v, want ErrNotFound, and ErrUnknown: %t", err, unknown)
-			}
-		}
-	})
 }
