@@ -159,7 +159,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 			v, lister := a.open(), a.lister()
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
-			if len(report.Built) != 9 || report.Closed != 9 || len(report.Skipped) > 0 {
+			if len(report.Built) != 9 || report.Past != 9 || len(report.Skipped) > 0 {
 				t.Fatalf("%+v", report)
 			}
 			var draws []storage.Filters
@@ -252,7 +252,7 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 			"01-02 1 marker of open plans or work in progress, such as open/" + marked.ID.String() + "-delete",
 			"01-01 plan " + open.ID.String() + " is Running, and no marker leads to it", "12-31 the vault did not make its container",
 		}
-		if len(got) != len(want) || report.Closed != 9 || report.Present != 1 || len(dry.Built) != 7 || len(dry.Skipped) != 1 {
+		if len(got) != len(want) || report.Past != 9 || report.Present != 1 || len(dry.Built) != 7 || len(dry.Skipped) != 1 {
 			t.Fatalf("%q\n%+v\n%+v", got, report, dry)
 		}
 		for i := range want {
@@ -393,7 +393,7 @@ func TestUnusableCatalogue(t *testing.T) {
 	})
 }
 
-// TestCostOfCatalogues counts the requests and the round trips of a year of closed days.
+// TestCostOfCatalogues counts the requests and the round trips of a year of past days.
 func TestCostOfCatalogues(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
 	const days, latency = 365, time.Second

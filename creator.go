@@ -284,7 +284,7 @@ func (c *creation) putNewMarker(ctx context.Context) error {
 // Expire sees the marker.
 func (c *creation) enterDay(ctx context.Context) error {
 	err := c.prepareDay(ctx, c.marker.seen, func() error { return c.lookForExpiry(ctx, c.keys.container) })
-	if err != nil || !passed(c.keys.date(), c.marker.seen) {
+	if err != nil || !isOld(c.keys.date(), c.marker.seen) {
 		return err
 	}
 	ref := c.keys.marker()

@@ -25,22 +25,22 @@ type CatalogueOptions struct {
 	// DryRun builds nothing. The report has the days that are due in Built, with neither plans nor bytes.
 	DryRun bool
 	// Verify also compares the catalogues that exist with their days, and builds those anew that are damaged or differ. It
-	// costs as much as two Lists of all closed days, with the catalogues and without.
+	// costs as much as two Lists of all past days, with the catalogues and without.
 	Verify bool
 	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, and
 	// Catalogue ends when no day is left.
 	Budget time.Duration
-	// Progress is called after each closed day. It may be nil.
+	// Progress is called after each past day. It may be nil.
 	Progress func(storage.Progress)
 }
 
 // CatalogueReport is what [Vault.Catalogue] found and did.
 type CatalogueReport struct {
-	// Closed is the number of days that may have a catalogue, and Present is how many of them had one.
-	Closed, Present int
+	// Past is the number of past days, which may have a catalogue, and Present is how many of them had one.
+	Past, Present int
 	// Built are the days whose catalogue was built, newest first.
 	Built []CataloguedDay
-	// Skipped are the closed days without a catalogue that were left alone, newest first.
+	// Skipped are the past days without a catalogue that were left alone, newest first.
 	Skipped []SkippedDay
 	// More says that days are left, because the budget was used up or the context ended.
 	More bool
@@ -63,9 +63,9 @@ type SkippedDay struct {
 // tells of each plan. List, Search and Count read it in place of a listing, which takes one request for 2,500
 // plans.
 //
-// A day is closed when the day after it has ended, by the service's clock. Catalogue builds the catalogue of
-// each closed day that has none and in which nothing is open; it skips the others and reports why. Whoever
-// changes a closed day removes its catalogue first, so a catalogue never contradicts a write, and the next
+// A day is past when the next day has ended, by the service's clock. Catalogue builds the catalogue of
+// each past day that has none and in which nothing is open; it skips the others and reports why. Whoever
+// changes a past day removes its catalogue first, so a catalogue never contradicts a write, and the next
 // Catalogue builds it anew. Call it daily. It may run on several nodes at once and beside all other calls. It
 // may be stopped at any point and run again.
 //
@@ -110,8 +110,8 @@ func (c *cataloguing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, time.Now()) })
-	c.report.Closed = len(days)
+	days = slices.DeleteFunc(days, func(d day) bool { return !isPast(d.date, time.Now()) })
+	c.report.Past = len(days)
 	found := make([]blob.Properties, len(days)) // without an ETag: there is no blob
 	errs := make([]error, len(days))
 	_ = c.parallel(len(days), func(i int) error {
@@ -293,7 +293,7 @@ func (c *cataloguing) skipIfOvertaken(d day, doing string, ref blob.Ref, err err
 	return nil
 }
 
-// listOpen skips a day that is not closed by the service's clock, or has anything under open/ by one of two listings.
+// listOpen skips a day that is not past by the service's clock, or has anything under open/ by one of two listings.
 func (c *cataloguing) listOpen(ctx context.Context, d day) (open bool, err error) {
 	for _, size := range pageSizes() {
 		if open, err = c.listOpenBy(ctx, d, size); open || err != nil {
@@ -312,8 +312,8 @@ func (c *cataloguing) listOpenBy(ctx context.Context, d day, size int) (open boo
 			return true, nil
 		case err != nil:
 			return true, blobError("list markers", blob.Ref{Container: d.container, Name: openDir}, err)
-		case !closed(d.date, page.Seen):
-			c.skip(d, "it is not closed by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
+		case !isPast(d.date, page.Seen):
+			c.skip(d, "it is not past by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
 			return true, nil
 		}
 		if n += len(page.Items); first == "" && n > 0 {

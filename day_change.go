@@ -21,7 +21,7 @@ import (
 // has passed it removes the catalogue, and calls look at the same time. Look is nil for a change that neither a
 // hold nor an expiry forbids.
 func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() error) error {
-	if !passed(s.keys.date(), seen) {
+	if !isOld(s.keys.date(), seen) {
 		return nil
 	}
 	return s.parallel(2, func(i int) error {

@@ -139,7 +139,7 @@ func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 		return report, err
 	}
 	slices.Reverse(days)
-	days = slices.DeleteFunc(days, func(d day) bool { return !closed(d.date, d.seen) || !x.o.Empty && !x.o.due(d) })
+	days = slices.DeleteFunc(days, func(d day) bool { return !isPast(d.date, d.seen) || !x.o.Empty && !x.o.due(d) })
 	progress := storage.Progress{Total: int64(len(days))}
 	var errs []error
 	for first := true; len(days) > 0; first = false {

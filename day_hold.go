@@ -28,7 +28,7 @@ import (
 // A hold is not immutable storage. Whoever may write to the account can release it, break the lease, or remove
 // blobs without the vault.
 //
-// Errors: [storage.ErrInvalid] if the day is not closed, which it is when the day after it has ended, by the
+// Errors: [storage.ErrInvalid] if the day is not past, which it is when the next day has ended, by the
 // service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
 // vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
@@ -135,8 +135,8 @@ func (h hold) acquire(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if date, _ := h.prefix.parseDay(h.container); !closed(date, c.Seen) {
-			return driver.Invalid("day", "%s is not closed yet: a day can be held when the day after it has ended", date.Format(time.DateOnly))
+		if date, _ := h.prefix.parseDay(h.container); !isPast(date, c.Seen) {
+			return driver.Invalid("day", "%s is not past: a day can be held when the next day has ended", date.Format(time.DateOnly))
 		}
 		err = h.client.AcquireLease(ctx, h.container, holdOf(h.container), blob.Forever)
 		switch {

@@ -51,7 +51,7 @@ func (d DayStats) Total() (n int64) {
 	return n + d.Unreadable
 }
 
-// Stats yields how many plans of each status each day has, newest day first, also days without plans. It reads closed
+// Stats yields how many plans of each status each day has, newest day first, also days without plans. It reads past
 // days by their catalogues, mostly with one request each, and lists the plans of the others, 2,500 to a request. It
 // reads ahead, and memory does not grow with the vault.
 //

@@ -112,7 +112,7 @@ func (d deletion) deleteObject(ctx context.Context) (plan deletionTargets, err e
 		look := func() error { return d.lookForHold(ctx, d.keys.container) }
 		if plan.object == "" {
 			look = nil
-		} else if passed(d.keys.date(), plan.seen) {
+		} else if isOld(d.keys.date(), plan.seen) {
 			if err = look(); err != nil {
 				return plan, err
 			}
@@ -300,7 +300,7 @@ func (d deletion) confirmObjectLost(ctx context.Context, notFound error) error {
 	switch {
 	case err != nil:
 		return err
-	case found.finding == lostObject && passed(d.keys.date(), found.seen):
+	case found.finding == lostObject && isOld(d.keys.date(), found.seen):
 		return d.lookForHold(ctx, d.keys.container)
 	case found.finding == lostObject:
 		return nil

@@ -44,9 +44,9 @@
 //
 // # History
 //
-// A day is closed when the day after it has ended. The plans of a closed day may have a catalogue, one blob that
+// A day is closed when the day after it has ended. The plans of a past day may have a catalogue, one blob that
 // listings read in place of the day. Engines build catalogues daily; without them, call [Vault.Catalogue]. Whoever
-// changes a closed day removes its catalogue first.
+// changes a past day removes its catalogue first.
 //
 // To remove old plans, call [Vault.Expire], which drops whole days in which no plan is open; [storage.Purge] removes
 // single plans. Don't delete containers by other means. [Vault.Hold] keeps the plans of a day until [Vault.Release].

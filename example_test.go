@@ -408,14 +408,14 @@ func ExampleVault_Expire() {
 
 	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
 	check(err)
-	fmt.Println(report.Closed, "closed days,", len(report.Built), "built,", len(report.Skipped), "skipped")
+	fmt.Println(report.Past, "past days,", len(report.Built), "built,", len(report.Skipped), "skipped")
 	expired, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 90 * 24 * time.Hour})
 	check(err)
 	for _, day := range expired.Days {
 		fmt.Println(day.Result, day.Open)
 	}
 	// Output:
-	// 3 closed days, 2 built, 1 skipped
+	// 3 past days, 2 built, 1 skipped
 	// dropped 0
 	// open 1
 }

@@ -184,7 +184,7 @@ func failure[T any](_ T, err error) error { return err }
 // dropped is a day that Expire drops.
 func dropped() time.Time { return time.Now().AddDate(0, 0, -99) }
 
-// oldDay is a closed day.
+// oldDay is a past day.
 func oldDay() time.Time { return time.Now().AddDate(0, 0, -9) }
 
 // TestObserverSeesEveryMethod calls each method of a vault, and then of a closed vault. Each call is one

@@ -50,7 +50,7 @@ const maxGrace = 12 * time.Hour
 // WithGracePeriod sets the time that a Create may take, and a Delete until it commits. Recovery leaves alone
 // what is younger, because a Create or Delete may still be running. Vaults of one prefix may have different
 // grace periods: each marker names that of its writer, and the longest counts. It is at least 1s and at most
-// 12h: a change that finds its day young must end before the day is closed. Default: 10m.
+// 12h: a change that finds its day young must end before the day is past. Default: 10m.
 func WithGracePeriod(d time.Duration) Option { return func(o *options) { o.grace = d } }
 
 // WithRetry sets how failed requests are tried again. Default: see [Retry].

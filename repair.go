@@ -90,7 +90,7 @@ func (s planStore) restoreEntry(ctx context.Context, d diagnosis) (did string, e
 	if d.finding == setBack {
 		restore = s.restoreFinal
 	}
-	if !passed(d.keys.date(), d.object.Seen) {
+	if !isOld(d.keys.date(), d.object.Seen) {
 		ctx, cancel := s.within(ctx, time.Now(), true, errSlowChange)
 		defer cancel()
 		did, err := restore(ctx, d)

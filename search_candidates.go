@@ -84,7 +84,7 @@ func (q search) windows(ctx context.Context, now time.Time) ([]window, error) {
 	return windows, err
 }
 
-// pieces returns how to read the windows: closed days by their catalogues, markers for open plans, and the others by
+// pieces returns how to read the windows: past days by their catalogues, markers for open plans, and the others by
 // listings of their plans.
 func (q search) pieces(windows []window, now time.Time) []listing.Day[candidate] {
 	days := make([]listing.Day[candidate], len(windows))

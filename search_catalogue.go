@@ -19,14 +19,14 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Listings read a closed day by its catalogue. Everything is read of one version of it, so the listing of the day
+// Listings read a past day by its catalogue. Everything is read of one version of it, so the listing of the day
 // takes effect at the first read. If the catalogue goes away in between, or is damaged, the rest of the day is
 // listed.
 
 // mayBeCatalogued reports whether to ask for the catalogue of a day. The hint and the local clock decide what is asked
 // for, and never what is found.
 func (s *store) mayBeCatalogued(d day, now time.Time) bool {
-	return d.marked && d.hinted && closed(d.date, now) && !s.uncatalogued.has(d.container, now)
+	return d.marked && d.hinted && isPast(d.date, now) && !s.uncatalogued.has(d.container, now)
 }
 
 // hasCatalogue asks whether a day has a catalogue. Then all of its plans are final.

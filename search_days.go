@@ -36,18 +36,18 @@ func newDay(date time.Time, c blob.ContainerItem) day {
 	return day{c.Name, date, c.Metadata[metaLayout] != "", c.Metadata[metaCatalogue] != "", c.Metadata, c.Lease, c.Seen}
 }
 
-// passed reports whether a day has passed at a time of the service. An unknown time counts as late.
-func passed(date, seen time.Time) bool {
+// isOld reports whether a day is over at a time of the service. An unknown time counts as late.
+func isOld(date, seen time.Time) bool {
 	return seen.IsZero() || !seen.Before(date.AddDate(0, 0, 1))
 }
 
-// closedAfter is how long after its beginning a day is closed: the day after it has passed, too. The service's
-// answers come from many machines, so one change may be dated before midnight and a later one after it. But a
-// change that finds its day young commits within the grace period, long before the day is closed.
-const closedAfter = 48 * time.Hour
+// pastAfter is how long after its beginning a day is past: the next day is over, too. The service's answers come from
+// many machines, so one change may be dated before midnight and a later one after it. But a change that finds its day
+// young commits within the grace period, long before the day is past.
+const pastAfter = 48 * time.Hour
 
-// closed reports whether a day is closed at a time of the service. At an unknown time it is not.
-func closed(date, seen time.Time) bool { return !seen.IsZero() && !seen.Before(date.Add(closedAfter)) }
+// isPast reports whether a day is past at a time of the service. At an unknown time it is not.
+func isPast(date, seen time.Time) bool { return !seen.IsZero() && !seen.Before(date.Add(pastAfter)) }
 
 // date returns the start of the plan's day.
 func (k keys) date() time.Time { return workflow.Time(k.plan).UTC().Truncate(24 * time.Hour) }

@@ -13,7 +13,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Open plans are found by their markers. A closed day with a catalogue has none. A day without planvaultlayout may have
+// Open plans are found by their markers. A past day with a catalogue has none. A day without planvaultlayout may have
 // open plans without markers, so its plans are listed.
 
 // listedMarkers lists the markers of a day, unless it has a catalogue: then all its plans are final. A HEAD, which tells,
@@ -26,7 +26,7 @@ type listedMarkers struct {
 
 func (l listedMarkers) Read(ctx context.Context, s listing.Span, most int) (listing.Page[candidate], error) {
 	if l.mayBeCatalogued(l.day, l.now) {
-		if closed, err := l.hasCatalogue(ctx, l.day); closed || err != nil {
+		if has, err := l.hasCatalogue(ctx, l.day); has || err != nil {
 			return listing.Page[candidate]{Rest: s.To}, err
 		}
 	}

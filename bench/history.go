@@ -21,7 +21,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// history is a vault of closed days that have catalogues. The days are simulated: the emulator has their
+// history is a vault of past days that have catalogues. The days are simulated: the emulator has their
 // catalogues, as an Encoder makes them, and neither entries nor objects. What listings of the same plans would
 // take is computed from their number.
 type history struct {
@@ -103,7 +103,7 @@ func watched(ctx context.Context, server *emulator.Server, transport policy.Tran
 	return v, last, err
 }
 
-// recall measures searches in closed days, and the building of the catalogue of the newest.
+// recall measures searches in past days, and the building of the catalogue of the newest.
 func recall(ctx context.Context, cfg config, stdout io.Writer) error {
 	h := history{days: 365, plans: 5_000, newest: 1_000_000}
 	if cfg.short {

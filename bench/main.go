@@ -8,7 +8,7 @@
 //	go run ./bench -throughput           operations per second through one vault, over sockets
 //	go run ./bench -latency              from Submit to the first action and to the end, and plans per second
 //	go run ./bench -cpu                  processor time beside that of a bare client of the SDK, or bare plugins
-//	go run ./bench -history              searches in a year of closed days, by their catalogues
+//	go run ./bench -history              searches in a year of past days, by their catalogues
 //
 // A fleet has rows too: a claim, a takeover, and what a node with the default settings sends over some time,
 // with the price of a day.
@@ -73,7 +73,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.BoolVar(&c.cpu, "cpu", false, "measure processor time and allocations beside those of a bare client of the SDK; with -short once and without judging them")
 	f.BoolVar(&c.token, "token", false, "with -cpu, log in with a token instead of the account's key")
 	f.BoolVar(&c.throughput, "throughput", false, "measure operations per second instead of their costs")
-	f.BoolVar(&c.history, "history", false, "measure searches in a year of closed days; with -short of small ones")
+	f.BoolVar(&c.history, "history", false, "measure searches in a year of past days; with -short of small ones")
 	f.BoolVar(&c.latency, "latency", false, "measure how soon submitted plans begin and end, and plans per second; with -short at 10 ms only")
 	f.DurationVar(&c.at, "at", evening, "the time of day at which rows are counted, and until which there are plans: pages depend on it")
 	f.StringVar(&c.worker, "worker", "", "internal: the emulator of -throughput, as `text`")

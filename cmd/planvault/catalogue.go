@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob"
 )
 
-// cataloguedRow is a closed day without a catalogue, and what became of it.
+// cataloguedRow is a past day without a catalogue, and what became of it.
 type cataloguedRow struct {
 	Day    string `json:"day" help:"the day"`
 	Result string `json:"result" help:"due, built or skipped"` // due, built or skipped
@@ -33,7 +33,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})},
 		n:      n, found: found, journal: v, entry: about("catalogue"),
 		wouldDo: func(p planned) error {
-			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Closed, "closed day"))
+			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Past, "past day"))
 			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))
 		},
 		do: func() (azblob.CatalogueReport, error) {
@@ -43,8 +43,8 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 			return v.Catalogue(ctx, o)
 		},
 		done: func(r azblob.CatalogueReport, _ error) (bool, error) {
-			built, closed := plural(len(r.Built), "catalogue"), plural(r.Closed, "closed day")
-			summary := fmt.Sprintf("%s built, %s of %s had one", built, count(r.Present), closed)
+			built, past := plural(len(r.Built), "catalogue"), plural(r.Past, "past day")
+			summary := fmt.Sprintf("%s built, %s of %s had one", built, count(r.Present), past)
 			return false, cmp.Or(a.printCatalogued(r, "built"), a.summarize(summary))
 		},
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// fill stores n final plans for each of some closed days, the newest of which ended ten days ago.
+// fill stores n final plans for each of some past days, the newest of which ended ten days ago.
 func (s *stage) fill(t *testing.T, days, n int) (plans []uuid.UUID) {
 	t.Helper()
 	newest := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -10)
@@ -48,7 +48,7 @@ func (s *stage) says(t *testing.T, code int, text string, args ...string) {
 }
 
 // TestEstimates compares what each bulk command says that it takes with the requests that it then sends beyond those of
-// looking. For final plans of closed days the estimate is within a tenth, and two requests. The last object of a dry run
+// looking. For final plans of past days the estimate is within a tenth, and two requests. The last object of a dry run
 // in JSON has the estimate of its text.
 func TestEstimates(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)

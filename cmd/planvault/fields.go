@@ -97,7 +97,7 @@ var libraryFields = map[string]string{
 	"firsthour.Finding.Requests":  "how many requests were sent",
 	"retention.Policy.Keep":       "how many days a Completed or Stopped plan stays",
 	"retention.Policy.KeepFailed": "how many days a Failed plan stays",
-	"retention.Policy.Catalogue":  "whether closed days get catalogues",
+	"retention.Policy.Catalogue":  "whether past days get catalogues",
 	"retention.Record.Form":       "the form of the record",
 	"retention.Record.By":         "who set it, as they said",
 	"retention.Record.Why":        "why",

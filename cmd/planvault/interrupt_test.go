@@ -44,7 +44,7 @@ type bulkCase struct {
 	several bool // it works on several days or plans at a time
 }
 
-// history is what is stored before a bulk command: plans of closed days. Open plans are among them.
+// history is what is stored before a bulk command: plans of past days. Open plans are among them.
 type history struct {
 	dir   string
 	days  []time.Time // newest first

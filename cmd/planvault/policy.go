@@ -48,7 +48,7 @@ func (a *app) policySetCommand() *cobra.Command {
 		})
 	c.Flags().Var(&keep, "keep", "keep Completed and Stopped plans for this `AGE`, such as 90d")
 	c.Flags().Var(&keepFailed, "keep-failed", "keep Failed plans for this `AGE` (default: that of --keep)")
-	c.Flags().BoolVar(&p.Catalogue, "catalogue", false, "build the catalogues of closed days")
+	c.Flags().BoolVar(&p.Catalogue, "catalogue", false, "build the catalogues of past days")
 	c.Flags().BoolVar(&now, "now", false, "let engines begin at once, and not after a day")
 	addDryRun(c.Flags(), &dryRun)
 	return a.signed(c)

@@ -28,7 +28,7 @@ func (a *app) recoverCommand() *cobra.Command {
 		})
 	addDryRun(c.Flags(), &dryRun)
 	c.Flags().BoolVar(&thorough, "thorough", false, "also repair what no crash leaves; lists everything")
-	c.Flags().BoolVar(&catalogue, "catalogue", false, "build the catalogues of closed days instead, which make listings cheap")
+	c.Flags().BoolVar(&catalogue, "catalogue", false, "build the catalogues of past days instead, which make listings cheap")
 	return a.signed(c)
 }
 

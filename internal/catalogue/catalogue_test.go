@@ -355,7 +355,7 @@ func TestSchemaCoversItsFields(t *testing.T) {
 	}
 }
 
-// TestEncoderRefuses lists what is no catalogue of a closed day.
+// TestEncoderRefuses lists what is no catalogue of a past day.
 func TestEncoderRefuses(t *testing.T) {
 	plans := randomPlans(rand.New(rand.NewPCG(1, 3)), 10, 0)
 	e, err := NewEncoder(container, 100)

@@ -42,7 +42,7 @@ type Page[T any] struct {
 	Rest  uuid.UUID // the first ID that was not read, which lies behind the start of the span; the end of the span if all was read
 }
 
-// Catalogue has a span of a closed day.
+// Catalogue has a span of a past day.
 type Catalogue[T any] interface {
 	// Open opens the catalogue. It returns false if the day is to be listed.
 	Open(context.Context) (bool, error)

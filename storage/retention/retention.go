@@ -40,11 +40,11 @@ import (
 // Policy says how long final plans are kept, in days.
 type Policy struct {
 	// Keep is for Completed and Stopped plans. Default: 0, and plans are kept for ever. It is a day at least, so a policy
-	// reaches closed days only.
+	// reaches past days only.
 	Keep int `json:"keepDays,omitempty"`
 	// KeepFailed is for Failed plans, and at least Keep. Default: Keep.
 	KeepFailed int `json:"keepFailedDays,omitempty"`
-	// Catalogue builds the catalogues of closed days. Engines then leave that to the steps.
+	// Catalogue builds the catalogues of past days. Engines then leave that to the steps.
 	Catalogue bool `json:"catalogue,omitempty"`
 }
 
