@@ -76,6 +76,8 @@ const (
 	surplus = 1.4
 	// reserve is the part of a page that a window should fill. It may hold a little more than expected.
 	reserve = 0.93
+	// spare is how many blobs more than that a page has, because plans come at random.
+	spare = 50
 	// CataloguesAhead is how many days are read ahead by their catalogues. They keep the round trips of a year within
 	// the budget.
 	CataloguesAhead = 80

@@ -27,7 +27,7 @@ type shelf struct {
 	failAt   int64
 	forgets  bool // the first answer has no groups
 
-	requests, underWay, most atomic.Int64
+	requests, underWay, most, received atomic.Int64
 }
 
 func compare(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
@@ -63,6 +63,8 @@ func (s *shelf) Read(ctx context.Context, span Span, most int) (Page[uuid.UUID],
 		page.Items, page.Rest = page.Items[:n], page.Items[n]
 	}
 	page.Blobs = perPlan * len(page.Items)
+	onward := s.in(Span{span.From, IDOf(KeyOf(span.From)/day*day + day)}) // the service does not know where a span ends
+	s.received.Add(int64(min(most, s.capacity, perPlan*len(onward))))
 	return page, s.request(ctx)
 }
 
@@ -175,6 +177,26 @@ func TestCosts(t *testing.T) {
 				t.Errorf("%s: %d requests and %d round trips; %d and %d are the budget", name, s.requests.Load(), trips, c.requests, c.trips)
 			}
 		})
+	}
+}
+
+// TestReceived holds what the service sends for whole days against a budget: what a listing by pages alone would receive,
+// and an eighth.
+func TestReceived(t *testing.T) {
+	for _, n := range []uint64{2600, 5000, 6000, 10_000, 20_000} {
+		for _, place := range []func(*rand.Rand, uint64) uint64{
+			func(_ *rand.Rand, i uint64) uint64 { return today + day/n*i },
+			func(r *rand.Rand, _ uint64) uint64 { return today + r.Uint64N(day) },
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(int(n), place)
+				for range Newest(t.Context(), s.days(uuid.Max), Options{Page: MaxPage, Ahead: 5, Now: time.UnixMilli((today + day) / Millisecond)}) {
+				}
+				if got, all := s.received.Load(), int64(perPlan*n); got > all+all/8 {
+					t.Errorf("%d plans: %d blobs were received, of %d", n, got, all)
+				}
+			})
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ type scale struct {
 	groups  []uint64 // their first keys, in ascending order
 	unit    uint64
 	density float64 // how many blobs a group should hold
+	misled  bool    // a window held more than that
 }
 
 // measure returns the scale of a span.
@@ -22,7 +23,7 @@ func measure[T any](ctx context.Context, from Source[T], s Span) (*scale, error)
 	groups, err := from.Groups(ctx, s)
 	unit := s.Unit()
 	groups = slices.DeleteFunc(groups, func(g uint64) bool { return g+unit <= KeyOf(s.From) || g > s.last() })
-	return &scale{groups, unit, perPlan}, err
+	return &scale{groups: groups, unit: unit, density: perPlan}, err
 }
 
 // position returns how many groups lie before an ID. A group that the ID divides counts in part.
@@ -106,8 +107,11 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 	}
 	start, end := c.position(p.From), c.position(p.until(l.Now))
 	width := l.aim() / c.density
-	if c.unit == Millisecond { // milliseconds are not divided
+	switch all := end - start; {
+	case c.unit == Millisecond: // milliseconds are not divided
 		end, width = math.Ceil(end), max(1, math.Floor(width))
+	case !l.Aimed && all > width && all < 2*width: // two halves overlap less than a window and a small rest
+		width = all / 2
 	}
 	begin := end - width
 	if l.Aimed && !p.guessed { // nor are minutes, except by a guess
@@ -121,13 +125,23 @@ func (l *listing[T]) cut(p *piece[T]) (page int, pieces []*piece[T]) {
 				rest.scale, rest.dense = nil, rest.Span
 			}
 			p.From = at
-			return l.Page, []*piece[T]{p, rest}
+			return l.room(p), []*piece[T]{p, rest}
 		}
 	}
 	if c.unit == Millisecond && end-start <= 1 || end == start {
 		return MaxPage, whole // it can't be divided
 	}
-	return l.Page, whole
+	return l.room(p), whole
+}
+
+// room returns the size of the page for a window. The service does not know where a window ends, so a page that is
+// larger than the window shows plans that another page shows, too. A window of a few groups has any number of plans.
+func (l *listing[T]) room(p *piece[T]) int {
+	const few = 10
+	if c := p.scale; l.Aimed || p.guessed || c.misled || c.position(p.To)-c.position(p.From) < few {
+		return l.Page
+	}
+	return min(l.Page, max(l.Page/4, int(p.expected/reserve)+spare))
 }
 
 // until returns the end of a piece, or now if that lies in its last group.
@@ -147,6 +161,9 @@ func (l *listing[T]) overflow(p *piece[T]) []*piece[T] {
 	p.To = p.page.Rest
 	l.learn(p)
 	c := p.scale
+	if c != nil {
+		c.misled = true
+	}
 	if c == nil || len(c.groups) == 0 {
 		rest.scale, rest.dense, rest.older = nil, Span{p.From, rest.To}, p.page.Blobs
 		return []*piece[T]{rest, p}

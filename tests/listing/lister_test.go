@@ -2,6 +2,7 @@ package listing_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -286,9 +287,9 @@ func TestLimitsSaveRequests(t *testing.T) {
 	})
 }
 
-// TestListOfTen lists the ten newest plans of vaults whose plans lie in time in every way, and holds requests, round trips
-// and the bytes of the answers against budgets.
-func TestListOfTen(t *testing.T) {
+// TestListCosts lists the ten newest plans, or all, of vaults whose plans lie in time in every way, and holds requests,
+// round trips and the bytes of the answers against budgets.
+func TestListCosts(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	const minute = 1 << 16 * time.Millisecond // what the first digits of an ID tell
 	now := time.Date(2000, 6, 15, 15, 0, 0, 0, time.UTC)
@@ -317,24 +318,28 @@ func TestListOfTen(t *testing.T) {
 		name                   string
 		now                    time.Time
 		plans                  []time.Time
+		limit                  int
 		requests, trips, bytes int
 	}{
-		{"no plans", now, nil, 2, 1, 500},
-		{"3 plans", now, every(now, time.Hour, 3), 3, 2, 10_000},
-		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 4, 2, 60_000},
-		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 12, 3, 40_000},
-		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 3, 2, 60_000},
-		{"one a minute", now, every(now, time.Minute, 900), 4, 3, 90_000},
-		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 3, 2, 130_000},
-		{"a million a day", now, slices.Concat(every(now.Add(-6*minute), minute, 800), random(now.Add(-6*minute), 6*minute, 4560)), 4, 3, 190_000},
-		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 5, 4, 270_000},
-		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 3, 2, 80_000},
-		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 5, 4, 170_000},
-		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 5, 3, 90_000},
-		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 4, 3, 80_000},
-		{"30 at once, every hour", now, bursts(30), 4, 3, 200_000},
-		{"2,000 in one millisecond", now, slices.Repeat([]time.Time{now.Add(-time.Hour)}, 2000), 5, 4, 5_000_000},
-		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 4, 3, 180_000},
+		{"no plans", now, nil, 10, 2, 1, 500},
+		{"3 plans", now, every(now, time.Hour, 3), 10, 3, 2, 10_000},
+		{"10 a day for 20 days", now, every(now, 144*time.Minute, 200), 10, 4, 2, 60_000},
+		{"1 a day for 20 days", now, every(now, 24*time.Hour, 20), 10, 12, 3, 40_000},
+		{"1,000 a day", now, random(midnight, 15*time.Hour, 625), 10, 3, 2, 60_000},
+		{"one a minute", now, every(now, time.Minute, 900), 10, 4, 3, 90_000},
+		{"20,000 a day", now, random(midnight, 15*time.Hour, 12_500), 10, 3, 2, 130_000},
+		{"a million a day", now, slices.Concat(every(now.Add(-6*minute), minute, 800), random(now.Add(-6*minute), 6*minute, 4560)), 10, 4, 3, 190_000},
+		{"19 of 20 in the newest minute", now, slices.Concat(random(midnight, 14*time.Hour, 100), random(burst, minute/2, 1900)), 10, 5, 4, 270_000},
+		{"19 of 20 in one minute before", now, slices.Concat(random(midnight, 15*time.Hour, 1000), random(burst, minute, 1900)), 10, 3, 2, 80_000},
+		{"in the morning only", now.Add(8 * time.Hour), random(midnight.Add(8*time.Hour), 4*time.Hour, 1000), 10, 5, 4, 170_000},
+		{"midnight just passed", midnight.Add(5 * time.Minute), random(midnight.Add(-24*time.Hour), 24*time.Hour+5*time.Minute, 1000), 10, 5, 3, 90_000},
+		{"nothing today", midnight.Add(15 * time.Hour), random(midnight.Add(-24*time.Hour), 24*time.Hour, 1000), 10, 4, 3, 80_000},
+		{"30 at once, every hour", now, bursts(30), 10, 4, 3, 200_000},
+		{"2,000 in one millisecond", now, slices.Repeat([]time.Time{now.Add(-time.Hour)}, 2000), 10, 5, 4, 5_000_000},
+		{"a year of days, 50 a day", now, random(now.AddDate(-1, 0, 0), 365*24*time.Hour, 365*50), 10, 4, 3, 180_000},
+		{"all of 5,000 at even times", now, every(now, 10*time.Second, 5000), 0, 5, 4, 12_000_000},
+		{"all of 5,000 a day", now, random(midnight, 15*time.Hour, 5000), 0, 5, 4, 12_000_000},
+		{"all of 20,000 a day", now, random(midnight, 15*time.Hour, 20_000), 0, 11, 5, 49_000_000},
 	} {
 		vaulttest.InBubble(t, c.name, func(t *testing.T, server *emulator.Server) {
 			time.Sleep(time.Until(c.now))
@@ -354,10 +359,11 @@ func TestListOfTen(t *testing.T) {
 			})))
 			server.ResetRequests()
 			started := time.Now()
-			got := vaulttest.Collect(t, v, storage.Filters{Limit: 10})
+			got, err := storage.Collect(v.List(t.Context(), c.limit))
+			vaulttest.Must(t, err)
 			requests, trips := len(server.Requests()), int(time.Since(started)/time.Second)
 			want := slices.SortedFunc(slices.Values(c.plans), func(a, b time.Time) int { return b.Compare(a) })
-			want = want[:min(10, len(want))]
+			want = want[:min(cmp.Or(c.limit, len(want)), len(want))]
 			if !slices.EqualFunc(got, want, func(r storage.ListResult, at time.Time) bool {
 				return workflow.Time(r.ID).Equal(at.Truncate(time.Millisecond))
 			}) {
