@@ -141,8 +141,14 @@ func (m *moment) from(now time.Time) time.Time {
 // age is a duration in a flag. Unlike time.Duration it has days.
 type age time.Duration
 
-func (g *age) String() string { return span(time.Duration(*g)) }
-func (g *age) Type() string   { return "age" }
+// String returns the age, or nothing for none: the help shows no default then.
+func (g *age) String() string {
+	if *g == 0 {
+		return ""
+	}
+	return span(time.Duration(*g))
+}
+func (g *age) Type() string { return "age" }
 
 func (g *age) Set(text string) error {
 	d, err := parseAge(text)

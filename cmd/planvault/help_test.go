@@ -38,6 +38,9 @@ func TestHelp(t *testing.T) {
 		case !topic && c.HasParent() && c.Parent() == root && c.GroupID == "":
 			t.Errorf("%s has no group", name)
 		}
+		if strings.Contains(c.UsageString(), "(default 0") {
+			t.Errorf("%s has a default that is none:\n%s", name, c.UsageString())
+		}
 		for line := range strings.Lines(c.Long + "\n" + c.UsageString()) {
 			if line = strings.TrimRight(line, "\n"); textWidth(line) > 105 {
 				t.Errorf("%s: a line of %d columns: %s", name, textWidth(line), line)
