@@ -106,14 +106,6 @@ func fitColumns(widths, least []int, width int) {
 	}
 }
 
-// cutText cuts a printable text with an ellipsis, if it takes more columns of a terminal than there are.
-func cutText(text string, most int) string {
-	if textWidth(text) <= most {
-		return text
-	}
-	return printable(text, most-1)
-}
-
 // wrap breaks a printable text between words, so that a line takes a number of columns if its words allow it. 0 is no limit.
 func wrap(text string, most int) string {
 	if most == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -72,7 +73,7 @@ func TestFitColumns(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"日本語": "日本語", "日本語x": "日本…", "abcdefg": "abcde…"} {
-		if got := cutText(text, 6); got != want {
+		if got := human.Cut(text, 6); got != want {
 			t.Errorf("%q is cut to %q, want %q", text, got, want)
 		}
 	}

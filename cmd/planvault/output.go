@@ -197,10 +197,10 @@ func (t *table[T]) end() error {
 	var b strings.Builder
 	for _, row := range t.rows {
 		for i, cell := range row {
-			cell = cutText(cell, widths[i])
-			pad := strings.Repeat(" ", widths[i]-textWidth(cell))
-			if row[i] = cell + pad; strings.HasPrefix(t.titles[i], ">") {
-				row[i] = pad + cell
+			if cell = human.Cut(cell, widths[i]); strings.HasPrefix(t.titles[i], ">") {
+				row[i] = human.Right(cell, widths[i])
+			} else {
+				row[i] = human.Left(cell, widths[i])
 			}
 		}
 		b.WriteString(strings.TrimRight(strings.Join(row, "  "), " ") + "\n")

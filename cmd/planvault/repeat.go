@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
@@ -133,7 +134,7 @@ func fitLines(lines []string, last string, width, height int) (fit []string) {
 		lines, last = lines[:max(0, height-1)], plural(more, "more line")+". "+last
 	}
 	for _, line := range slices.Concat(lines, []string{last}) {
-		fit = append(fit, cutText(line, width))
+		fit = append(fit, human.Cut(line, width))
 	}
 	return fit
 }

@@ -203,7 +203,7 @@ func TestFit(t *testing.T) {
 }
 
 func TestCutStyled(t *testing.T) {
-	for text, want := range map[string]string{"abc": "abc", "abcd": "abc\x1b[0m", "\x1b[31mабв\x1b[0m": "\x1b[31mабв\x1b[0m", "\x1b[31mабвг\x1b[0m": "\x1b[31mабв\x1b[0m"} {
+	for text, want := range map[string]string{"abc": "abc", "abcd": "abc\x1b[0m", "\x1b[31mабв\x1b[0m": "\x1b[31mабв\x1b[0m", "\x1b[31mабвг\x1b[0m": "\x1b[31mабв\x1b[0m", "日本": "日\x1b[0m"} {
 		if got := cutStyled(text, 3); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}

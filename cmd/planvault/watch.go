@@ -169,7 +169,7 @@ func fit(head []string, body []treeLine, height int) []string {
 	return lines[:min(len(lines), max(1, height))]
 }
 
-// cutStyled cuts a text with colors after a number of characters.
+// cutStyled cuts a text with colors after a number of columns.
 func cutStyled(s string, most int) string {
 	n, styled := 0, false
 	for i, r := range s {
@@ -179,7 +179,7 @@ func cutStyled(s string, most int) string {
 		case styled:
 			styled = r != 'm'
 		default:
-			if n++; n > most {
+			if n += textWidth(string(r)); n > most {
 				return s[:i] + "\x1b[0m"
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/width"
+	"github.com/mattn/go-runewidth"
 )
 
 // Line returns a text for one line of a terminal. It is cut after a number of columns; 0 is no limit.
@@ -66,19 +66,20 @@ func shown(text string, visible func(rune) bool) iter.Seq[string] {
 	}
 }
 
+// terminal is how terminals show characters. A character of ambiguous width takes one column, whatever the locale is.
+var terminal = &runewidth.Condition{StrictEmojiNeutral: true}
+
 // Width returns how many columns of a terminal a printable text takes.
-func Width(text string) (columns int) {
-	for _, r := range text {
-		switch kind := width.LookupRune(r).Kind(); {
-		case unicode.In(r, unicode.Mn, unicode.Me):
-		case kind == width.EastAsianWide, kind == width.EastAsianFullwidth:
-			columns += 2
-		default:
-			columns++
-		}
-	}
-	return columns
-}
+func Width(text string) int { return terminal.StringWidth(text) }
+
+// Cut cuts a printable text with an ellipsis, if it takes more columns of a terminal than there are.
+func Cut(text string, most int) string { return terminal.Truncate(text, most, "…") }
+
+// Left returns a printable text with spaces behind it, so that it takes a number of columns.
+func Left(text string, columns int) string { return terminal.FillRight(text, columns) }
+
+// Right returns a printable text with spaces before it, so that it takes a number of columns.
+func Right(text string, columns int) string { return terminal.FillLeft(text, columns) }
 
 // Time returns a time in UTC to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
