@@ -52,11 +52,15 @@ type Site struct {
 	Name  string // of the vault
 	Home  string // an address
 	Find  string // the address of a search; its field is find
+	Found string // what was looked for
 	Links []Link
 }
 
 // Link is a link of a page.
-type Link struct{ Text, URL string }
+type Link struct {
+	Text, URL string
+	Here      bool // it leads to the page itself
+}
 
 // Command is a command for a shell, and when to run it.
 type Command struct{ When, Line string }
@@ -64,17 +68,32 @@ type Command struct{ When, Line string }
 //go:embed page.html
 var pageHTML string
 
+//go:embed site.html
+var siteHTML string
+
 //go:embed tokens.css
 var tokensCSS string
+
+//go:embed base.css
+var baseCSS string
 
 //go:embed page.css
 var layoutCSS string
 
-var pageCSS = tokensCSS + layoutCSS
+var pageCSS = Style() + layoutCSS
 
-// Tokens returns CSS that defines the colours of a page, light and dark, as custom properties, for pages beside the
-// report.
-func Tokens() string { return tokensCSS }
+// Style returns the CSS that the page of a plan has in common with other pages: its colors, light and dark, as custom
+// properties, and what surrounds the content.
+func Style() string { return tokensCSS + baseCSS }
+
+// Templates returns the templates that the page of a plan has in common with other pages: "site" shows a [Site], and
+// "command" a [Command].
+func Templates() *template.Template {
+	return template.Must(template.New("shared").Funcs(template.FuncMap{
+		"pct":  percent,
+		"line": func(s string) string { return line(s, maxTitle) },
+	}).Parse(siteHTML))
+}
 
 // Policy returns the Content-Security-Policy of a page that [Write] makes with these options. The page states it
 // in a meta element, too.
@@ -112,10 +131,7 @@ func Write(w io.Writer, plan *workflow.Plan, o Options) error {
 	return buffered.Flush()
 }
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"pct":  percent,
-	"line": func(s string) string { return line(s, maxTitle) },
-}).Parse(pageHTML))
+var pageTemplate = template.Must(Templates().New("page").Parse(pageHTML))
 
 // percent writes a place on the timeline. A hundredth of a percent is a tenth of a pixel.
 func percent(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) + "%" }

@@ -295,7 +295,7 @@ func (b *builder) shown(n *Node, r *row) []*Node {
 		return all
 	}
 	piece := func(text string, from int) {
-		r.Pieces = append(r.Pieces, Link{text, b.o.PieceURL(r.Anchor, from)})
+		r.Pieces = append(r.Pieces, Link{Text: text, URL: b.o.PieceURL(r.Anchor, from)})
 	}
 	shown := make([]*Node, len(all))
 	if r.Anchor == b.o.Piece {

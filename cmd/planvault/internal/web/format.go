@@ -15,7 +15,6 @@ var functions = template.FuncMap{
 	"age":       age,
 	"iso":       func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") },
 	"isSet":     func(id uuid.UUID) bool { return id != uuid.Nil },
-	"menu":      func(at, url, text string) menu { return menu{url, text, at == url} },
 	"name":      func(text string) string { return human.Line(text, 160) },
 	"part":      func(now time.Time, data any) part { return part{now, data} },
 	"last":      func(id uuid.UUID) string { return "…" + id.String()[28:] },
@@ -30,12 +29,6 @@ var functions = template.FuncMap{
 	"whole":     whole,
 	"stamp":     report.Time,
 	"took":      func(from, to time.Time) string { return human.Duration(to.Sub(from)) },
-}
-
-// menu is a link of the menu.
-type menu struct {
-	URL, Text string
-	Here      bool
 }
 
 // planView is a row of open plans. With detail, it says why the plan is as it is.

@@ -24,7 +24,7 @@ import (
 
 // frame is what surrounds every page.
 type frame struct {
-	Vault   string
+	Site    *report.Site
 	Path    string // of the page, for the menu
 	Title   string
 	Heading string // on the page; by default the title
@@ -42,7 +42,7 @@ type part struct {
 
 // render answers with a page.
 func (s *Server) render(w http.ResponseWriter, status int, name string, f frame) {
-	f.Vault, f.Heading = s.o.Vault, cmp.Or(f.Heading, f.Title)
+	f.Site, f.Heading = s.site(f.Path, f.Find), cmp.Or(f.Heading, f.Title)
 	if f.Now.IsZero() {
 		f.Now = time.Now()
 	}
@@ -53,6 +53,16 @@ func (s *Server) render(w http.ResponseWriter, status int, name string, f frame)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // the viewer may have left
+}
+
+// site returns what surrounds a page.
+func (s *Server) site(path, found string) *report.Site {
+	site := &report.Site{Name: s.o.Vault, Home: "/", Find: "/history", Found: found}
+	for _, l := range []report.Link{{Text: "Open plans", URL: "/"}, {Text: "Fleet", URL: "/fleet"}, {Text: "History", URL: "/history"}, {Text: "Health", URL: "/health"}} {
+		l.Here = l.URL == path
+		site.Links = append(site.Links, l)
+	}
+	return site
 }
 
 // openPage shows the open plans, stuck ones first.
@@ -168,14 +178,9 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan
 			return planURL(p.ID) + "?" + url.Values{"group": {group}, "from": {strconv.Itoa(from)}}.Encode()
 		},
 		Now: read, PlanURL: planURL, Scripts: []string{"/static/copy.js"}, Commands: s.commandsAfter(p),
-		Site: &report.Site{Name: s.o.Vault, Home: "/", Find: "/history", Links: []report.Link{
-			{Text: "Open plans", URL: "/"},
-			{Text: "Fleet", URL: "/fleet"},
-			{Text: "History", URL: "/history"},
-			{Text: "Health", URL: "/health"},
-			{Text: "JSON", URL: planURL(p.ID) + ".json"},
-		}},
+		Site: s.site(r.URL.Path, ""),
 	}
+	o.Site.Links = append(o.Site.Links, report.Link{Text: "JSON", URL: planURL(p.ID) + ".json"})
 	o.From, _ = strconv.Atoi(r.FormValue("from"))
 	if o.Piece != "" {
 		o.Site.Links = append(o.Site.Links, report.Link{Text: "The whole plan", URL: planURL(p.ID)})

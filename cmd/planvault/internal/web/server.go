@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -89,7 +90,7 @@ func New(store Store, o Options) *Server {
 	s.searches = newShared(always[results](answerTTL), readLimit, 64, s.search)
 	s.plans = newShared(always[*workflow.Plan](s.o.Interval), readLimit, 4, store.Read)
 	s.rosters = newShared(always[storage.Roster](s.o.Interval), readLimit, 1, s.roster)
-	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(files, "pages/*.html"))
+	s.pages = template.Must(report.Templates().Funcs(functions).ParseFS(files, "pages/*.html"))
 	s.handler = s.guard(s.routes())
 	return s
 }

@@ -17,7 +17,7 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if name == "style.css" {
-		body = append([]byte(report.Tokens()), body...)
+		body = append([]byte(report.Style()), body...)
 	}
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
 }

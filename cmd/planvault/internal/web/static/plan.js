@@ -8,7 +8,7 @@ const every = Number(new URL(document.currentScript.src).searchParams.get('every
 function renew(next) {
   const open = new Map([...document.querySelectorAll('main .body[id]')].map(b => [b.id, b.parentElement.open]));
   const focused = document.activeElement?.closest('details.node')?.querySelector('.body').id;
-  for (const part of ['header', 'main', 'footer']) {
+  for (const part of ['main', 'footer']) {
     document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
   }
   for (const b of document.querySelectorAll('main .body[id]')) if (open.has(b.id)) b.parentElement.open = open.get(b.id);
