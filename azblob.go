@@ -205,3 +205,6 @@ func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(c
 		return do(blob.AsOperation(ctx))
 	})
 }
+
+// Registry returns the registry that the vault was opened with. It may be nil.
+func (v *Vault) Registry() *registry.Register { return v.reg }

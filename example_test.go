@@ -66,14 +66,14 @@ func Example() {
 	plan.State.Status = workflow.Running
 	check(before.UpdatePlan(ctx, plan))
 
-	reg := registry.Must(engine.Func("greet", func(_ context.Context, _ engine.Call, req greetRequest) (greetResponse, error) {
+	reg := registry.Must(engine.Task("greet", func(_ context.Context, _ engine.Call, req greetRequest) (greetResponse, error) {
 		fmt.Println("hello", req.Whom)
 		return greetResponse{"hello " + req.Whom}, nil
 	}))
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
 	check(err)
 	defer vault.Close(ctx)
-	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
 	check(e.Run(ctx))
 	plan, err = vault.Read(ctx, plan.ID)

@@ -141,7 +141,7 @@ func work(ctx context.Context, _ engine.Call, how string) (int, error) {
 }
 
 func (m *monitored) open(transport *emulator.Transport, opts ...azblob.Option) *azblob.Vault {
-	v, err := azblob.NewFromConnectionString(m.Context(), "vault", m.server.ConnectionString(), registry.Must(engine.Func("work", work)), append(opts, azblob.WithTransport(transport))...)
+	v, err := azblob.NewFromConnectionString(m.Context(), "vault", m.server.ConnectionString(), registry.Must(engine.Task("work", work)), append(opts, azblob.WithTransport(transport))...)
 	must(m, err)
 	m.Cleanup(func() { _ = v.Close(context.Background()) })
 	return v
@@ -158,7 +158,7 @@ func (m *monitored) start(instance string) (kill func()) {
 	must(m, err)
 	transport := m.server.NamedTransport(instance)
 	v := m.open(transport, azblob.WithObserver(onVault))
-	e, err := engine.New(v, registry.Must(engine.Func("work", work)), engine.Options{Fleet: &fleet.Options{Name: instance, Observer: onNode}, Observer: onEngine})
+	e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{Name: instance, Observer: onNode}, Observer: onEngine})
 	must(m, err)
 	m.rigs[instance] = r
 	ctx, cancel := context.WithCancel(m.Context())

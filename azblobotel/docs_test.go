@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/azblobotel"
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
@@ -46,15 +47,15 @@ func emitted(t *testing.T) map[string]instrument {
 	node.Removal(ctx, fleet.RemovalEvent{})
 	node.Fenced(ctx, fleet.FencedEvent{})
 	node.Gauges(ctx, fleet.GaugesEvent{Node: workflow.NewV7(), Gauges: fleet.Gauges{Members: make([]fleet.MemberState, 1), Copies: make([]fleet.CopyState, 1)}})
-	engine, err := azblobotel.NewEngine(r.opts...)
+	worker, err := azblobotel.NewEngine(r.opts...)
 	must(t, err)
 	running, ended := &workflow.Plan{ID: workflow.NewV7()}, &workflow.Plan{ID: workflow.NewV7()}
 	for _, p := range []*workflow.Plan{running, ended} {
-		engine.PickedUp(ctx, p)
+		worker.PickedUp(ctx, engine.PickedUpEvent{Plan: p})
 	}
 	ended.State.Status = workflow.Completed
-	engine.Changed(ctx, ended)
-	engine.Left(ctx, running.ID, failure)
+	worker.Changed(ctx, engine.ChangedEvent{Object: ended})
+	worker.Left(ctx, engine.LeftEvent{Plan: running.ID, Err: failure})
 
 	all := map[string]instrument{}
 	for _, s := range r.series() {

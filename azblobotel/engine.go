@@ -39,19 +39,19 @@ type worker struct {
 	work map[uuid.UUID]bool // the plans that the engine is working on; a plan may be picked up again
 }
 
-func (w *worker) pickedUp(ctx context.Context, plan *workflow.Plan) {
-	if w.note(plan.ID, true) {
+func (w *worker) pickedUp(ctx context.Context, e engine.PickedUpEvent) {
+	if w.note(e.Plan.ID, true) {
 		w.plans.Add(ctx, 1, w.with())
 	}
 }
 
-func (w *worker) changed(ctx context.Context, o workflow.Object) {
-	if plan, ok := o.(*workflow.Plan); ok && plan.State.Status.Final() {
+func (w *worker) changed(ctx context.Context, e engine.ChangedEvent) {
+	if plan, ok := e.Object.(*workflow.Plan); ok && plan.State.Status.Final() {
 		w.release(ctx, plan.ID, w.ended, keyStatus.String(plan.State.Status.String()))
 	}
 }
 
-func (w *worker) leave(ctx context.Context, plan uuid.UUID, _ error) { w.release(ctx, plan, w.left) }
+func (w *worker) leave(ctx context.Context, e engine.LeftEvent) { w.release(ctx, e.Plan, w.left) }
 
 // release counts the end of the work on a plan.
 func (w *worker) release(ctx context.Context, plan uuid.UUID, why metric.Int64Counter, attrs ...attribute.KeyValue) {

@@ -73,14 +73,14 @@ func Example_fleet() {
 	onEngine, err := azblobotel.NewEngine()
 	check(err)
 
-	plugins := registry.Must(engine.Func("greet", func(context.Context, engine.Call, string) (int, error) {
+	plugins := registry.Must(engine.Task("greet", func(context.Context, engine.Call, string) (int, error) {
 		return fmt.Println("hello")
 	}))
 	account := emulator.New()
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", account.ConnectionString(), plugins,
 		azblob.WithTransport(account.Transport()), azblob.WithObserver(onVault))
 	check(err)
-	e, err := engine.New(vault, plugins, engine.Options{Fleet: &fleet.Options{Observer: onNode}, Observer: onEngine, UntilIdle: true})
+	e, err := engine.New(vault, engine.Options{Fleet: &fleet.Options{Observer: onNode}, Observer: onEngine, UntilIdle: true})
 	check(err)
 	action := &workflow.Action{Name: "greet", Plugin: "greet", Req: ""}
 	check(e.Submit(ctx, &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}))

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/planvault/azblob/azblobotel"
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -78,15 +79,15 @@ func TestEngine(t *testing.T) {
 	must(t, err)
 	ended, left := &workflow.Plan{ID: workflow.NewV7()}, &workflow.Plan{ID: workflow.NewV7()}
 	for _, p := range []*workflow.Plan{ended, ended, left} {
-		o.PickedUp(t.Context(), p)
+		o.PickedUp(t.Context(), engine.PickedUpEvent{Plan: p})
 	}
-	o.Changed(t.Context(), ended) // not yet final
-	o.Changed(t.Context(), &workflow.Block{State: workflow.State{Status: workflow.Completed}})
+	o.Changed(t.Context(), engine.ChangedEvent{Object: ended}) // not yet final
+	o.Changed(t.Context(), engine.ChangedEvent{Object: &workflow.Block{State: workflow.State{Status: workflow.Completed}}})
 	r.wantMeasured("azblob.engine.plans", "{} 2")
 	ended.State.Status = workflow.Stopped
-	o.Changed(t.Context(), ended)
+	o.Changed(t.Context(), engine.ChangedEvent{Object: ended})
 	for _, p := range []*workflow.Plan{ended, left, left, {}} {
-		o.Left(t.Context(), p.ID, nil)
+		o.Left(t.Context(), engine.LeftEvent{Plan: p.ID})
 	}
 	r.wantMeasured("azblob.engine.plans", "{} 0")
 	r.wantMeasured("azblob.engine.ended", "{azblob.plan.status=Stopped} 1")

@@ -68,15 +68,15 @@ func (r engineRow) compare(ctx context.Context, short bool, e effort, stdout io.
 // measure starts an engine and measures how it runs the plans. The floor calls their plugins, one after the other and each
 // with its timeout, and the vault as often as the engine does.
 func (r engineRow) measure(ctx context.Context, e effort) (op, floor *side, writes int, err error) {
-	echo := engine.Func(plantest.PluginName, func(context.Context, engine.Call, plantest.Request) (*plantest.Response, error) {
+	echo := engine.Task(plantest.PluginName, func(context.Context, engine.Call, plantest.Request) (*plantest.Response, error) {
 		return &plantest.Response{}, nil
 	})
 	reg := registry.Must(echo)
 	v := &nullVault{Vault: memvault.New(reg), searched: make(chan struct{}, 1)}
 	ended := make(chan struct{})
-	worker, err := engine.New(v, reg, engine.Options{Fleet: r.fleet, Poll: time.Hour, Observer: engine.Observer{
-		Changed: func(_ context.Context, o workflow.Object) {
-			if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
+	worker, err := engine.New(v, engine.Options{Fleet: r.fleet, Poll: time.Hour, Observer: engine.Observer{
+		Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if e.Object.Kind() == workflow.KindPlan && e.Object.Header().State.Status.Final() {
 				ended <- struct{}{}
 			}
 		},

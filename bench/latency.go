@@ -42,7 +42,7 @@ type life struct {
 
 func newCrew() *crew {
 	c := &crew{lives: map[uuid.UUID]*life{}}
-	c.reg = registry.Must(engine.Func(plantest.PluginName, func(_ context.Context, call engine.Call, _ plantest.Request) (*plantest.Response, error) {
+	c.reg = registry.Must(engine.Task(plantest.PluginName, func(_ context.Context, call engine.Call, _ plantest.Request) (*plantest.Response, error) {
 		if l := c.life(call.Plan); l != nil {
 			select {
 			case l.begun <- time.Now():
@@ -63,20 +63,20 @@ func (c *crew) life(plan uuid.UUID) *life {
 // hire starts an engine.
 func (c *crew) hire(ctx context.Context, v storage.Vault, o engine.Options) error {
 	o.Observer = engine.Observer{
-		Changed: func(_ context.Context, o workflow.Object) {
-			if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
-				if l := c.life(*o.Header().ID); l != nil {
+		Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if e.Object.Kind() == workflow.KindPlan && e.Object.Header().State.Status.Final() {
+				if l := c.life(*e.Object.Header().ID); l != nil {
 					l.end <- time.Now()
 				}
 			}
 		},
-		Problem: func(_ context.Context, err error) {
+		Problem: func(_ context.Context, e engine.ProblemEvent) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.errs = append(c.errs, err)
+			c.errs = append(c.errs, e.Err)
 		},
 	}
-	e, err := engine.New(v, c.reg, o)
+	e, err := engine.New(v, o)
 	if err != nil {
 		return err
 	}

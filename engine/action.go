@@ -230,7 +230,7 @@ func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action,
 // panicked reports a panic to the observer, with its stack.
 func (r *run) panicked(a *workflow.Action, err error) {
 	if p, ok := errors.AsType[*plugins.Panic](err); ok {
-		r.engine.opts.Observer.Panicked(r.owned, a, p)
+		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, p})
 	}
 }
 
@@ -243,10 +243,14 @@ func failureOf(err error, permanent bool) *plugins.Error {
 	return bounded(plugins.Error{Message: message, Permanent: permanent})
 }
 
-// bounded returns a failure that can be stored.
+// bounded returns a failure as it is stored.
 func bounded(e plugins.Error) *plugins.Error {
 	first := &e
 	for at := first; ; at = at.Wrapped {
+		if at.Message == "" && at.Cause != nil {
+			at.Message = at.Cause.Error()
+		}
+		at.Cause = nil
 		at.Message = strings.ToValidUTF8(at.Message[:min(len(at.Message), maxMessage)], "\uFFFD")
 		if at.Wrapped == nil {
 			return first

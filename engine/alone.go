@@ -46,9 +46,9 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && first:
-			return fmt.Errorf("engine: look for open plans: %w", err)
+			return fmt.Errorf("look for open plans: %w", err)
 		case err != nil:
-			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for new plans: %w", err))
+			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("look for new plans: %w", err)})
 		}
 		for _, found := range open {
 			if e.places.Acquire(ctx, 1) != nil {
@@ -101,7 +101,7 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
 	}
 	r := newRun(a.Engine, plan, slot, a.now)
 	a.enter(r)
-	a.opts.Observer.PickedUp(ctx, r.plan)
+	a.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 	a.exit(ctx, r, r.work(ctx))
 }
 
@@ -114,11 +114,11 @@ func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 		roster, err := store.Roster(ctx)
 		if _, suspended := roster.FindNote(storage.NoteSuspended); suspended {
 			e.suspended.Store(true)
-			return nil, fmt.Errorf("engine: %w; see fleet.Resume", fleet.ErrSuspended)
+			return nil, fmt.Errorf("%w; see fleet.Resume", fleet.ErrSuspended)
 		}
 		switch off := roster.Now.Sub(asked); {
 		case err != nil && ctx.Err() == nil:
-			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: ask for the time: %w; delays count by this computer's clock", err))
+			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("ask for the time: %w; delays count by this computer's clock", err)})
 		case err == nil && (off < -tolerance || off > time.Since(asked)+tolerance):
 			ahead = off
 		}
@@ -148,7 +148,7 @@ func (e *Engine) open(ctx context.Context, statuses []workflow.Status, wanted fu
 			case errors.Is(f.Err, storage.ErrForeign): // no engine of this kind runs it
 			case errors.As(f.Err, &about) && about.Plan != uuid.Nil:
 				if e.giveUp(about.Plan) { // one unreadable plan; the others still come
-					e.opts.Observer.Problem(ctx, f.Err)
+					e.opts.Observer.Problem(ctx, ProblemEvent{f.Err})
 				}
 			default:
 				return f.Err
@@ -182,7 +182,7 @@ func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses [
 				return plan
 			}
 		}
-		a.opts.Observer.Problem(ctx, fmt.Errorf("engine: pick up plan %s: %w", found.ID, err))
+		a.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("pick up plan %s: %w", found.ID, err)})
 		if !repeatable(err) {
 			a.giveUp(found.ID)
 			return nil

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
@@ -63,8 +61,8 @@ func (s *stage) report(ctx context.Context, vault storage.Vault) error {
 		errs = append(errs, err)
 	}
 	e := s.engine(vault, engine.Options{Observer: engine.Observer{
-		Left:    func(_ context.Context, _ uuid.UUID, err error) { note(err) },
-		Problem: func(_ context.Context, err error) { note(err) },
+		Left:    func(_ context.Context, e engine.LeftEvent) { note(e.Err) },
+		Problem: func(_ context.Context, e engine.ProblemEvent) { note(e.Err) },
 	}})
 	ctx, cancel := context.WithCancel(ctx) // the vault would retry until a deadline
 	defer cancel()

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/engine"
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -48,8 +47,8 @@ func TestBlockedMethods(t *testing.T) {
 }
 
 func blockedMethods(t *testing.T, s *stage, inFleet bool, shutdown time.Duration) {
-	must(t, s.reg.Register(engine.Func("odd", func(context.Context, engine.Call, odd) (string, error) { return "", nil })))
-	must(t, s.reg.Register(engine.Func("late", func(context.Context, engine.Call, string) (late, error) { return late{1}, nil })))
+	must(t, s.reg.Register(engine.Task("odd", func(context.Context, engine.Call, odd) (string, error) { return "", nil })))
+	must(t, s.reg.Register(engine.Task("late", func(context.Context, engine.Call, string) (late, error) { return late{1}, nil })))
 	act := func(plugin string, req any) *workflow.Action {
 		return &workflow.Action{Name: plugin, Plugin: plugin, Req: req}
 	}
@@ -63,7 +62,7 @@ func blockedMethods(t *testing.T, s *stage, inFleet bool, shutdown time.Duration
 	defer close(c)
 
 	var told atomic.Int64
-	opts := engine.Options{Plans: 4, Observer: engine.Observer{Panicked: func(context.Context, *workflow.Action, *plugins.Panic) { told.Add(1) }}}
+	opts := engine.Options{Plans: 4, Observer: engine.Observer{Panicked: func(context.Context, engine.PanickedEvent) { told.Add(1) }}}
 	ended := make(chan error, 1)
 	ctx, stop := context.WithTimeout(t.Context(), shutdown)
 	defer stop()

@@ -4,11 +4,11 @@
 // An action names a plugin and has a request. A plugin is a function with a typed request and response. The
 // vault and the engine get the same registry of plugins:
 //
-//	greet := engine.Func("greet", func(ctx context.Context, call engine.Call, req Greet) (Greeting, error) { … })
+//	greet := engine.Task("greet", func(ctx context.Context, call engine.Call, req Greet) (Greeting, error) { … })
 //	reg := registry.Must(greet)
 //	vault, err := azblob.New(ctx, "my-cluster", endpoint, credential, reg)
 //	…
-//	e, err := engine.New(vault, reg, engine.Options{})
+//	e, err := engine.New(vault, engine.Options{})
 //	…
 //	err = e.Submit(ctx, plan) // or any process calls vault.Create
 //	…
@@ -116,7 +116,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -137,10 +136,10 @@ import (
 var (
 	// ErrDraining is the reason for leaving a plan when the context of Run ends. The next Run continues the
 	// plan, or another node of the fleet.
-	ErrDraining = errors.New("engine: it is shutting down")
+	ErrDraining = errors.New("it is shutting down")
 	// ErrNotRunning means that a plan can't be stopped: it has ended or is ending, or this engine is alone and
 	// has not picked it up.
-	ErrNotRunning = errors.New("engine: the plan is not running")
+	ErrNotRunning = errors.New("the plan is not running")
 )
 
 // Engine runs the plans of a vault. It is safe for concurrent use.
@@ -170,18 +169,22 @@ type Engine struct {
 	tell func(string)
 }
 
-// New returns an engine on a vault, which must use the same registry. The plugins must implement [Plugin]: an
+// New returns an engine on a vault, whose registry has the plugins. They must implement [Plugin]: an
 // engine that is alone leaves a plan with another plugin, and a member of a fleet lets its actions fail.
-// With Options.Fleet, the vault must implement [storage.Members]. If the vault lacks another interface that an engine uses,
-// as a decorator may hide it, New tells Observer.Problem what is lost. The caller closes the vault after [Engine.Run] has
-// returned.
-func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {
-	if vault == nil || reg == nil {
-		return nil, errors.New("engine: it needs a vault and a registry of plugins")
-	}
+// With Options.Fleet, the vault must offer [storage.Members]. A decorator around a vault needs a method Unwrap, see
+// [storage.As]: without it, New fails, or tells Observer.Problem what the engine can't do. The caller closes the vault after
+// [Engine.Run] has returned.
+//
+// The error is [storage.ErrInvalid] for wrong options and for a vault without a registry, and [errors.ErrUnsupported] if the
+// vault does not offer what an option needs.
+func New(vault storage.Vault, opts Options) (*Engine, error) {
 	opts, err := opts.withDefaults()
+	reg := registryOf(vault)
+	if reg == nil {
+		err = errors.Join(err, driver.Invalid("vault", "has no registry of plugins: open it with one"))
+	}
 	if err != nil {
-		return nil, err
+		return nil, &storage.Error{Op: "engine.New", Err: err}
 	}
 	e := &Engine{
 		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
@@ -190,28 +193,24 @@ func New(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, er
 	if opts.Fleet != nil {
 		store, keepsMembers := vault.(fleet.Store)
 		if !keepsMembers {
-			return nil, fmt.Errorf("engine: Options.Fleet: a %T keeps no members of a fleet", vault)
+			return nil, &storage.Error{Op: "engine.New", Err: fmt.Errorf("Options.Fleet: %w: a %T offers no storage.Members: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)}
 		}
 		e.store = runnables{store, e}
 	}
-	if lost := lost(vault, opts); len(lost) > 0 {
-		opts.Observer.Problem(context.Background(), fmt.Errorf("engine: a %T %s: a decorator must have the methods of its vault for that", vault, strings.Join(lost, ", ")))
+	if _, ok := storage.As[storage.Members](vault); !ok {
+		opts.Observer.Problem(context.Background(), ProblemEvent{fmt.Errorf(
+			"a %T does not tell whether it is suspended, and enforces no policy of retention: a decorator needs a method Unwrap for that", vault)})
 	}
 	return e, nil
 }
 
-// lost says what is lost because the vault lacks an interface.
-func lost(vault storage.Vault, opts Options) (all []string) {
-	if _, ok := vault.(storage.Members); !ok {
-		all = append(all, "does not tell whether it is suspended (storage.Members)")
+// registryOf returns the registry that a vault was opened with, or nil.
+func registryOf(vault storage.Vault) *registry.Register {
+	has, ok := storage.As[interface{ Registry() *registry.Register }](vault)
+	if !ok {
+		return nil
 	}
-	if _, ok := vault.(retention.Vault); !ok && !opts.NoRetention {
-		all = append(all, "enforces no policy of retention (retention.Vault; see Options.NoRetention)")
-	}
-	if _, ok := vault.(storage.AuditLog); !ok {
-		all = append(all, "keeps no log of who changed it (storage.AuditLog)")
-	}
-	return all
+	return has.Registry()
 }
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
@@ -286,11 +285,11 @@ func (e *Engine) runnable(plan *workflow.Plan) error {
 func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	known, found := e.reg.Plugin(a.Plugin)
 	if !found {
-		return nil, fmt.Errorf("engine: action %q needs plugin %q, which is not registered", a.Name, a.Plugin)
+		return nil, fmt.Errorf("action %q needs plugin %q, which is not registered", a.Name, a.Plugin)
 	}
 	plugin, runs := known.(Plugin)
 	if !runs {
-		return nil, fmt.Errorf("engine: action %q needs plugin %q, which has no Run", a.Name, a.Plugin)
+		return nil, fmt.Errorf("action %q needs plugin %q, which has no Run", a.Name, a.Plugin)
 	}
 	return plugin, nil
 }
@@ -316,7 +315,7 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // again.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
-		return errors.New("engine: Run is active already")
+		return errors.New("Run is active already")
 	}
 	defer e.running.Store(false)
 	e.forgetLeft()
@@ -326,7 +325,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer end()
 	beside.Go(func() {
 		if <-running.Done(); ctx.Err() != nil {
-			e.opts.Observer.Draining(ctx)
+			e.opts.Observer.Draining(ctx, DrainingEvent{})
 		}
 	})
 	recovers := sync.OnceFunc(func() {
@@ -338,10 +337,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		})
 	})
 	var catalogues atomic.Bool // a policy builds them
-	if vault, ok := e.vault.(retention.Vault); ok && !e.opts.NoRetention {
+	if vault, ok := storage.As[retention.Vault](e.vault); ok && !e.opts.NoRetention {
 		beside.Go(func() { e.retain(running, vault, &catalogues) })
 	}
-	if keeper, ok := e.vault.(keeper); ok {
+	if keeper, ok := storage.As[keeper](e.vault); ok {
 		beside.Go(func() { e.keepUp(running, keeper, &catalogues) })
 	}
 	if e.store != nil {
@@ -367,7 +366,7 @@ func (e *Engine) keepUp(ctx context.Context, k keeper, done *atomic.Bool) {
 			continue
 		}
 		if err := k.Upkeep(ctx); err != nil && ctx.Err() == nil {
-			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: upkeep: %w", err))
+			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("upkeep: %w", err)})
 		}
 	}
 }
@@ -377,7 +376,7 @@ const recoveryInterval = time.Hour
 
 func (e *Engine) recoverPlans(ctx context.Context) {
 	if err := e.vault.Recovery(ctx); err != nil && ctx.Err() == nil {
-		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: recovery: %w", err)) // the other plans can run
+		e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("recovery: %w", err)}) // the other plans can run
 	}
 }
 
@@ -455,7 +454,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	e.mu.Unlock()
 	e.hindered(ctx, r.plan.ID, nil)
 	if err != nil {
-		e.opts.Observer.Left(ctx, r.plan.ID, err)
+		e.opts.Observer.Left(ctx, LeftEvent{r.plan.ID, err})
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func Example_fork() {
 	ctx := context.Background()
 	full := true // the disk
-	reg := registry.Must(engine.Func("step", func(_ context.Context, _ engine.Call, name string) (string, error) {
+	reg := registry.Must(engine.Task("step", func(_ context.Context, _ engine.Call, name string) (string, error) {
 		if name == "copy" && full {
 			return "", errors.New("the disk is full")
 		}
@@ -27,7 +27,7 @@ func Example_fork() {
 	}))
 	vault := memvault.New(reg)
 	run := func(plan *workflow.Plan) *workflow.Plan {
-		e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+		e, err := engine.New(vault, engine.Options{UntilIdle: true})
 		check(err)
 		check(errors.Join(e.Submit(ctx, plan), e.Run(ctx)))
 		plan, err = vault.Read(ctx, plan.ID)

@@ -24,7 +24,7 @@ type (
 )
 
 // greet is a plugin. An action may run more than once; call.Action would tell the other side.
-var greet = engine.Func("greet", func(_ context.Context, _ engine.Call, g Greet) (Greeting, error) {
+var greet = engine.Task("greet", func(_ context.Context, _ engine.Call, g Greet) (Greeting, error) {
 	return Greeting{"hello " + g.Whom}, nil
 })
 
@@ -33,7 +33,7 @@ func Example() {
 	ctx := context.Background()
 	reg := registry.Must(greet)
 	vault := memvault.NewStore().Open(reg) // a service opens an azblob.Vault
-	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
@@ -51,21 +51,21 @@ func ExampleEngine_Run() {
 	ctx, shutdown := context.WithCancel(context.Background())
 	reg := registry.Must(greet)
 	var vault storage.Vault = memvault.NewStore().Open(reg)
-	e, err := engine.New(vault, reg, engine.Options{
+	e, err := engine.New(vault, engine.Options{
 		Poll: 10 * time.Millisecond,
 		Observer: engine.Observer{
-			Changed: func(_ context.Context, o workflow.Object) {
-				if p, ok := o.(*workflow.Plan); ok {
+			Changed: func(_ context.Context, e engine.ChangedEvent) {
+				if p, ok := e.Object.(*workflow.Plan); ok {
 					fmt.Println(p.Name, "is", p.State.Status)
 				}
-				if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
+				if e.Object.Kind() == workflow.KindPlan && e.Object.Header().State.Status.Final() {
 					shutdown() // a service ends at a signal
 				}
 			},
-			Left: func(_ context.Context, plan uuid.UUID, err error) {
-				log.Printf("plan %s waits for the next start: %v", plan, err)
+			Left: func(_ context.Context, e engine.LeftEvent) {
+				log.Printf("plan %s waits for the next start: %v", e.Plan, e.Err)
 			},
-			Problem: func(_ context.Context, err error) { log.Print(err) },
+			Problem: func(_ context.Context, e engine.ProblemEvent) { log.Print(e.Err) },
 		},
 	})
 	check(err)
@@ -93,7 +93,7 @@ func ExampleOptions_fleet() {
 	var engines sync.WaitGroup
 	for _, host := range []string{"host-1", "host-2"} {
 		engines.Go(func() {
-			e, err := engine.New(store.Open(reg), reg, engine.Options{
+			e, err := engine.New(store.Open(reg), engine.Options{
 				Fleet:     &fleet.Options{Name: host},
 				UntilIdle: true, Poll: 10 * time.Millisecond, // a service runs until a signal
 			})
@@ -113,14 +113,14 @@ func ExampleEngine_Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	started := make(chan uuid.UUID, 1)
-	reg := registry.Must(engine.Func("work", func(ctx context.Context, call engine.Call, _ struct{}) (string, error) {
+	reg := registry.Must(engine.Task("work", func(ctx context.Context, call engine.Call, _ struct{}) (string, error) {
 		started <- call.Plan
 		<-ctx.Done() // the end of the attempt's timeout
 		return "", ctx.Err()
 	}))
-	e, err := engine.New(memvault.NewStore().Open(reg), reg, engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
-		Changed: func(_ context.Context, o workflow.Object) {
-			if p, ok := o.(*workflow.Plan); ok && p.State.Status.Final() {
+	e, err := engine.New(memvault.NewStore().Open(reg), engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
+		Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if p, ok := e.Object.(*workflow.Plan); ok && p.State.Status.Final() {
 				fmt.Println(p.State.Status, p.Reason)
 			}
 		},
@@ -147,7 +147,7 @@ func (d deployer) Run(_ context.Context, call engine.Call, r release) (string, e
 
 // A method of a value that holds what the plugin needs is a plugin too.
 func ExampleFunc() {
-	plugin := engine.Func("deploy", deployer{"production"}.Run)
+	plugin := engine.Task("deploy", deployer{"production"}.Run)
 	resp, err := plugin.Run(context.Background(), engine.Call{Attempt: 1, Epoch: 7}, release{"v2"})
 	fmt.Println(plugin.Name(), "says:", resp, err)
 	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
@@ -157,13 +157,13 @@ func ExampleFunc() {
 func ExampleResult() {
 	type Parcel struct{ Order uuid.UUID }
 	reg := registry.Must(
-		engine.Func("order", func(context.Context, engine.Call, struct{}) (string, error) { return "order 7", nil }),
-		engine.Func("ship", func(_ context.Context, call engine.Call, p Parcel) (string, error) {
+		engine.Task("order", func(context.Context, engine.Call, struct{}) (string, error) { return "order 7", nil }),
+		engine.Task("ship", func(_ context.Context, call engine.Call, p Parcel) (string, error) {
 			order, err := engine.Result[string](call, p.Order)
 			return "shipped " + order, err
 		}))
 	vault := memvault.New(reg)
-	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true})
+	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
 	order := &workflow.Action{Name: "order", Plugin: "order", Key: uuid.New()}
 	ship := &workflow.Action{Name: "ship", Plugin: "ship", Req: Parcel{order.Key}}

@@ -26,7 +26,7 @@ func (e *Engine) hindered(ctx context.Context, plan uuid.UUID, err error) {
 	if tell == nil {
 		return
 	}
-	e.opts.Observer.Hindered(ctx, plan, err)
+	e.opts.Observer.Hindered(ctx, HinderedEvent{plan, err})
 	tell(text)
 }
 

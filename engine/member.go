@@ -34,17 +34,17 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 			return nil
 		case errors.Is(err, fleet.ErrSuspended):
 			e.suspended.Store(true)
-			return fmt.Errorf("engine: %w", err)
+			return fmt.Errorf("%w", err)
 		case first:
-			return fmt.Errorf("engine: join the fleet: %w", err)
+			return fmt.Errorf("join the fleet: %w", err)
 		default:
-			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: join the fleet again: %w", err))
+			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("join the fleet again: %w", err)})
 			sleep.For(ctx, e.opts.RetryDelay)
 			continue
 		}
 		m := &member{Engine: e, node: node, work: &work}
 		e.forgetLeft()
-		e.opts.Observer.Joined(ctx, node.ID())
+		e.opts.Observer.Joined(ctx, JoinedEvent{node.ID()})
 		recovers()
 		m.serve(ctx)
 		if node.Context().Err() == nil {
@@ -52,14 +52,14 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 			work.Wait()
 			m.leave(ctx)
 			if node.Suspended() {
-				return fmt.Errorf("engine: node %s has left: %w", node.ID(), fleet.ErrSuspended)
+				return fmt.Errorf("node %s has left: %w", node.ID(), fleet.ErrSuspended)
 			}
 			return nil
 		}
 		if ctx.Err() != nil {
 			return nil // fenced during the shutdown: there is nothing to leave
 		}
-		e.opts.Observer.Problem(ctx, fmt.Errorf("engine: node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context())))
+		e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("node %s: %w; joining again as a new node", node.ID(), context.Cause(node.Context()))})
 		settings.Former = append(slices.Clone(settings.Former), node.ID())
 	}
 }
@@ -120,7 +120,7 @@ func (m *member) serve(ctx context.Context) {
 		case err == nil:
 			m.work.Go(func() { m.finish(ctx, plan) })
 		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
-			m.opts.Observer.Problem(ctx, fmt.Errorf("engine: look for plans: %w", err))
+			m.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("look for plans: %w", err)})
 			if about, ok := errors.AsType[*storage.Error](err); ok {
 				m.giveUp(about.Plan)
 			}
@@ -156,7 +156,7 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	for {
 		r := newRun(m.Engine, plan, slot, m.node.Now)
 		m.enter(r)
-		m.opts.Observer.PickedUp(ctx, r.plan)
+		m.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := m.workOn(ctx, r, work)
 		if plan = nil; mayGoOn(err) {
 			plan, err = m.takeAgain(ctx, id)
@@ -229,7 +229,7 @@ func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 		plan, err := m.node.Take(ctx, id)
 		switch {
 		case err == nil && plan.State.Status.Final():
-			m.opts.Observer.Changed(ctx, plan)
+			m.opts.Observer.Changed(ctx, ChangedEvent{plan})
 			return nil, nil
 		case err == nil:
 			return plan, nil
@@ -248,6 +248,6 @@ func (m *member) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(m.opts.Patience/4, m.opts.Drain))
 	defer cancel()
 	if err := m.node.Leave(ctx); err != nil {
-		m.opts.Observer.Problem(ctx, fmt.Errorf("engine: leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID()))
+		m.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("leave the fleet: %w; others take the plans of node %s over when its record is too old", err, m.node.ID())})
 	}
 }

@@ -47,9 +47,11 @@ func (s *stage) join(name string, opts engine.Options) *process {
 		do()
 	}
 	opts.Fleet = &fleet.Options{Name: name}
-	opts.Observer.Joined = func(_ context.Context, node uuid.UUID) { note(func() { p.nodes = append(p.nodes, node) }) }
-	opts.Observer.Left = func(_ context.Context, plan uuid.UUID, err error) { note(func() { p.left[plan] = err }) }
-	opts.Observer.Problem = func(_ context.Context, err error) { note(func() { p.problems = append(p.problems, err) }) }
+	opts.Observer.Joined = func(_ context.Context, e engine.JoinedEvent) { note(func() { p.nodes = append(p.nodes, e.Node) }) }
+	opts.Observer.Left = func(_ context.Context, e engine.LeftEvent) { note(func() { p.left[e.Plan] = e.Err }) }
+	opts.Observer.Problem = func(_ context.Context, e engine.ProblemEvent) {
+		note(func() { p.problems = append(p.problems, e.Err) })
+	}
 	p.Engine = s.engine(p.Process, opts)
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(context.Background())
@@ -204,7 +206,7 @@ func TestTakeAgain(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {
 				p := s.create(long("a", "b"))
 				var epochs []int64
-				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, p *workflow.Plan) { epochs = append(epochs, p.Epoch) }}})
+				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, e engine.PickedUpEvent) { epochs = append(epochs, e.Plan.Epoch) }}})
 				time.Sleep(15 * time.Second)
 				must(t, storage.Update(t.Context(), s.open(), part(s.read(p.ID))))
 				outage := time.Now().Add(30 * time.Second)
@@ -333,7 +335,7 @@ func TestStopDuringTake(t *testing.T) {
 func TestPlansOfOthers(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
-			lacking, all := registry.Must(s), registry.Must(s, engine.Func("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
+			lacking, all := registry.Must(s), registry.Must(s, engine.Task("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
 				select {
 				case <-time.After(20 * time.Second):
 				case <-ctx.Done():
@@ -414,8 +416,8 @@ func TestEndOfAnOwnedPlan(t *testing.T) {
 			p := s.create(long("a"))
 			var ended []workflow.Status
 			begun := 0
-			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) { begun++ }, Changed: func(_ context.Context, o workflow.Object) {
-				if p, ok := o.(*workflow.Plan); ok {
+			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) { begun++ }, Changed: func(_ context.Context, e engine.ChangedEvent) {
+				if p, ok := e.Object.(*workflow.Plan); ok {
 					ended = append(ended, p.State.Status)
 				}
 			}}})

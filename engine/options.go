@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // Options are the settings of an engine. A zero field means its default.
@@ -49,7 +51,10 @@ type Options struct {
 	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
 	// implements retention.Vault, which vaults in memory don't.
 	NoRetention bool
-	// Observer receives events. Default: none.
+	// Logger gets what a person must know, such as a plan that nobody here can run, at levels warn and error. Default:
+	// slog.Default(), or none if Observer has Problem.
+	Logger *slog.Logger
+	// Observer receives events. Default: none. See [LogObserver].
 	Observer Observer
 }
 
@@ -61,7 +66,7 @@ func (o Options) withDefaults() (Options, error) {
 			*d = fallback
 		}
 		if *d < 0 {
-			errs = append(errs, fmt.Errorf("engine: Options.%s: %v is negative", name, *d))
+			errs = append(errs, driver.Invalid("Options."+name, "%v is negative", *d))
 		}
 	}
 	duration("Timeout", &o.Timeout, 5*time.Minute)
@@ -75,7 +80,7 @@ func (o Options) withDefaults() (Options, error) {
 			*n = fallback
 		}
 		if *n < 0 {
-			errs = append(errs, fmt.Errorf("engine: Options.%s: %d is negative", name, *n))
+			errs = append(errs, driver.Invalid("Options."+name, "%d is negative", *n))
 		}
 	}
 	number("Plans", &o.Plans, 16)
@@ -87,9 +92,9 @@ func (o Options) withDefaults() (Options, error) {
 		settings.Capacity = max(0, o.Plans)
 		o.Fleet = &settings
 		if err := settings.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("engine: Options.Fleet: %w", err))
+			errs = append(errs, fmt.Errorf("Options.Fleet: %w", err))
 		}
 	}
-	o.Observer = Tee(o.Observer) // no function of it is nil
+	o.withLogger()
 	return o, errors.Join(errs...)
 }

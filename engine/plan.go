@@ -95,7 +95,7 @@ func (r *run) shrink(because error) (shrunk bool) {
 			continue
 		}
 		r.results.drop(a.Attempts)
-		r.engine.opts.Observer.Problem(r.owned, fmt.Errorf("engine: end plan %s: drop the results of action %s: %w", r.plan.ID, a.ID, because))
+		r.engine.opts.Observer.Problem(r.owned, ProblemEvent{fmt.Errorf("end plan %s: drop the results of action %s: %w", r.plan.ID, a.ID, because)})
 		for i := range a.Attempts {
 			a.Attempts[i].Resp = nil
 		}

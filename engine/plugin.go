@@ -8,9 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/workflow"
 )
 
-// Plugin is a plugin that the engine can run. [Func] makes one from a function.
+// Plugin is a plugin that the engine can run. [Task] makes one from a function.
 type Plugin interface {
 	plugins.Plugin
 	// Run makes one attempt at an action. It must be safe for concurrent use, and must return soon after ctx
@@ -24,7 +25,7 @@ type Plugin interface {
 	// attempt from what is stored, so Run may keep and change it, and what encoding/json leaves out is not in it: unexported
 	// fields, and numbers in an any are float64s. The engine decodes its own copy of resp as soon as Run returns. An error that
 	// is or wraps a *plugins.Error is stored as it is; of any other error the text is stored. A Permanent
-	// error is not retried.
+	// error is not retried, see [plugins.Permanent].
 	Run(ctx context.Context, call Call, req any) (resp any, err error)
 }
 
@@ -45,38 +46,56 @@ type Call struct {
 	results *results // for Result
 }
 
-// Func returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,
+// Task returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,
 // which encoding/json must be able to encode and decode; they can't be interface types. The rules of
 // [Plugin.Run] apply to run. An action without a request passes the zero value of Req. A zero Resp is not
-// stored beside an error. Func panics if run is nil, or if Req or Resp is an interface type.
+// stored beside an error. Task panics if run is nil, or if Req or Resp is an interface type.
 //
 // The method of a value that holds what the plugin needs is a function too:
 //
-//	engine.Func("deploy", deployer.Run)
-func Func[Req, Resp any](name string, run func(ctx context.Context, call Call, req Req) (Resp, error)) Plugin {
+//	deploy := engine.Task("deploy", deployer.Run)
+func Task[Req, Resp any](name string, run func(ctx context.Context, call Call, req Req) (Resp, error)) *TypedPlugin[Req, Resp] {
 	for what, t := range map[string]reflect.Type{"requests": reflect.TypeFor[Req](), "responses": reflect.TypeFor[Resp]()} {
 		if t.Kind() == reflect.Interface {
-			panic(fmt.Sprintf("engine: Func %q: %s are the interface %v, which can't be decoded", name, what, t))
+			panic(fmt.Sprintf("engine: Task %q: %s are the interface %v, which can't be decoded", name, what, t))
 		}
 	}
 	if run == nil {
-		panic(fmt.Sprintf("engine: Func %q: the function is nil", name))
+		panic(fmt.Sprintf("engine: Task %q: the function is nil", name))
 	}
-	return function[Req, Resp]{plugins.Typed[Req, Resp](name), run}
+	return &TypedPlugin[Req, Resp]{plugins.Typed[Req, Resp](name), run}
 }
 
-// function is the plugin that Func returns.
-type function[Req, Resp any] struct {
+// TypedPlugin is a [Plugin] that [Task] returns. It also makes actions of the plugin and finds their results, with the types
+// that the compiler checks.
+type TypedPlugin[Req, Resp any] struct {
 	plugins.Typed[Req, Resp]
 	run func(context.Context, Call, Req) (Resp, error)
 }
 
-func (f function[Req, Resp]) Run(ctx context.Context, call Call, req any) (any, error) {
+// Action returns an action of the plugin with a name and a request. The caller may set its other fields.
+func (p *TypedPlugin[Req, Resp]) Action(name string, req Req) *workflow.Action {
+	return &workflow.Action{Name: name, Plugin: p.Name(), Req: req}
+}
+
+// Result returns the response of an action of the same plan, by the name of the action, which no other action of the plan
+// may have. Otherwise it is like the function [Result].
+func (p *TypedPlugin[Req, Resp]) Result(call Call, action string) (Resp, error) {
+	return result[Resp](call, handle{name: action})
+}
+
+// ResultByKey returns the response of an action of the same plan by its Key, like the function [Result].
+func (p *TypedPlugin[Req, Resp]) ResultByKey(call Call, key uuid.UUID) (Resp, error) {
+	return result[Resp](call, handle{key: key})
+}
+
+// Run implements [Plugin].
+func (p *TypedPlugin[Req, Resp]) Run(ctx context.Context, call Call, req any) (any, error) {
 	typed, ok := req.(Req)
 	if !ok && req != nil {
-		return nil, &plugins.Error{Message: fmt.Sprintf("plugin %q takes a %T, not a %T", f.Name(), typed, req), Permanent: true}
+		return nil, &plugins.Error{Message: fmt.Sprintf("plugin %q takes a %T, not a %T", p.Name(), typed, req), Permanent: true}
 	}
-	resp, err := f.run(ctx, call, typed)
+	resp, err := p.run(ctx, call, typed)
 	if err != nil && reflect.ValueOf(&resp).Elem().IsZero() {
 		return nil, err
 	}

@@ -15,12 +15,12 @@ import (
 // TestFuncThatCannotRun makes plugins that no engine could run.
 func TestFuncThatCannotRun(t *testing.T) {
 	for want, make := range map[string]func(){
-		`engine: Func "f": the function is nil`: func() { engine.Func[job, string]("f", nil) },
-		`engine: Func "f": requests are the interface interface {}, which can't be decoded`: func() {
-			engine.Func("f", func(context.Context, engine.Call, any) (string, error) { return "", nil })
+		`engine: Task "f": the function is nil`: func() { engine.Task[job, string]("f", nil) },
+		`engine: Task "f": requests are the interface interface {}, which can't be decoded`: func() {
+			engine.Task("f", func(context.Context, engine.Call, any) (string, error) { return "", nil })
 		},
-		`engine: Func "f": responses are the interface error, which can't be decoded`: func() {
-			engine.Func("f", func(context.Context, engine.Call, string) (error, error) { return nil, nil })
+		`engine: Task "f": responses are the interface error, which can't be decoded`: func() {
+			engine.Task("f", func(context.Context, engine.Call, string) (error, error) { return nil, nil })
 		},
 	} {
 		func() {
@@ -51,7 +51,7 @@ func TestFunc(t *testing.T) {
 		"a failure with a response": {req: job{Name: "a"}, resp: "a", err: failure, answer: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := engine.Func("f", func(_ context.Context, _ engine.Call, j job) (string, error) { return j.Name, test.err })
+			p := engine.Task("f", func(_ context.Context, _ engine.Call, j job) (string, error) { return j.Name, test.err })
 			answer, err := p.Run(t.Context(), engine.Call{}, test.req)
 			var own *plugins.Error
 			if answer != test.answer || !test.permanent && !errors.Is(err, test.err) || test.permanent != (errors.As(err, &own) && own.Permanent) {
@@ -64,7 +64,7 @@ func TestFunc(t *testing.T) {
 // TestCall checks what a plugin is given.
 func TestCall(t *testing.T) {
 	var calls []engine.Call
-	reg := registry.Must(engine.Func("job", func(_ context.Context, call engine.Call, _ job) (string, error) {
+	reg := registry.Must(engine.Task("job", func(_ context.Context, call engine.Call, _ job) (string, error) {
 		calls = append(calls, call)
 		return "", map[bool]error{true: errors.New("once")}[len(calls) == 1]
 	}))
@@ -72,7 +72,7 @@ func TestCall(t *testing.T) {
 	a := do(job{})
 	a.Retries = 1
 	p := plan(block("", sequence("", a)))
-	e, err := engine.New(vault, reg, engine.Options{UntilIdle: true, RetryDelay: 1, Poll: 1})
+	e, err := engine.New(vault, engine.Options{UntilIdle: true, RetryDelay: 1, Poll: 1})
 	if err == nil {
 		err = e.Submit(t.Context(), p)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -160,7 +159,7 @@ func TestRefusedForAMinute(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := s.create(long("a", "b"))
 		var hindered atomic.Int64
-		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(context.Context, uuid.UUID, error) { hindered.Add(1) }}})
+		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(context.Context, engine.HinderedEvent) { hindered.Add(1) }}})
 		time.Sleep(15 * time.Second) // b runs
 		e.On(updates(func(workflow.Object, func() error) error { return fmt.Errorf("hooked: %w", storage.ErrDenied) }))
 		time.Sleep(time.Minute)
@@ -455,7 +454,7 @@ func TestTroubleEnds(t *testing.T) {
 		p, other := s.create(long("a")), plan(block("b", sequence("s", do(job{Name: "long", For: 4 * time.Minute}))))
 		s.create(other)
 		var told []error
-		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(_ context.Context, _ uuid.UUID, err error) { told = append(told, err) }}})
+		e := s.join("a", engine.Options{Observer: engine.Observer{Hindered: func(_ context.Context, e engine.HinderedEvent) { told = append(told, e.Err) }}})
 		time.Sleep(5 * time.Second)
 		must(t, s.open().UpdateAction(t.Context(), s.read(p.ID).Blocks[0].Sequences[0].Actions[0]))
 		refused := time.Now().Add(time.Minute)
@@ -579,13 +578,13 @@ func TestRudeTypes(t *testing.T) {
 		err       error
 	}{{"decoded", "", nil}, {"", "encoded", nil}, {"", "encoded", errors.New("no")}, {"", "decoded", nil}} {
 		onStage(t, func(t *testing.T, s *stage) {
-			s.reg = registry.Must(s, engine.Func("rude", func(context.Context, engine.Call, rude) (rude, error) { return rude(test.resp), test.err }))
+			s.reg = registry.Must(s, engine.Task("rude", func(context.Context, engine.Call, rude) (rude, error) { return rude(test.resp), test.err }))
 			p := plan(block("b", sequence("s", &workflow.Action{Plugin: "rude", Req: json.RawMessage(fmt.Sprintf("%q", test.req))}), sequence("t", second("a"))))
 			p.Blocks[0].ToleratedFailures = 1
 			var panics atomic.Int64
 			s.create(p)
-			must(t, s.engine(s.process(), engine.Options{Observer: engine.Observer{Panicked: func(_ context.Context, _ *workflow.Action, p *plugins.Panic) {
-				if len(p.Stack) > 0 {
+			must(t, s.engine(s.process(), engine.Options{Observer: engine.Observer{Panicked: func(_ context.Context, e engine.PanickedEvent) {
+				if len(e.Panic.Stack) > 0 {
 					panics.Add(1)
 				}
 			}}}).Run(t.Context()))
@@ -609,7 +608,7 @@ func TestTooManyResults(t *testing.T) {
 			}
 			return update()
 		}
-		must(t, s.engine(s.updating(small), engine.Options{MaxResults: 2000, Observer: engine.Observer{Problem: func(context.Context, error) {}}}).Run(t.Context()))
+		must(t, s.engine(s.updating(small), engine.Options{MaxResults: 2000, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) {}}}).Run(t.Context()))
 		got := s.read(p.ID)
 		c := got.Blocks[0].Sequences[0].Actions[2]
 		if got.State.Status != workflow.Failed || c.State.Status != workflow.Failed || !strings.Contains(c.Attempts[0].Err.Message, "Options.MaxResults") {
@@ -623,7 +622,7 @@ func TestResult(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		first, twice, later, asks := uuid.New(), uuid.New(), uuid.New(), uuid.New()
 		var seen []string
-		s.reg = registry.Must(s, engine.Func("asks", func(_ context.Context, call engine.Call, key uuid.UUID) (string, error) {
+		s.reg = registry.Must(s, engine.Task("asks", func(_ context.Context, call engine.Call, key uuid.UUID) (string, error) {
 			text, err := engine.Result[string](call, key)
 			seen = append(seen, fmt.Sprint(text, errors.Is(err, engine.ErrNoResult)))
 			if _, err := engine.Result[int](call, key); err == nil {

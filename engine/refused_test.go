@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
@@ -36,8 +34,8 @@ func (s *stage) refuses(member *fleet.Options, refuse func(op string) error) int
 		}
 	}
 	o := engine.Options{Observer: engine.Observer{
-		Problem:  func(_ context.Context, err error) { tell(err) },
-		Hindered: func(_ context.Context, _ uuid.UUID, err error) { tell(err) },
+		Problem:  func(_ context.Context, e engine.ProblemEvent) { tell(e.Err) },
+		Hindered: func(_ context.Context, e engine.HinderedEvent) { tell(e.Err) },
 	}}
 	if member != nil {
 		o.Fleet = &fleet.Options{Observer: fleet.Observer{

@@ -14,9 +14,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// ErrNoResult means that a plan has nothing under a key: no action has the key, or several have it. For [Result] it also
+// ErrNoResult means that a plan has nothing under a key or a name: no action has it, or several do. For [Result] it also
 // means that the action is not Completed.
-var ErrNoResult = errors.New("engine: no result")
+var ErrNoResult = errors.New("no result")
 
 // Result returns the response of another action of the same plan, which must be Completed. key is the action's Key, which
 // its author chose; a fork keeps it, and the results that it carries over. Each call decodes what is stored, so the caller may
@@ -24,8 +24,10 @@ var ErrNoResult = errors.New("engine: no result")
 //
 // The error is ErrNoResult, or says that the response has another type. Return it: an action that asks for a result
 // too early is a mistake of the plan's author.
-func Result[T any](call Call, key uuid.UUID) (T, error) {
-	resp, err := call.results.get(key)
+func Result[T any](call Call, key uuid.UUID) (T, error) { return result[T](call, handle{key: key}) }
+
+func result[T any](call Call, of handle) (T, error) {
+	resp, err := call.results.get(of)
 	if err == nil {
 		resp, err = driver.Typed(resp, *new(T)) // raw if its type could not be read
 	}
@@ -38,7 +40,7 @@ func Result[T any](call Call, key uuid.UUID) (T, error) {
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("engine: the result of action %s is a %T, not a %T", key, resp, *new(T))
+		err = fmt.Errorf("the result of the action with %v is a %T, not a %T", of, resp, *new(T))
 	}
 	return *new(T), err
 }
@@ -50,7 +52,7 @@ func Result[T any](call Call, key uuid.UUID) (T, error) {
 //
 // A running Idempotent action is stored as it was before.
 func (c Call) ActionByKey(key uuid.UUID) (workflow.Action, error) {
-	k, err := c.results.find(key)
+	k, err := c.results.find(handle{key: key})
 	if err != nil {
 		return workflow.Action{}, err
 	}
@@ -69,24 +71,47 @@ func described(a workflow.Action) workflow.Action {
 	return a
 }
 
-// results are what other actions of a plan may ask for by their keys, as it is stored, and how many bytes all responses have.
+// handle is what other actions call an action: its Key, or its name.
+type handle struct {
+	key  uuid.UUID
+	name string
+}
+
+func (h handle) String() string {
+	if h.name != "" {
+		return fmt.Sprintf("the name %q", h.name)
+	}
+	return "the key " + h.key.String()
+}
+
+// handlesOf returns what an action may be called.
+func handlesOf(a *workflow.Action) (all []handle) {
+	if a.Key != uuid.Nil {
+		all = append(all, handle{key: a.Key})
+	}
+	if a.Name != "" {
+		all = append(all, handle{name: a.Name})
+	}
+	return all
+}
+
+// results are what other actions of a plan may ask for, as it is stored, and how many bytes all responses have.
 type results struct {
 	mu    sync.Mutex
-	byKey map[uuid.UUID]keyed
+	known map[handle]known
 	bytes int
 }
 
-// keyed is what has a key: the number of actions, and the last one.
-type keyed struct {
+// known is what has a handle: the number of actions, and the last one.
+type known struct {
 	actions int
-	action  workflow.Action
-	resp    json.RawMessage // of an action that is Completed
-	like    any             // a zero value of the response's type; nil if that is not known
+	action  workflow.Action // of a name, its State alone
+	resp    any             // of an action that is Completed; nobody changes it
 }
 
 // fill notes what a plan holds that is picked up.
 func (r *results) fill(p *workflow.Plan) {
-	r.byKey = map[uuid.UUID]keyed{}
+	r.known = map[handle]known{}
 	for o := range workflow.Walk(p) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
@@ -95,62 +120,66 @@ func (r *results) fill(p *workflow.Plan) {
 		for _, t := range a.Attempts {
 			r.bytes += sizeOf(t.Resp)
 		}
-		if a.Key != uuid.Nil {
-			k := keyed{actions: r.byKey[a.Key].actions + 1}
-			k.note(a)
-			r.byKey[a.Key] = k
+		for _, h := range handlesOf(a) {
+			r.known[h] = knownOf(h, a, r.known[h].actions+1)
 		}
 	}
 }
 
-func (k *keyed) note(a *workflow.Action) {
-	k.action = described(*a)
-	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
-		resp := a.Attempts[len(a.Attempts)-1].Resp
-		k.resp = textOf(resp)
-		if _, raw := resp.(json.RawMessage); !raw && resp != nil {
-			k.like = reflect.Zero(reflect.TypeOf(resp)).Interface()
-		}
+// knownOf returns what is known of the last of a number of actions with a handle.
+func knownOf(h handle, a *workflow.Action, actions int) known {
+	k := known{actions: actions, action: workflow.Action{State: a.State}}
+	if h.key != uuid.Nil {
+		k.action = described(*a)
 	}
+	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
+		k.resp = a.Attempts[len(a.Attempts)-1].Resp
+	}
+	return k
 }
 
 // stored notes an action that has been stored.
 func (r *results) stored(a *workflow.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if k := r.byKey[a.Key]; k.actions == 1 {
-		k.note(a)
-		r.byKey[a.Key] = k
+	for _, h := range handlesOf(a) {
+		if r.known[h].actions == 1 {
+			r.known[h] = knownOf(h, a, 1)
+		}
 	}
 }
 
-// get returns the response under a key, decoded afresh.
-func (r *results) get(key uuid.UUID) (any, error) {
-	k, err := r.find(key)
+// get returns a response, decoded afresh.
+func (r *results) get(of handle) (any, error) {
+	k, err := r.find(of)
 	switch {
 	case err != nil:
 		return nil, err
 	case k.action.State.Status != workflow.Completed:
-		return nil, fmt.Errorf("%w: the action with the key %s is not Completed", ErrNoResult, key)
+		return nil, fmt.Errorf("%w: the action with %v is not Completed", ErrNoResult, of)
 	case k.resp == nil:
 		return nil, nil
 	}
-	return driver.Typed(k.resp, k.like)
+	var like any // a zero value of the response's type, unless that is not known
+	if _, raw := k.resp.(json.RawMessage); !raw {
+		like = reflect.Zero(reflect.TypeOf(k.resp)).Interface()
+	}
+	return driver.Typed(textOf(k.resp), like)
 }
 
-// find returns what has a key.
-func (r *results) find(key uuid.UUID) (keyed, error) {
+// find returns what has a handle.
+func (r *results) find(of handle) (known, error) {
 	if r == nil {
-		return keyed{}, fmt.Errorf("%w: the call is no engine's", ErrNoResult)
+		return known{}, fmt.Errorf("%w: the call is no engine's", ErrNoResult)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.byKey[key]
+	k := r.known[of]
 	switch {
 	case k.actions == 0:
-		return keyed{}, fmt.Errorf("%w: no action has the key %s", ErrNoResult, key)
+		return known{}, fmt.Errorf("%w: no action has %v", ErrNoResult, of)
 	case k.actions > 1:
-		return keyed{}, fmt.Errorf("%w: %d actions have the key %s", ErrNoResult, k.actions, key)
+		return known{}, fmt.Errorf("%w: %d actions have %v", ErrNoResult, k.actions, of)
 	}
 	return k, nil
 }

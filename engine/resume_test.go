@@ -436,7 +436,7 @@ func TestStopComesTooLate(t *testing.T) {
 		s.create(p)
 		s.runFor(3*time.Second, s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "ok" && o.Header().State.Status.Final() }))
 		var e *engine.Engine
-		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, *workflow.Plan) {
+		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
 			if err := e.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
 				t.Errorf("Stop: %v", err)
 			}
@@ -559,8 +559,8 @@ func TestPlansBesideRecovery(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				return do()
 			})
-			e, err := engine.New(v, s.reg, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
-				Changed: func(context.Context, workflow.Object) { ran = time.Since(s.began) },
+			e, err := engine.New(v, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
+				Changed: func(context.Context, engine.ChangedEvent) { ran = time.Since(s.began) },
 			}})
 			must(t, err)
 			if err := e.Run(t.Context()); err != nil || ran == 0 || ran > time.Minute || time.Since(s.began) != 10*time.Minute {
@@ -585,7 +585,7 @@ func TestRecoveryEachHour(t *testing.T) {
 				}
 				return do()
 			})
-			e, err := engine.New(v, s.reg, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func(context.Context) { drained++ }}})
+			e, err := engine.New(v, engine.Options{Poll: time.Minute, Observer: engine.Observer{Draining: func(context.Context, engine.DrainingEvent) { drained++ }}})
 			must(t, err)
 			if err := e.Run(ctx); err != nil || calls != 3 || drained != 1 || time.Since(s.began) != 2*time.Hour {
 				t.Errorf("%v after %v: %d calls, and %d of Draining", err, time.Since(s.began), calls, drained)

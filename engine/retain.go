@@ -24,7 +24,7 @@ func (e *Engine) retain(ctx context.Context, vault retention.Vault, catalogues *
 	for wait := rand.N(interval); sleep.For(ctx, wait); wait = interval {
 		policy, _, err := enforcer.Look(ctx)
 		if err != nil && ctx.Err() == nil {
-			e.opts.Observer.Problem(ctx, fmt.Errorf("engine: %w", err))
+			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("%w", err)})
 			continue
 		}
 		catalogues.Store(policy != nil && policy.Catalogue)

@@ -181,7 +181,7 @@ func (r *run) store(ctx context.Context, o workflow.Object) error {
 				if a, ok := o.(*workflow.Action); ok {
 					r.results.stored(a)
 				}
-				r.engine.opts.Observer.Changed(r.owned, o)
+				r.engine.opts.Observer.Changed(r.owned, ChangedEvent{o})
 			}
 			r.engine.hindered(r.owned, r.plan.ID, nil)
 			return err

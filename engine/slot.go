@@ -10,7 +10,7 @@ import (
 
 // ErrFull is the reason for leaving a plan of a fleet that waited for a minute for one of the places of Options.Plans.
 // Any node that has a place takes it.
-var ErrFull = errors.New("engine: other plans have all places")
+var ErrFull = errors.New("other plans have all places")
 
 // slot is one of the places of Options.Plans. A plan that has neither called a plugin nor written for a while only
 // waits. It gives its place back until it goes on.

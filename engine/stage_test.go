@@ -231,15 +231,15 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	s.t.Helper()
 	opts.UntilIdle, opts.MaxResult = true, 1000
 	if opts.Observer.Problem == nil {
-		opts.Observer.Problem = func(_ context.Context, err error) { s.t.Error(err) }
+		opts.Observer.Problem = func(_ context.Context, e engine.ProblemEvent) { s.t.Error(e.Err) }
 	}
-	opts.Observer = engine.Tee(opts.Observer, engine.Observer{Left: func(_ context.Context, plan uuid.UUID, err error) {
+	opts.Observer = engine.Tee(opts.Observer, engine.Observer{Left: func(_ context.Context, e engine.LeftEvent) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.left[plan] = err
+		s.left[e.Plan] = e.Err
 	}})
 	opts.NoRetention = true // the vaults of the stage enforce none
-	e, err := engine.New(v, s.reg, opts)
+	e, err := engine.New(v, opts)
 	must(s.t, err)
 	return e
 }

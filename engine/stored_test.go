@@ -57,15 +57,15 @@ func TestStoredValues(t *testing.T) {
 				}
 				return nil, nil
 			}
-			s.reg = registry.Must(s, engine.Func("vandal", vandal))
+			s.reg = registry.Must(s, engine.Task("vandal", vandal))
 			request := &shared{map[string]string{"a": "1"}, 7, 7}
 			asks := func() *workflow.Action { return &workflow.Action{Plugin: "vandal", Req: request, Retries: 1} }
 			first := asks()
 			first.Key = key
 			p := plan(block("b", sequence("s", first)), block("c", sequence("t", asks()), sequence("u", asks())))
 			p.Blocks[1].Concurrency = 2
-			e, err := engine.New(s.process(), s.reg, engine.Options{Fleet: members, Observer: engine.Observer{Changed: func(_ context.Context, o workflow.Object) {
-				if nameOf(o) == "s" {
+			e, err := engine.New(s.process(), engine.Options{Fleet: members, Observer: engine.Observer{Changed: func(_ context.Context, e engine.ChangedEvent) {
+				if nameOf(e.Object) == "s" {
 					clear(kept.Texts)
 				}
 			}}})
@@ -123,7 +123,7 @@ func TestActionByKey(t *testing.T) {
 			}
 			return "", nil
 		}
-		s.reg = registry.Must(s, engine.Func("undo", undo))
+		s.reg = registry.Must(s, engine.Task("undo", undo))
 		keyed := func(name string, a *workflow.Action) *workflow.Action {
 			a.Key, a.Retries = keys[name], 1
 			return a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -33,7 +34,7 @@ func TestUpkeepIsDaily(t *testing.T) {
 		plugins := registry.Must()
 		k := &kept{Vault: memvault.NewStore().Open(plugins), began: time.Now()}
 		problems := 0
-		e, err := engine.New(k, plugins, engine.Options{Poll: time.Hour, NoRetention: true, Observer: engine.Observer{Problem: func(context.Context, error) { problems++ }}})
+		e, err := engine.New(k, engine.Options{Poll: time.Hour, NoRetention: true, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) { problems++ }}})
 		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
 		defer cancel()
@@ -49,21 +50,38 @@ func TestUpkeepIsDaily(t *testing.T) {
 	})
 }
 
-// TestNewTellsWhatADecoratorHides wraps a vault with all methods in one with those of storage.Vault.
+// TestNewTellsWhatADecoratorHides wraps a vault with all methods in decorators with those of storage.Vault.
 func TestNewTellsWhatADecoratorHides(t *testing.T) {
-	whole := &retained{Vault: memvault.New(nil)}
-	for want, v := range map[string]storage.Vault{
-		"": whole,
-		"engine: a *memvault.Vault enforces no policy of retention (retention.Vault; see Options.NoRetention): a decorator must have the methods of its vault for that":                                                                                                                      whole.Vault,
-		"engine: a struct { storage.Vault } does not tell whether it is suspended (storage.Members), enforces no policy of retention (retention.Vault; see Options.NoRetention), keeps no log of who changed it (storage.AuditLog): a decorator must have the methods of its vault for that": struct{ storage.Vault }{whole},
+	plugins := registry.Must()
+	whole := &retained{Vault: memvault.New(plugins)}
+	for _, c := range []struct {
+		vault storage.Vault
+		fleet *fleet.Options
+		told  string
+		err   error
+	}{
+		{whole, &fleet.Options{}, "", nil},
+		{whole.Vault, nil, "", nil},
+		{hiding{whole, plugins}, nil, "a engine_test.hiding does not tell whether it is suspended, and enforces no policy of retention: a decorator needs a method Unwrap for that", nil},
+		{hiding{whole, plugins}, &fleet.Options{}, "", errors.ErrUnsupported},
+		{struct{ storage.Vault }{whole}, nil, "", storage.ErrInvalid},
+		{memvault.New(nil), nil, "", storage.ErrInvalid},
 	} {
 		told := ""
-		_, err := engine.New(v, registry.Must(), engine.Options{Observer: engine.Observer{Problem: func(_ context.Context, err error) { told += err.Error() }}})
-		if err != nil || told != want {
-			t.Errorf("%T: %v, told %q", v, err, told)
+		observer := engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) { told += e.Err.Error() }}
+		if _, err := engine.New(c.vault, engine.Options{Fleet: c.fleet, Observer: observer}); !errors.Is(err, c.err) || told != c.told {
+			t.Errorf("%T: %v, told %q", c.vault, err, told)
 		}
 	}
 }
+
+// hiding is a decorator without Unwrap.
+type hiding struct {
+	storage.Vault
+	plugins *registry.Register
+}
+
+func (h hiding) Registry() *registry.Register { return h.plugins }
 
 // retained is a vault that a policy empties.
 type retained struct {
@@ -103,7 +121,7 @@ func TestEnginesEnforceAPolicy(t *testing.T) {
 			for range 2 {
 				v := &retained{Vault: store.Open(plugins)}
 				vaults = append(vaults, v)
-				e, err := engine.New(v, plugins, engine.Options{Poll: time.Hour, NoRetention: test.off, Observer: engine.Observer{Problem: func(_ context.Context, err error) { t.Error(err) }}})
+				e, err := engine.New(v, engine.Options{Poll: time.Hour, NoRetention: test.off, Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) { t.Error(e.Err) }}})
 				must(t, err)
 				work.Go(func() { _ = e.Run(ctx) })
 			}

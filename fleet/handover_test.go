@@ -248,7 +248,7 @@ func handOverWith(t *testing.T, effect emulator.Effect, nth int) bool {
 	must(t, moves(t.Context(), hanging, actions(plan)[1], workflow.Running))
 
 	live, _ := azure(t, server)
-	reruns := runsEngine(t, live, actions(plan)[0].ID)
+	reruns := runsEngine(t, server, actions(plan)[0].ID)
 	time.Sleep(15 * time.Second)
 
 	v, transport := azure(t, server)
@@ -270,20 +270,23 @@ func handOverWith(t *testing.T, effect emulator.Effect, nth int) bool {
 	return met
 }
 
-// runsEngine runs an engine on a vault until the test ends, and counts how often it runs an action.
-func runsEngine(t *testing.T, v *azblob.Vault, action uuid.UUID) *atomic.Int64 {
+// runsEngine runs an engine on a server until the test ends, and counts how often it runs an action.
+func runsEngine(t *testing.T, server *emulator.Server, action uuid.UUID) *atomic.Int64 {
 	var runs atomic.Int64
-	e, err := engine.New(v, registry.Must(engine.Func(plantest.PluginName, func(_ context.Context, c engine.Call, _ plantest.Request) (*plantest.Response, error) {
+	reg := registry.Must(engine.Task(plantest.PluginName, func(_ context.Context, c engine.Call, _ plantest.Request) (*plantest.Response, error) {
 		if c.Action == action {
 			runs.Add(1)
 		}
 		time.Sleep(time.Second)
 		return &plantest.Response{OK: true}, nil
-	})), engine.Options{Fleet: &fleet.Options{}})
+	}))
+	v, err := azblob.NewFromConnectionString(t.Context(), "fleet", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+	must(t, err)
+	e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{}})
 	must(t, err)
 	var running sync.WaitGroup
 	running.Go(func() { _ = e.Run(t.Context()) })
-	t.Cleanup(running.Wait) // before the vault is closed
+	t.Cleanup(running.Wait)
 	return &runs
 }
 

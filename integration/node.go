@@ -124,13 +124,13 @@ type holding struct {
 // run works as a node until stdin ends. Then it leaves.
 func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
 	reg := registry.New()
-	if err := reg.Register(engine.Func(taskName, n.perform)); err != nil {
+	if err := reg.Register(engine.Task(taskName, n.perform)); err != nil {
 		return err
 	}
 	trouble := func(doing string, err error) {
 		n.report(message{What: problem, Error: doing + ": " + oneLine(err)})
 	}
-	e, err := engine.New(n.vault, reg, engine.Options{
+	e, err := engine.New(n.vault, engine.Options{
 		RetryDelay: n.Interval / 10, ContDelay: n.Interval, Plans: nodeCapacity,
 		Fleet: &fleet.Options{
 			Name: fmt.Sprintf("%d.%d", n.Client, n.Life), Interval: n.Interval, TTL: ttlOf * n.Interval,
@@ -147,9 +147,9 @@ func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
 			},
 		},
 		Observer: engine.Observer{
-			Joined:   func(_ context.Context, id uuid.UUID) { n.report(message{What: joined, Node: id}) },
+			Joined:   func(_ context.Context, e engine.JoinedEvent) { n.report(message{What: joined, Node: e.Node}) },
 			PickedUp: n.pickedUp, Changed: n.changed, Left: n.left,
-			Problem: func(_ context.Context, err error) { trouble("engine", err) },
+			Problem: func(_ context.Context, e engine.ProblemEvent) { trouble("engine", e.Err) },
 		},
 	})
 	if err != nil {
@@ -210,7 +210,8 @@ func (n *node) letGo(plan uuid.UUID) {
 }
 
 // pickedUp reports a plan that the engine begins to work on.
-func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
+func (n *node) pickedUp(_ context.Context, e engine.PickedUpEvent) {
+	p := e.Plan
 	n.mu.Lock()
 	n.held[p.ID] = holding{epoch: p.Epoch}
 	n.mu.Unlock()
@@ -218,7 +219,8 @@ func (n *node) pickedUp(_ context.Context, p *workflow.Plan) {
 }
 
 // changed reports the outcomes of actions and plans that are stored.
-func (n *node) changed(_ context.Context, o workflow.Object) {
+func (n *node) changed(_ context.Context, e engine.ChangedEvent) {
+	o := e.Object
 	h := o.Header()
 	if !h.State.Status.Final() {
 		return
@@ -236,7 +238,8 @@ func (n *node) changed(_ context.Context, o workflow.Object) {
 	n.report(m)
 }
 
-func (n *node) left(ctx context.Context, plan uuid.UUID, err error) {
+func (n *node) left(ctx context.Context, e engine.LeftEvent) {
+	plan, err := e.Plan, e.Err
 	m := message{What: left, Plan: plan, Told: told(ctx, err), Error: oneLine(err)}
 	if m.Told == wrong && errors.Is(err, context.DeadlineExceeded) {
 		m.Told = "deadline"

@@ -2,7 +2,10 @@
 // their requests and responses, which the vault returns as those types.
 package plugins
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Plugin is what an action runs. The vault needs only its name and its types; running it is up to the engine.
 // The methods must be safe for concurrent use, and must always return the same values.
@@ -34,31 +37,56 @@ func (Typed[Req, Resp]) Request() any { return *new(Req) }
 // Response returns the zero value of Resp.
 func (Typed[Req, Resp]) Response() any { return *new(Resp) }
 
-// Error is a plugin's own error. It is stored with the attempt.
+// Error is a plugin's own error. It is stored with the attempt, but for its Cause, of which the text is stored.
 type Error struct {
 	// Code is a number whose meaning is up to the plugin.
 	Code int `json:"code,omitzero"`
-	// Message says what went wrong.
+	// Message says what went wrong. If it is empty, the text of Cause is stored.
 	Message string `json:"message,omitempty"`
 	// Permanent means that no other attempt can succeed.
 	Permanent bool `json:"permanent,omitzero"`
-	// Wrapped is the cause of this error, or nil.
+	// Wrapped is the cause of this error as it is stored, or nil.
 	Wrapped *Error `json:"wrapped,omitzero"`
+	// Cause is the error behind this one, for errors.Is and errors.As in the process of the plugin. It may be nil, and is nil
+	// in an error that was read.
+	Cause error `json:"-"`
 }
 
-// Error returns the message with the code, followed by those of the wrapped errors.
+// Permanent returns err as an error that no other attempt can mend: the action fails, whatever its Retries. errors.Is and
+// errors.As find err in it. Permanent of an error that is or wraps an [*Error] keeps its Code. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	own := Error{Message: err.Error(), Permanent: true, Cause: err}
+	if inner, ok := errors.AsType[*Error](err); ok {
+		own.Code = inner.Code
+	}
+	return &own
+}
+
+// Error returns the message, with the code if there is one, followed by those of the wrapped errors.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+	text := e.Message
+	if text == "" && e.Cause != nil {
+		text = e.Cause.Error()
+	}
+	if e.Code != 0 {
+		text = fmt.Sprintf("%s (code %d)", text, e.Code)
+	}
 	if e.Wrapped != nil {
 		text += ": " + e.Wrapped.Error()
 	}
 	return text
 }
 
-// Unwrap returns the wrapped error.
-func (e *Error) Unwrap() error {
-	if e.Wrapped == nil {
-		return nil // not a nil *Error in an error
+// Unwrap returns the errors behind this one.
+func (e *Error) Unwrap() (behind []error) {
+	if e.Cause != nil {
+		behind = append(behind, e.Cause)
 	}
-	return e.Wrapped
+	if e.Wrapped != nil {
+		behind = append(behind, e.Wrapped)
+	}
+	return behind
 }

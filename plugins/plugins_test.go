@@ -17,8 +17,29 @@ func TestErrorIncludesWrapped(t *testing.T) {
 	if !errors.Is(outer, inner) {
 		t.Error("errors.Is does not find the wrapped error")
 	}
-	if err := errors.Unwrap(inner); err != nil {
-		t.Errorf("an error that wraps nothing unwraps to %v", err)
+	if behind := inner.Unwrap(); behind != nil {
+		t.Errorf("an error that wraps nothing unwraps to %v", behind)
+	}
+}
+
+func TestPermanent(t *testing.T) {
+	if err := plugins.Permanent(nil); err != nil {
+		t.Errorf("no error has become %v", err)
+	}
+	full := errors.New("disk full")
+	for _, c := range []struct {
+		err  error
+		code int
+		text string
+	}{
+		{full, 0, "disk full"},
+		{fmt.Errorf("install: %w", &plugins.Error{Code: 7, Cause: full}), 7, "install: disk full (code 7) (code 7)"},
+	} {
+		err := plugins.Permanent(c.err)
+		own, ok := errors.AsType[*plugins.Error](err)
+		if !ok || !own.Permanent || own.Code != c.code || err.Error() != c.text || !errors.Is(err, full) {
+			t.Errorf("%v has become %+v", c.err, err)
+		}
 	}
 }
 

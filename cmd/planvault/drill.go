@@ -156,7 +156,7 @@ type drillRequest struct{}
 
 // plugins returns the registry with the plugin of the drill.
 func (d *drillRun) plugins() *registry.Register {
-	return registry.Must(engine.Func("drill", func(ctx context.Context, call engine.Call, _ drillRequest) (drillRequest, error) {
+	return registry.Must(engine.Task("drill", func(ctx context.Context, call engine.Call, _ drillRequest) (drillRequest, error) {
 		d.mu.Lock()
 		d.begun[call.Action]++
 		d.mu.Unlock()
@@ -205,8 +205,7 @@ func (d *drillRun) run(ctx context.Context, sides []side) error {
 func (d *drillRun) work(ctx context.Context, source, reading, copied *azblob.Vault, network *severed) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	reg := d.plugins()
-	e, err := engine.New(source, reg, engine.Options{
+	e, err := engine.New(source, engine.Options{
 		Fleet: &fleet.Options{Name: "drill"}, Drain: time.Second, Patience: 4 * time.Second, Observer: engine.Observer{Changed: d.changed},
 	})
 	if err != nil {
@@ -259,10 +258,10 @@ func drillPlan() *workflow.Plan {
 }
 
 // changed notes a write that the first account has confirmed.
-func (d *drillRun) changed(_ context.Context, o workflow.Object) {
+func (d *drillRun) changed(_ context.Context, e engine.ChangedEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := o.Header()
+	h := e.Object.Header()
 	made := d.changes[*h.ID]
 	made.plan, made.status, made.writes = *h.PlanID, h.State.Status, append(made.writes, time.Now().UTC())
 	d.changes[*h.ID] = made
@@ -322,14 +321,14 @@ func (d *drillRun) goOn(ctx context.Context, v *azblob.Vault) error {
 	d.mu.Lock()
 	before := maps.Clone(d.begun)
 	d.mu.Unlock()
-	observer := engine.Observer{Changed: func(context.Context, workflow.Object) {
+	observer := engine.Observer{Changed: func(context.Context, engine.ChangedEvent) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.first.IsZero() {
 			d.first = time.Now()
 		}
 	}}
-	e, err := engine.New(v, d.plugins(), engine.Options{Fleet: &fleet.Options{Name: "drill"}, Drain: time.Second, UntilIdle: true, Observer: observer})
+	e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{Name: "drill"}, Drain: time.Second, UntilIdle: true, Observer: observer})
 	if err == nil {
 		err = e.Run(ctx)
 	}

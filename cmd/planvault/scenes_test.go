@@ -108,7 +108,7 @@ func takesItsTime(ctx context.Context, s task) error {
 // engine starts a node that runs up to n plans. It lives until kill is called, or the scene ends.
 func (s *stage) engine(t *testing.T, name string, n int, run work) (e *engine.Engine, kill func()) {
 	t.Helper()
-	plugin := engine.Func("deploy", func(ctx context.Context, _ engine.Call, t task) (map[string]bool, error) {
+	plugin := engine.Task("deploy", func(ctx context.Context, _ engine.Call, t task) (map[string]bool, error) {
 		err := run(ctx, t)
 		return map[string]bool{"ok": err == nil}, err
 	})
@@ -116,7 +116,7 @@ func (s *stage) engine(t *testing.T, name string, n int, run work) (e *engine.En
 	network := s.server.Transport()
 	vault, err := azblob.NewFromConnectionString(t.Context(), "ci", s.server.ConnectionString(), plugins, azblob.WithTransport(network))
 	must(t, err)
-	e, err = engine.New(vault, plugins, engine.Options{Plans: n, Fleet: &fleet.Options{Name: name}})
+	e, err = engine.New(vault, engine.Options{Plans: n, Fleet: &fleet.Options{Name: name}})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -30,7 +30,7 @@ type runsIn struct {
 
 // host keeps an engine running on a vault until ctx ends: where it ends, it is started again.
 func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, network azblob.Option, server *emulator.Server) {
-	plugins := registry.Must(engine.Func("deploy", func(ctx context.Context, _ engine.Call, s task) (map[string]bool, error) {
+	plugins := registry.Must(engine.Task("deploy", func(ctx context.Context, _ engine.Call, s task) (map[string]bool, error) {
 		r.mu.Lock()
 		r.log = append(r.log, s.Target+" "+account)
 		if r.moved = r.moved || account == "next"; r.moved && account == "prod" {
@@ -45,7 +45,7 @@ func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, n
 		return
 	}
 	for ctx.Err() == nil {
-		e, err := engine.New(v, plugins, engine.Options{Fleet: &fleet.Options{Name: name}, Drain: 5 * time.Second})
+		e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{Name: name}, Drain: 5 * time.Second})
 		if err != nil {
 			t.Error(err)
 			return

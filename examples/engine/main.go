@@ -87,7 +87,7 @@ func run(ctx context.Context, c config) error {
 			// So short that a takeover can be watched. The defaults cost less.
 			opts.Fleet = &fleet.Options{Name: c.node, Interval: time.Second, TTL: 4 * time.Second}
 		}
-		e, err := engine.New(vault, reg, opts)
+		e, err := engine.New(vault, opts)
 		if err != nil {
 			return err
 		}

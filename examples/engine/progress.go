@@ -32,24 +32,24 @@ func newProgress() *progress {
 
 func (p *progress) observer() engine.Observer {
 	return engine.Observer{
-		Joined: func(_ context.Context, node uuid.UUID) {
+		Joined: func(_ context.Context, e engine.JoinedEvent) {
 			select {
-			case p.joined <- node:
+			case p.joined <- e.Node:
 			default: // the process was fenced and has joined again
 			}
 		},
 		PickedUp: p.pickedUp,
 		Changed:  p.changed,
-		Left: func(_ context.Context, plan uuid.UUID, err error) {
+		Left: func(_ context.Context, e engine.LeftEvent) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			say("%s is left as it is stored: %v", p.names[plan], err)
-			if errors.Is(err, fleet.ErrFenced) {
-				delete(p.open, plan) // another node has it
+			say("%s is left as it is stored: %v", p.names[e.Plan], e.Err)
+			if errors.Is(e.Err, fleet.ErrFenced) {
+				delete(p.open, e.Plan) // another node has it
 			}
 		},
-		Problem: func(_ context.Context, err error) { say("problem: %v", err) },
-		Draining: func(context.Context) {
+		Problem: func(_ context.Context, e engine.ProblemEvent) { say("problem: %v", e.Err) },
+		Draining: func(context.Context, engine.DrainingEvent) {
 			if p.busy() {
 				say("interrupted: waiting for running actions; a second interrupt ends the process now")
 			}
@@ -62,7 +62,8 @@ func say(format string, args ...any) {
 	fmt.Printf(time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 }
 
-func (p *progress) pickedUp(_ context.Context, plan *workflow.Plan) {
+func (p *progress) pickedUp(_ context.Context, e engine.PickedUpEvent) {
+	plan := e.Plan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[plan.ID], p.names[plan.ID] = true, plan.Name
@@ -84,12 +85,12 @@ func (p *progress) pickedUp(_ context.Context, plan *workflow.Plan) {
 	say("picked up %s, epoch %d: %d of %d actions are done, %d were running and run again", plan.Name, plan.Epoch, done, all, running)
 }
 
-func (p *progress) changed(_ context.Context, o workflow.Object) {
+func (p *progress) changed(_ context.Context, e engine.ChangedEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, status := *o.Header().ID, o.Header().State.Status
+	id, status := *e.Object.Header().ID, e.Object.Header().State.Status
 	text := status.String()
-	switch o := o.(type) {
+	switch o := e.Object.(type) {
 	case *workflow.Action:
 		if n := len(o.Attempts); n > 0 && o.Attempts[n-1].Err != nil {
 			text += ", " + o.Attempts[n-1].Err.Error()

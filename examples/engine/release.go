@@ -24,7 +24,7 @@ type Command struct {
 // command returns a plugin that runs shell commands in a folder. Its response is the output. If the engine is
 // killed, the command continues beside its rerun.
 func command(dir string) engine.Plugin {
-	return engine.Func("command", func(ctx context.Context, call engine.Call, r Command) (string, error) {
+	return engine.Task("command", func(ctx context.Context, call engine.Call, r Command) (string, error) {
 		// An interrupt from the terminal reaches the command, too, and the engine waits for its end.
 		cmd := exec.CommandContext(ctx, "sh", "-c", "trap '' INT\n"+r.Run)
 		cmd.Dir, cmd.WaitDelay = dir, time.Second
@@ -49,7 +49,7 @@ const notes = "notes.log"
 // note returns a plugin that adds lines to a file. Each begins with the action's ID, which shows the lines of
 // reruns.
 func note(file string) engine.Plugin {
-	return engine.Func("note", func(_ context.Context, call engine.Call, r Note) (int, error) {
+	return engine.Task("note", func(_ context.Context, call engine.Call, r Note) (int, error) {
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return 0, err

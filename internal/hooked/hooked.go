@@ -87,6 +87,9 @@ func get[T any](ctx context.Context, v *Vault, op string, c *Call, result *T, do
 
 func (v *Vault) update(c *Call) error { return storage.Update(c.Ctx, v.below, c.Object) }
 
+// Unwrap returns the vault below, see [storage.As].
+func (v *Vault) Unwrap() storage.Vault { return v.below }
+
 // Create implements [storage.Vault], and so do the methods below.
 func (v *Vault) Create(ctx context.Context, p *workflow.Plan) error {
 	return object(ctx, v, "Create", p, func(c *Call) error { return v.below.Create(c.Ctx, c.Object.(*workflow.Plan)) })

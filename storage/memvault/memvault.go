@@ -434,3 +434,6 @@ type tree struct {
 }
 
 func corrupt(err error) error { return fmt.Errorf("%w: %w", storage.ErrCorrupt, err) }
+
+// Registry returns the registry that the vault was opened with. It may be nil.
+func (v *Vault) Registry() *registry.Register { return v.reg }

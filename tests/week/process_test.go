@@ -19,7 +19,6 @@ import (
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"
-	"github.com/planvault/azblob/workflow"
 )
 
 // process is one life of an engine. Its fields below died are guarded by week.mu.
@@ -111,9 +110,9 @@ func (p *process) run(ctx context.Context, seat int) {
 
 func (p *process) work(ctx context.Context) error {
 	defer p.stop()
-	reg := registry.Must(engine.Func(common, p.perform))
+	reg := registry.Must(engine.Task(common, p.perform))
 	if p.rare {
-		reg = registry.Must(engine.Func(common, p.perform), engine.Func(rare, p.perform))
+		reg = registry.Must(engine.Task(common, p.perform), engine.Task(rare, p.perform))
 	}
 	vault, err := azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, azblob.WithTransport(p))
 	if err != nil {
@@ -125,23 +124,25 @@ func (p *process) work(ctx context.Context) error {
 		p.vault = struct{ fleet.Store }{vault} // without Upkeep: the times in catalogues are not shifted
 	}
 	opts := engine.Options{Plans: p.o.Capacity, Fleet: &p.o, Observer: engine.Observer{
-		Joined: func(_ context.Context, node uuid.UUID) {
-			p.while(func() { p.node, p.since, p.joined, p.w.nodes[node] = node, time.Now(), time.Now(), p })
+		Joined: func(_ context.Context, e engine.JoinedEvent) {
+			p.while(func() { p.node, p.since, p.joined, p.w.nodes[e.Node] = e.Node, time.Now(), time.Now(), p })
 		},
-		PickedUp: func(_ context.Context, plan *workflow.Plan) {
-			p.while(func() { p.w.note(p, p.w.plans[plan.ID], "picks up epoch %d", plan.Epoch) })
+		PickedUp: func(_ context.Context, e engine.PickedUpEvent) {
+			p.while(func() { p.w.note(p, p.w.plans[e.Plan.ID], "picks up epoch %d", e.Plan.Epoch) })
 		},
-		Changed: func(_ context.Context, o workflow.Object) { p.while(func() { p.w.changed(p, o) }) },
-		Left: func(_ context.Context, plan uuid.UUID, err error) {
-			p.while(func() { p.w.note(p, p.w.plans[plan], "left: %v", err) })
+		Changed: func(_ context.Context, e engine.ChangedEvent) { p.while(func() { p.w.changed(p, e.Object) }) },
+		Left: func(_ context.Context, e engine.LeftEvent) {
+			p.while(func() { p.w.note(p, p.w.plans[e.Plan], "left: %v", e.Err) })
 		},
-		Problem: func(_ context.Context, err error) { p.while(func() { p.w.note(p, nil, "problem: %v", err) }) },
+		Problem: func(_ context.Context, e engine.ProblemEvent) {
+			p.while(func() { p.w.note(p, nil, "problem: %v", e.Err) })
+		},
 	}}
 	p.o.Observer = fleet.Observer{
 		Fenced:  func(context.Context, fleet.FencedEvent) { p.while(func() { p.w.gone(p.node) }) },
 		Removal: func(_ context.Context, e fleet.RemovalEvent) { p.while(func() { p.w.gone(e.Member.ID) }) },
 	}
-	e, err := engine.New(p.vault, reg, opts)
+	e, err := engine.New(p.vault, opts)
 	if err != nil {
 		return err
 	}
