@@ -424,7 +424,8 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		"AuthorizationSourceIPMismatch": "address", "SnapshotsPresent": "snapshots", "BlobArchived": "archive", "BlobImmutableDueToLegalHold": "legal hold",
 		"LeaseIdMissing": "lease", "KeyBasedAuthenticationNotPermitted": "log in with an identity", "TlsVersionNotPermitted": "minimum TLS version",
 		"ContainerImmutabilityPolicyLocked": "az storage container-rm delete", "ContainerHasLegalHold": "legal hold", "InvalidHeaderValue": "WithServiceVersion",
-		"InvalidInput": "does not send such requests",
+		"InvalidInput": "does not send such requests", "AccountIsDisabled": "subscription", "InsufficientAccountPermissions": "read-only",
+		"ContainerDisabled": "state of the account",
 	} {
 		if text := explain(answer(400, code)).Error(); !strings.Contains(text, want) || !strings.Contains(text, code) {
 			t.Errorf("%q lacks %q", text, want)

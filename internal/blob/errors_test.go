@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
 )
@@ -190,9 +191,10 @@ func TestRemediesNameThePermission(t *testing.T) {
 		must(t, err)
 		c, err := account.New(Options{Concurrency: 1, Retry: retry, Transport: w.transport})
 		must(t, err)
+		lease := c.AcquireLease(t.Context(), "box", uuid.NewString(), Forever)
 		_, head := c.HeadContainer(t.Context(), "box")
 		_, _, list := all(c.List(t.Context(), "box", ListOptions{}))
-		for permission, err := range map[string]error{"c": c.CreateContainer(t.Context(), "other", nil), "r": head, "l": list, "d": c.Delete(t.Context(), ref, Always)} {
+		for permission, err := range map[string]error{"c": c.CreateContainer(t.Context(), "other", nil), "r": head, "w": lease, "l": list, "d": c.Delete(t.Context(), ref, Always)} {
 			if !strings.Contains(detail(t, err), "lacks the permission "+permission) {
 				t.Errorf("%s: %v", permission, err)
 			}

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,35 +24,6 @@ import (
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )
-
-// TestListPages pages through many plans with faults on every page: nothing twice, nothing missed.
-func TestListPages(t *testing.T) {
-	efforttest.NotShort(t, efforttest.OneAtATime)
-	for _, effect := range []emulator.Effect{
-		emulator.Answer(503, "ServerBusy"), emulator.Answer(500, "OperationTimedOut"), emulator.LostAnswer(), emulator.CutBody(300),
-		emulator.EmptyPage(), emulator.Silence(),
-	} {
-		for n := 1; n <= 9; n++ {
-			name := fmt.Sprintf("%v on page %d", effect, n)
-			t.Run(name, func(t *testing.T) {
-				vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
-					v := vaulttest.OnEmulator(t, server)
-					var want []uuid.UUID
-					for i := range 12 {
-						p := &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(-time.Duration(i) * time.Second))}
-						vaulttest.Must(t, v.Create(t.Context(), p))
-						want = append(want, p.ID)
-					}
-					rule := emulator.On(emulator.ListBlobs).Nth(n).Do(effect)
-					got := vaulttest.IDs(vaulttest.Collect(t, vaulttest.Faulty(t, server, rule), storage.Filters{Limit: 100}))
-					if !slices.Equal(got, want) {
-						t.Errorf("got %v, want %v", got, want)
-					}
-				})
-			})
-		}
-	}
-}
 
 // TestListingsBelieveNoFalse404 answers each request of each kind of listing with a false 404: all plans are found, or the
 // listing ends with an error.
@@ -376,5 +345,3 @@ func TestListCosts(t *testing.T) {
 		})
 	}
 }
-
-func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }

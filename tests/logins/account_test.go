@@ -367,32 +367,3 @@ func TestExpireOfImmutableDays(t *testing.T) {
 		oneLine(t, "Expire", err, storage.ErrDenied, "az storage container-rm delete")
 	})
 }
-
-// TestAccountStates gives the service's refusals for the states of an account. Each error is of the kind that
-// the engine acts on, has one line, and says what to do.
-func TestAccountStates(t *testing.T) {
-	for _, test := range []struct {
-		what   string
-		status int
-		code   string
-		remedy string
-	}{
-		{"network rules", 403, "AuthorizationFailure", "firewall"},
-		{"a signature for another address", 403, "AuthorizationSourceIPMismatch", "this address"},
-		{"a role that is too weak", 403, "AuthorizationPermissionMismatch", "give the identity the role"},
-		{"read-only", 403, "InsufficientAccountPermissions", "read-only"},
-		{"disabled", 403, "AccountIsDisabled", "subscription"},
-		{"a container that is disabled", 403, "ContainerDisabled", "state of the account"},
-		{"no keys", 403, "KeyBasedAuthenticationNotPermitted", "log in with an identity"},
-		{"an older version", 400, "", "WithServiceVersion, or --service-version"},
-	} {
-		vaulttest.InBubble(t, test.what, func(t *testing.T, server *emulator.Server) {
-			v := vaulttest.OnEmulator(t, server)
-			plan := vaulttest.CreatedRunning(t, v, vaulttest.EachKind())
-			server.Inject(emulator.On().Do(emulator.Answer(test.status, test.code)))
-			oneLine(t, "Read", vaulttest.ErrOf(v.Read(t.Context(), plan.ID)), storage.ErrDenied, test.remedy)
-			oneLine(t, "UpdatePlan", v.UpdatePlan(t.Context(), plan), storage.ErrDenied, test.remedy)
-			oneLine(t, "Exists", vaulttest.ErrOf(v.Exists(t.Context(), plan.ID)), storage.ErrDenied, test.remedy)
-		})
-	}
-}

@@ -546,27 +546,4 @@ func TestErrorsNameNoPlace(t *testing.T) {
 	}
 }
 
-// TestHoldsNeedRights holds a day with signatures. The error names the permission that a lease takes.
-func TestHoldsNeedRights(t *testing.T) {
-	for _, test := range []struct {
-		open opener
-		says string
-	}{
-		{byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdlc"})), ""},
-		{byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rl"})), "lacks the permission w"},
-		{byAccountSAS(hostStyle, allowed(emulator.Permissions{Allowed: "rwdl", Types: "so"})), "lacks the resource type c"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
-			vaulttest.PutDay(server, vaulttest.DaysAgo(3))
-			v, err := test.open(t.Context(), server, "", azblob.WithTransport(server.Transport()))
-			vaulttest.Must(t, err)
-			err = v.Hold(t.Context(), vaulttest.DaysAgo(3))
-			if (err == nil) != (test.says == "") || err != nil && (!errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), test.says)) {
-				t.Errorf("%v, want %q", err, test.says)
-			}
-		})
-	}
-}
-
 func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }

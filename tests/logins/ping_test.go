@@ -1,7 +1,6 @@
 package logins_test
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -245,16 +244,4 @@ func TestPingWithLogins(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestPingEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	server := emulator.New()
-	v := vaulttest.OnEmulator(t, server)
-	if _, err := v.Ping(ctx); !errors.Is(err, context.Canceled) || len(server.Requests()) != 0 {
-		t.Error(err)
-	}
-	vaulttest.Must(t, v.Close(t.Context()))
-	vaulttest.Fails(t, vaulttest.ErrOf(v.Ping(t.Context())), storage.ErrClosed)
 }

@@ -1,47 +1,22 @@
 package verbs_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/bundle"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 
 	"github.com/planvault/azblob/internal/vaulttest"
 )
-
-// ofEachStatus stores plans of each status, as engines do.
-func ofEachStatus(t *testing.T, v *azblob.Vault, shapes ...vaulttest.Shape) {
-	t.Helper()
-	for status := workflow.NotStarted; status.Valid(); status++ {
-		for _, shape := range shapes {
-			plan := vaulttest.Created(t, v, shape())
-			if status != workflow.NotStarted {
-				plan.State.Status, plan.State.Start = workflow.Running, time.Now()
-				plan.Owner, plan.Epoch = workflow.NewV7(), 2
-				vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-				end := vaulttest.FinishParts(t, v, plan)
-				if status.Final() {
-					plan.State = end
-					plan.State.Status = status
-					vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
-				}
-			}
-		}
-	}
-}
 
 // sameVaults checks that a vault has exactly the plans of another one.
 func sameVaults(t *testing.T, want, got *azblob.Vault) {
@@ -58,56 +33,6 @@ func sameVaults(t *testing.T, want, got *azblob.Vault) {
 		vaulttest.Must(t, err)
 		vaulttest.Same(t, got, plan)
 	}
-}
-
-// TestCopies exports a vault with plans of each status, imports the bundle into another prefix, and mirrors the
-// vault into a third one. All three have the same plans.
-func TestCopies(t *testing.T) {
-	copies := func(t *testing.T, open func(prefix string) *azblob.Vault, shapes ...vaulttest.Shape) {
-		t.Helper()
-		from, imported, mirrored := open("from"), open("imported"), open("mirrored")
-		ofEachStatus(t, from, shapes...)
-		n := int64(5 * len(shapes))
-		var text bytes.Buffer
-		vaulttest.Must(t, vaulttest.ErrOf(bundle.Export(t.Context(), from, &text, bundle.ExportOptions{Source: "from"})))
-		report, err := bundle.Import(t.Context(), imported, bytes.NewReader(text.Bytes()), bundle.ImportOptions{})
-		if err != nil || report.Restored != n {
-			t.Fatalf("%+v, %v", report, err)
-		}
-		for range 2 {
-			copied, err := mirror.Run(t.Context(), from, mirrored, mirror.Options{})
-			if err != nil || copied.Copied+copied.Unchanged != n {
-				t.Fatalf("%+v, %v", copied, err)
-			}
-		}
-		for _, to := range []*azblob.Vault{imported, mirrored} {
-			sameVaults(t, from, to)
-			vaulttest.Sound(t, to)
-			vaulttest.Must(t, to.Recovery(t.Context()))
-			sameVaults(t, from, to)
-		}
-	}
-	t.Run("emulator", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New(emulator.WithoutLog())
-			copies(t, func(prefix string) *azblob.Vault {
-				v, err := azblob.NewFromConnectionString(t.Context(), prefix, server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
-				vaulttest.Must(t, err)
-				return v
-			}, efforttest.Pick(plantest.Small, vaulttest.EachKind, plantest.Full), plantest.Small)
-		})
-	})
-	t.Run("azurite", func(t *testing.T) {
-		efforttest.NotShort(t, "the race detector sees the same on the emulator")
-		connectionString := vaulttest.Azurite.Get(t).ConnectionString()
-		name := "t" + uuid.NewString()
-		t.Cleanup(func() { vaulttest.Must(t, vaulttest.DropContainers(context.Background(), connectionString, name)) })
-		copies(t, func(prefix string) *azblob.Vault {
-			v, err := azblob.NewFromConnectionString(t.Context(), name+"-"+prefix, connectionString, plantest.Register())
-			vaulttest.Must(t, err)
-			return v
-		}, efforttest.Pick(plantest.Small, plantest.Small, vaulttest.EachKind))
-	})
 }
 
 // TestCostOfMirror counts the requests of a run over plans that have not changed: the listings, and of a Running plan the

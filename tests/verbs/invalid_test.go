@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -135,5 +134,3 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 		vaulttest.Must(t, v.Close(ctx))
 	}
 }
-
-func TestMain(m *testing.M) { os.Exit(vaulttest.Azurite.Run(m)) }
