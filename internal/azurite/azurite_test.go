@@ -159,6 +159,7 @@ func TestPinned(t *testing.T) {
 			Version   string `json:"version"`
 			Resolved  string `json:"resolved"`
 			Integrity string `json:"integrity"`
+			Link      bool   `json:"link"`
 		} `json:"packages"`
 	}
 	for file, v := range map[string]any{"package.json": &manifest, "package-lock.json": &lock} {
@@ -175,6 +176,9 @@ func TestPinned(t *testing.T) {
 		t.Errorf("package-lock.json has azurite %q, want %q", got, Version)
 	}
 	for name, p := range lock.Packages {
+		if p.Link && p.Resolved == "unused" || name == "unused" {
+			continue // a folder beside the lock file
+		}
 		if p.Resolved != "" {
 			t.Errorf("package-lock.json records an address for %s; run npm in internal/azurite, whose .npmrc omits it", name)
 		}

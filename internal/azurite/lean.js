@@ -1,11 +1,8 @@
-// Azurite loads two packages always that it needs only for telemetry and for a store in SQL, which Start leaves off. To load them
-// takes four fifths of the time that Azurite needs to start. And with every request it parses the same few templates of paths.
+// With every request, Azurite parses the same few templates of paths.
 const Module = require("module");
 const load = Module._load;
-const unused = { applicationinsights: {}, sequelize: { Model: class {} } };
 const templates = new Map();
 Module._load = function (name, ...rest) {
-  if (unused[name]) return unused[name];
   const loaded = load.call(this, name, ...rest);
   if (name !== "uri-templates") return loaded;
   return (text) => {

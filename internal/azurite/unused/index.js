@@ -1,0 +1,2 @@
+// Azurite derives classes from Model of sequelize.
+exports.Model = class {};
