@@ -21,11 +21,6 @@ import (
 )
 
 const (
-	// Schema is the version of the form that is written, and OldestSchema the oldest one that is read. Schema 1
-	// did not name the container of the day, schema 2 had no labels, and schema 3 no forks.
-	Schema       = 4
-	OldestSchema = 2
-
 	magic      = "planvcat"
 	headerSize = len(magic) + 4*4
 

@@ -8,6 +8,13 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+// Schema is the version of the form that is written, and OldestSchema the oldest one that is read. Schema 1 did not
+// name the container of the day, schema 2 had no labels, and schema 3 no forks.
+const (
+	Schema       = 4
+	OldestSchema = 2
+)
+
 // field is how a block has a field of [storage.ListResult].
 type field struct {
 	name  string
