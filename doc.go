@@ -39,12 +39,12 @@
 //
 // A plan is stored in the container of the UTC day in its UUIDv7, <prefix>-YYYY-MM-DD. Its entry has the
 // plan's own fields, one blob for each sub-object has the fields of that, and its object has the whole plan.
-// A plan exists if its object does. Markers under open/ lead Recovery to plans that are not final. The container
+// A plan exists if it has an entry and an object. Markers under open/ lead Recovery to plans that are not final. The container
 // <prefix>-control has the members of a fleet and requests to stop plans. docs/protocol.md has the details.
 //
 // # History
 //
-// A day is closed when the day after it has ended. The plans of a past day may have a catalogue, one blob that
+// A day is past when the day after it has ended. The plans of a past day may have a catalogue, one blob that
 // listings read in place of the day. Engines build catalogues daily; without them, call [Vault.Catalogue]. Whoever
 // changes a past day removes its catalogue first.
 //
@@ -98,8 +98,8 @@
 // # Cost
 //
 // For N sub-objects, Create takes N+3 requests, an update 1, an update to a final status 3, Exists 1, and
-// Delete 5 + ⌈N/256⌉. Read takes 2, and up to N+2 while the plan is Running; for a large plan as many as
-// sub-objects have changed. A change of a day that has passed takes up to three more. Search by ID takes 2
+// Delete 7 + ⌈N/256⌉. Read takes 2, and up to N+2 while the plan is Running; for a large plan as many as
+// sub-objects have changed. A change of a day that has passed takes up to five more. Search by ID takes 2
 // for each ID. The newest ten plans take two to five requests, however many plans there are, and more if they
 // are spread over several days. A search for open plans, and Recovery, take one for each day, and one or two
 // for each open plan or one for hundreds of them, if they are close together. docs/protocol.md has the table.
