@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -165,23 +167,10 @@ func development(proxy string) (map[string]string, error) {
 	}, nil
 }
 
-// clients returns the SDK's clients for the account: one that sends requests, and one that builds batches. The
-// SDK signs the requests in a batch with the login of the client that builds it.
-func (a Account) clients(o service.ClientOptions) (sender, builder *service.Client, err error) {
-	switch {
-	case a.logout != nil:
-		builder, err = service.NewClient(a.url.String(), tokenOf{a.login}, &o)
-	case a.key != nil:
-		builder, err = service.NewClientWithSharedKeyCredential(a.url.String(), a.key, &o)
-	default:
-		builder, err = service.NewClientWithNoCredential(a.url.String(), &o)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
+// client returns the SDK's client for the account.
+func (a Account) client(o service.ClientOptions) (*service.Client, error) {
 	o.PerCallPolicies = a.authorizing(o.PerCallPolicies)
-	sender, err = service.NewClientWithNoCredential(a.url.String(), &o)
-	return sender, builder, err
+	return service.NewClientWithNoCredential(a.url.String(), &o)
 }
 
 // authorizing appends the policy that authorizes requests to the account, if they need one.
@@ -190,4 +179,20 @@ func (a Account) authorizing(policies []policy.Policy) []policy.Policy {
 		return policies
 	}
 	return append(slices.Clip(policies), a.login)
+}
+
+// authorize adds to a request what authorizes it at a time.
+func (a Account) authorize(req *http.Request, at time.Time) error {
+	if s, ok := a.login.(*signer); ok {
+		return s.sign(req, at)
+	}
+	req.Header["X-Ms-Date"] = []string{at.UTC().Format(http.TimeFormat)}
+	if a.login == nil {
+		return nil
+	}
+	header, err := authorization(req.Context(), a.login, req.URL.String())
+	if err == nil {
+		req.Header["Authorization"] = []string{header}
+	}
+	return err
 }

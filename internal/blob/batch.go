@@ -2,6 +2,7 @@ package blob
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/textproto"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,12 +20,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	sdk "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/google/uuid"
 )
 
-// The SDK takes the answer to a batch as a whole, and trusts the item numbers in it as indexes. This file
-// decodes answers itself, so that the outcomes that arrived count if the rest of an answer is lost.
+// The SDK makes a client for each item of a batch, which takes six times the processor time of a single delete. It takes the
+// answer as a whole, and trusts the item numbers in it as indexes. This file encodes batches itself, and decodes answers
+// so that the outcomes that arrived count if the rest of an answer is lost.
 
 // Proxies that don't support batches, and Azurite for batches of a shared access signature, answer a batch
 // without the outcome of any item. After maxUndecided such answers in a row the client gives up batches,
@@ -44,29 +47,66 @@ var errUnanswered = errors.New("the answer to a batch lacks an item")
 
 // batchAnswer is the decoded answer to a batch.
 type batchAnswer struct {
-	decoded  bool
 	whole    error   // why the batch was refused as a whole
 	told     bool    // whether there is an outcome of any item
 	outcomes []error // by item; errUnanswered for the others
 }
 
-// submit sends a batch of deletes that builder makes.
-func submit(ctx context.Context, client, builder *container.Client, targets []Target) (*batchAnswer, error) {
-	batch, err := builder.NewBatchBuilder()
-	if err != nil {
+// submit sends a batch of deletes of a container's blobs.
+func (s *direct) submit(ctx context.Context, containerName string, targets []Target) (*batchAnswer, error) {
+	var body bytes.Buffer
+	parts := multipart.NewWriter(&body)
+	if err := parts.SetBoundary("batch_" + uuid.NewString()); err != nil {
 		return nil, err
 	}
-	for _, t := range targets {
-		if err := batch.Delete(t.Name, &container.BatchDeleteOptions{DeleteOptions: sdk.DeleteOptions{AccessConditions: t.condition().sdk()}}); err != nil {
+	for i, t := range targets {
+		part, err := parts.CreatePart(textproto.MIMEHeader{
+			"Content-Type": {"application/http"}, "Content-Transfer-Encoding": {"binary"}, "Content-ID": {strconv.Itoa(i)},
+		})
+		if err == nil {
+			err = s.writeItem(ctx, part, Ref{containerName, t.Name}, t.condition())
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	answer := &batchAnswer{outcomes: slices.Repeat([]error{errUnanswered}, len(targets))}
-	_, err = client.SubmitBatch(context.WithValue(ctx, decoderKey{}, decoder(answer.decode)), batch, nil)
-	if answer.decoded {
-		return answer, answer.whole // the SDK's error says that the body is empty
+	if err := parts.Close(); err != nil {
+		return nil, err
 	}
-	return nil, err
+	u := *s.account
+	u.Path += "/" + containerName
+	u.RawQuery = strings.Trim("comp=batch&restype=container&"+u.RawQuery, "&")
+	resp, err := s.sendTo(ctx, http.MethodPost, u, make(http.Header, 6), body.Bytes(), "multipart/mixed; boundary="+parts.Boundary())
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer := &batchAnswer{outcomes: slices.Repeat([]error{errUnanswered}, len(targets))}
+	if err := answer.decode(resp); err != nil {
+		return nil, err
+	}
+	return answer, answer.whole
+}
+
+// writeItem writes the request that removes a blob, as an item of a batch. It names no version of the service, and each
+// slash in the name of the blob is escaped, as the SDK does it.
+func (s *direct) writeItem(ctx context.Context, w io.Writer, ref Ref, cond Condition) error {
+	u := *s.account
+	u.RawPath = u.EscapedPath() + "/" + ref.Container + "/" + url.PathEscape(ref.Name)
+	u.Path += "/" + ref.Container + "/" + ref.Name
+	req := (&http.Request{Method: http.MethodDelete, URL: &u, Header: make(http.Header, 4)}).WithContext(ctx)
+	cond.add(req.Header)
+	if err := s.authorize(req, time.Now()); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "DELETE %s HTTP/1.1\r\n", u.RequestURI()); err != nil {
+		return err
+	}
+	if err := req.Header.Write(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\r\n")
+	return err
 }
 
 // decode reads the parts of an answer. It stops at the first part that can't be read; the earlier ones count.
@@ -75,7 +115,6 @@ func (b *batchAnswer) decode(resp *http.Response) error {
 	if err != nil || params["boundary"] == "" {
 		return errors.New("the answer to a batch has no parts")
 	}
-	b.decoded = true
 	for r := multipart.NewReader(resp.Body, params["boundary"]); ; {
 		part, err := r.NextRawPart()
 		if err != nil {
@@ -121,7 +160,7 @@ func decodeItem(part io.Reader, req *http.Request) (outcome error, ok bool) {
 // answered, DeleteBatch removes the blobs one by one.
 func (c *Client) DeleteBatch(ctx context.Context, containerName string, targets []Target) error {
 	ref := Ref{Container: containerName}
-	d := deletion{blobs: &c.blobs, in: containerName, client: c.container(ref), builder: c.builder.NewContainerClient(containerName), left: targets}
+	d := deletion{blobs: &c.blobs, in: containerName, left: targets}
 	if at := c.noBatches.Load(); at != nil && time.Since(*at) < restOfBatches {
 		_, err := c.deleteEach(ctx, &d)
 		return c.outcome(ctx, &d, err)
@@ -187,10 +226,8 @@ func (c *Client) outcome(ctx context.Context, d *deletion, err error) error {
 // deletion is the state of a DeleteBatch across its attempts.
 type deletion struct {
 	blobs     *direct
-	in        string // the container
-	client    *container.Client
-	builder   *container.Client // builds batches
-	left      []Target          // without an outcome
+	in        string   // the container
+	left      []Target // without an outcome
 	unmatched []Target
 	absent    error
 	undecided int  // attempts in a row that decided nothing
@@ -214,7 +251,7 @@ func (d *deletion) settle(t Target, err error) bool {
 
 // try sends what is left as a batch.
 func (d *deletion) try(ctx context.Context) error {
-	answer, err := submit(ctx, d.client, d.builder, d.left)
+	answer, err := d.blobs.submit(ctx, d.in, d.left)
 	if err == nil && !answer.told {
 		err = errUndecided
 	}

@@ -1,13 +1,25 @@
 package blob
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -352,5 +364,61 @@ func TestBatchDeletesWhatItNames(t *testing.T) {
 				wantError(t, what+", once more", w.DeleteBatch(t.Context(), "box", targets), Absent, false)
 			})
 		}
+	}
+}
+
+// TestBatchIsThatOfTheSDK compares the address, the headers and the items of a batch with those of the SDK, with a key and
+// with a signature.
+func TestBatchIsThatOfTheSDK(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 64))
+		for _, login := range []string{
+			"BlobEndpoint=https://plans.blob.core.windows.net;AccountName=plans;AccountKey=" + key,
+			"BlobEndpoint=http://127.0.0.1:10000/plans;AccountName=plans;AccountKey=" + key,
+			"BlobEndpoint=https://plans.blob.core.windows.net;SharedAccessSignature=sv=2020-02-10&sp=d&sig=a%2Bb",
+		} {
+			var sent []string
+			record := sender(func(r *http.Request) (*http.Response, error) {
+				sent = append(sent, strings.Join(batchOf(t, r), "\n"))
+				return nil, context.Canceled
+			})
+			targets := []Target{{"plans/a b+c%d.json", "0x1"}, {"open/none", ""}}
+			o := service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: record, Retry: policy.RetryOptions{MaxRetries: -1}}}
+			sdk, err := service.NewClientFromConnectionString(login, &o)
+			must(t, err)
+			batch, err := sdk.NewContainerClient("box").NewBatchBuilder()
+			must(t, err)
+			for _, b := range targets {
+				must(t, batch.Delete(b.Name, &container.BatchDeleteOptions{DeleteOptions: blob.DeleteOptions{AccessConditions: b.condition().sdk()}}))
+			}
+			_, _ = sdk.NewContainerClient("box").SubmitBatch(Once(t.Context()), batch, nil)
+			c, err := NewFromConnectionString(login, Options{Transport: record, Concurrency: 1})
+			must(t, err)
+			_, _ = c.blobs.submit(Once(t.Context()), "box", targets)
+			if len(sent) != 2 || sent[0] != sent[1] {
+				t.Errorf("%s\nthe SDK's and ours differ", strings.Join(sent, "\n\n"))
+			}
+		}
+	})
+}
+
+// batchOf returns what a batch says, without what may differ.
+func batchOf(t *testing.T, r *http.Request) (lines []string) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	must(t, err)
+	lines = append(lines, r.Method+" "+r.URL.Path+" "+r.URL.Query().Encode(), kind)
+	for parts := multipart.NewReader(r.Body, params["boundary"]); ; {
+		part, err := parts.NextRawPart()
+		if err == io.EOF {
+			return lines
+		}
+		must(t, err)
+		item, err := http.ReadRequest(bufio.NewReader(part))
+		must(t, err)
+		if r.URL.Query().Get("sig") != "" {
+			item.Header.Del("X-Ms-Date")
+		}
+		item.Header.Del("Accept")
+		lines = append(lines, fmt.Sprint(part.Header, item.Method, " ", item.URL.EscapedPath(), item.URL.Query(), item.Header))
 	}
 }

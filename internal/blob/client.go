@@ -83,8 +83,7 @@ type Options struct {
 type Client struct {
 	blobs   direct
 	service *service.Client
-	builder *service.Client // builds batches
-	host    string          // of the account
+	host    string // of the account
 	// ofContainer means that the login is a shared access signature of a container.
 	ofContainer bool
 	slots       slots
@@ -103,13 +102,13 @@ func (a Account) New(o Options) (*Client, error) {
 	c := newClient(o)
 	var err error
 	opts := c.options(o)
-	c.service, c.builder, err = a.clients(opts)
+	c.service, err = a.client(opts)
 	if err != nil {
 		return nil, err
 	}
 	// The login is above azcore's policy of retries, which would replace its error when the context ends.
 	opts.PerCallPolicies = a.authorizing(opts.PerCallPolicies)
-	c.blobs = direct{a.url, runtime.NewPipeline(application, Version, runtime.PipelineOptions{}, &opts.ClientOptions)}
+	c.blobs = direct{a.url, runtime.NewPipeline(application, Version, runtime.PipelineOptions{}, &opts.ClientOptions), a.authorize}
 	c.logout = a.logout
 	c.host, c.ofContainer = a.url.Host, a.url.Query().Get("sr") != ""
 	return c, nil

@@ -55,20 +55,7 @@ func (l *Login) URL(target string) *url.URL {
 }
 
 // Authorize adds to a request what authorizes it at a time.
-func (l *Login) Authorize(req *http.Request, at time.Time) error {
-	if s, ok := l.login.(*signer); ok {
-		return s.sign(req, at)
-	}
-	req.Header["X-Ms-Date"] = []string{at.UTC().Format(http.TimeFormat)}
-	if l.login == nil {
-		return nil
-	}
-	header, err := authorization(req.Context(), l.login, req.URL.String())
-	if err == nil {
-		req.Header["Authorization"] = []string{header}
-	}
-	return err
-}
+func (l *Login) Authorize(req *http.Request, at time.Time) error { return l.authorize(req, at) }
 
 // Do sends an authorized request. Its errors don't contain what authorizes it.
 func (l *Login) Do(req *http.Request) (*http.Response, error) {
@@ -85,7 +72,7 @@ func (l *Login) DeleteBatch(ctx context.Context, version, containerName string, 
 	if err != nil {
 		return nil, err
 	}
-	answer, err := submit(ctx, c.container(Ref{Container: containerName}), c.builder.NewContainerClient(containerName), targets)
+	answer, err := c.blobs.submit(ctx, containerName, targets)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -122,7 +109,7 @@ func (l *Login) Signed(ctx context.Context, version, container, permissions stri
 func (l *Login) delegation(ctx context.Context, version string) (*service.UserDelegationCredential, error) {
 	var o service.ClientOptions
 	o.Transport, o.Retry.MaxRetries, o.PerCallPolicies = l.transport, -1, []policy.Policy{serviceVersion(version)}
-	c, _, err := l.clients(o)
+	c, err := l.client(o)
 	if err != nil {
 		return nil, err
 	}

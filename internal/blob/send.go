@@ -15,11 +15,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 )
 
-// direct sends the requests for single blobs, which are nearly all that a vault sends, through a pipeline of azcore. The
-// SDK's clients send all other requests.
+// direct sends the requests for single blobs and batches of them, which are nearly all that a vault sends, through a
+// pipeline of azcore. The SDK's clients send all other requests.
 type direct struct {
-	account  *url.URL // with the signature
-	pipeline runtime.Pipeline
+	account   *url.URL // with the signature
+	pipeline  runtime.Pipeline
+	authorize func(*http.Request, time.Time) error // adds what an item of a batch needs
 }
 
 // send sends a request about a blob. The names in the header are in the canonical form. The error is that of the SDK if
@@ -27,11 +28,16 @@ type direct struct {
 func (s *direct) send(ctx context.Context, method string, ref Ref, header http.Header, body []byte) (*http.Response, error) {
 	u := *s.account
 	u.Path += "/" + ref.Container + "/" + ref.Name
+	return s.sendTo(ctx, method, u, header, body, "application/octet-stream")
+}
+
+// sendTo is send for any address.
+func (s *direct) sendTo(ctx context.Context, method string, u url.URL, header http.Header, body []byte, kind string) (*http.Response, error) {
 	req, err := runtime.NewRequestFromRequest((&http.Request{
 		Method: method, URL: &u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx))
 	if err == nil && len(body) > 0 {
-		err = req.SetBody(streaming.NopCloser(bytes.NewReader(body)), "application/octet-stream")
+		err = req.SetBody(streaming.NopCloser(bytes.NewReader(body)), kind)
 	}
 	if err != nil {
 		return nil, err

@@ -135,14 +135,6 @@ func newTokenError(err error) error {
 func (e *tokenError) Error() string { return e.text }
 func (e *tokenError) Unwrap() error { return e.err }
 
-// tokenOf is a credential with the tokens of a login. The SDK takes one for each batch.
-type tokenOf struct{ login policy.Policy }
-
-func (t tokenOf) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	header, err := authorization(ctx, t.login, "https://unsent.invalid")
-	return azcore.AccessToken{Token: strings.TrimPrefix(header, "Bearer "), ExpiresOn: time.Now().Add(time.Hour)}, err
-}
-
 // authorization returns the header with a token for a request of a URL.
 func authorization(ctx context.Context, login policy.Policy, url string) (string, error) {
 	req, err := runtime.NewRequest(ctx, http.MethodGet, url)
