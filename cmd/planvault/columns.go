@@ -198,26 +198,12 @@ func (o *order[T]) sort(rows []T) {
 	})
 }
 
-// timeForm is the value of --time, the form of times in tables and trees. JSON has them in UTC.
-type timeForm string
-
+// The values of --time, for tables and trees. JSON has times in UTC.
 const (
-	timeUTC      timeForm = "utc"
-	timeLocal    timeForm = "local"
-	timeRelative timeForm = "relative"
+	timeUTC      = "utc"
+	timeLocal    = "local"
+	timeRelative = "relative"
 )
-
-func (f *timeForm) String() string { return string(*f) }
-func (f *timeForm) Type() string   { return "form" }
-
-func (f *timeForm) Set(text string) error {
-	switch form := timeForm(text); form {
-	case timeUTC, timeLocal, timeRelative:
-		*f = form
-		return nil
-	}
-	return fmt.Errorf("the form is utc, local or relative, not %q", text)
-}
 
 // stamp returns a time as --time wants it, or a dash for the zero time.
 func (a *app) stamp(t time.Time) string {

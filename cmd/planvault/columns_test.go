@@ -39,7 +39,7 @@ func TestShortTablesFit(t *testing.T) {
 		},
 	}
 	for name, print := range tables {
-		for _, times := range []timeForm{timeUTC, timeLocal, timeRelative} {
+		for _, times := range []string{timeUTC, timeLocal, timeRelative} {
 			for _, wide := range []bool{false, true} {
 				var b bytes.Buffer
 				a := newApp(process{stdout: &b, zone: time.FixedZone("", 5*3600)})
@@ -119,7 +119,7 @@ func TestTimeForms(t *testing.T) {
 		time.Sleep(time.Until(pageTime))
 		a := newApp(process{zone: time.FixedZone("", 5*3600+1800)})
 		for _, c := range []struct {
-			form timeForm
+			form string
 			at   time.Time
 			want string
 		}{
@@ -135,7 +135,7 @@ func TestTimeForms(t *testing.T) {
 				t.Errorf("%s: %s, want %s", c.form, a.stamp(c.at), c.want)
 			}
 		}
-		if err := a.times.Set("gmt"); err == nil {
+		if err := a.timeFlag().Set("gmt"); err == nil {
 			t.Error("--time gmt is accepted")
 		}
 	})

@@ -24,15 +24,16 @@ const (
 func (a *app) addCompletion(c *cobra.Command) {
 	byFlag := map[string]cobra.CompletionFunc{
 		"status":     words("notstarted", "running", "completed", "failed", "stopped", "open", "final"),
-		"output":     words(string(outputTable), string(outputJSON)),
-		"time":       words(string(timeUTC), string(timeLocal), string(timeRelative)),
-		"by":         words("status", "group", "day"),
 		"profile":    a.completeProfiles,
 		"to-profile": a.completeProfiles,
 		"page":       a.completePlans,
 	}
 	offer := func(f *pflag.Flag) {
-		if complete, ok := byFlag[f.Name]; ok {
+		complete := byFlag[f.Name]
+		if value, ok := f.Value.(oneOf); ok {
+			complete = words(value.words...)
+		}
+		if complete != nil {
 			_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it fails for a flag that has completion
 		}
 	}

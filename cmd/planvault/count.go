@@ -31,12 +31,7 @@ func (a *app) countCommand() *cobra.Command {
 			return a.countBy(ctx, v, f, by)
 		})
 	s.addFlags(c.Flags())
-	c.Flags().Func("by", "count plans of each `KIND`: status, group or day", func(text string) error {
-		if by = text; !slices.Contains([]string{"status", "group", "day"}, by) {
-			return fmt.Errorf("plans are counted by status, group or day, not %q", by)
-		}
-		return nil
-	})
+	c.Flags().Var(oneOf{&by, []string{"status", "group", "day"}}, "by", "count plans of each `KIND`: status, group or day")
 	return c
 }
 

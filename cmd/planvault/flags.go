@@ -3,11 +3,35 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// oneOf is the value of a flag that takes one of a few words.
+type oneOf struct {
+	value *string
+	words []cobra.Completion
+}
+
+func (o oneOf) String() string { return *o.value }
+func (o oneOf) Type() string   { return "word" }
+
+func (o oneOf) Set(text string) error {
+	if !slices.Contains(o.words, text) {
+		last := len(o.words) - 1
+		return fmt.Errorf("%q is not %s or %s", printable(text, 50), strings.Join(o.words[:last], ", "), o.words[last])
+	}
+	*o.value = text
+	return nil
+}
+
+// outputFlag is the flag --output, and timeFlag the flag --time.
+func (a *app) outputFlag() oneOf { return oneOf{&a.output, []string{outputTable, outputJSON}} }
+func (a *app) timeFlag() oneOf   { return oneOf{&a.times, []string{timeUTC, timeLocal, timeRelative}} }
 
 // flagError says in words what is wrong with a flag.
 func flagError(c *cobra.Command, err error) error {

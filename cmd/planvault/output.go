@@ -17,25 +17,11 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
 )
 
-// outputForm is the value of --output.
-type outputForm string
-
+// The values of --output.
 const (
-	outputTable outputForm = "table"
-	outputJSON  outputForm = "json"
+	outputTable = "table"
+	outputJSON  = "json"
 )
-
-func (o *outputForm) String() string { return string(*o) }
-func (o *outputForm) Type() string   { return "form" }
-
-func (o *outputForm) Set(text string) error {
-	switch form := outputForm(text); form {
-	case outputTable, outputJSON:
-		*o = form
-		return nil
-	}
-	return fmt.Errorf("the form is table or json, not %q", text)
-}
 
 // print writes a report: value as a JSON object, or what text writes. A reader that has closed the pipe changes nothing:
 // the exit code is that of the work.

@@ -14,7 +14,7 @@ func TestTable(t *testing.T) {
 		N    int    `json:"n"`
 	}
 	rows := []row{{"a", 1}, {"日本語", 1000}, {"e\u0301", 30}}
-	print := func(form outputForm) string {
+	print := func(form string) string {
 		var b bytes.Buffer
 		a := newApp(process{stdout: &b})
 		a.output = form

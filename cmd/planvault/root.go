@@ -47,8 +47,8 @@ type process struct {
 type app struct {
 	process
 	connection connection
-	output     outputForm
-	times      timeForm
+	output     string // outputTable or outputJSON
+	times      string
 	wide       bool
 	yes, cost  bool
 	allowEmpty bool
@@ -164,7 +164,7 @@ const interruptGrace = 2 * time.Second
 // for something that no context ends, such as a pipe that nobody reads.
 func (a *app) execute(ctx context.Context, args []string) error {
 	if form := a.getenv("PLANVAULT_OUTPUT"); form != "" {
-		if err := a.output.Set(form); err != nil {
+		if err := a.outputFlag().Set(form); err != nil {
 			return usageError("PLANVAULT_OUTPUT: %w", err)
 		}
 	}
@@ -273,9 +273,9 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	a.connection.addFlags(flags, "")
-	flags.Var(&a.output, "output", "`FORM` of results: table, or json, an object on each line")
+	flags.Var(a.outputFlag(), "output", "`FORM` of results: table, or json, an object on each line")
 	flags.BoolVar(&a.wide, "wide", false, "show whole IDs and all columns, however wide the terminal is")
-	flags.Var(&a.times, "time", "`FORM` of times in tables: utc, local or relative")
+	flags.Var(a.timeFlag(), "time", "`FORM` of times in tables: utc, local or relative")
 	flags.BoolVar(&a.yes, "yes", false, "make a bulk change without asking")
 	flags.BoolVar(&a.cost, "cost", false, "say at the end how many requests were sent, and what they cost")
 	flags.BoolVar(&a.allowEmpty, "allow-empty", false, "a vault may have no container, because it is new")
