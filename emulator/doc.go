@@ -49,9 +49,8 @@
 // # Differences from Azurite
 //
 // Tests compare the emulator with Azurite, the reference: TestFidelity for every operation under every
-// condition and for the limits of the service, TestDifferential for random requests. Where they differ, the
-// emulator follows the documentation of the service. deviations_test.go lists all differences with their
-// sources. These matter to clients:
+// condition and for the limits of the service. Where they differ, the emulator follows the documentation of the
+// service. deviations_test.go lists all differences with their sources. These matter to clients:
 //
 //   - GET and HEAD with If-Match on a missing blob are 404 BlobNotFound, not 412
 //     (https://github.com/Azure/Azurite/issues/2751). Writes with If-Match on a missing blob are 412 in

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,65 +119,4 @@ func FuzzBatch(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzList lists with arbitrary parameters. The names must have the prefix, come after the start and be
-// sorted.
-func FuzzList(f *testing.F) {
-	f.Add("a", "a/1", "/", 2)
-	f.Add("", "\x00", "", 1)
-	f.Add("\xff", "", "\xff", 5000)
-	f.Fuzz(func(t *testing.T, prefix, start, delimiter string, limit int) {
-		s := emulator.New(emulator.WithPageLimit(limit))
-		all := []string{"", "a", "a/1", "a/1/x", "a/2", "b", "b\x00", "\xff", "\xff\xff", "ü", "\x01"}
-		for _, name := range all {
-			s.Put("plans", name, nil, nil)
-		}
-		query := make(url.Values)
-		for name, value := range map[string]string{"prefix": prefix, "startFrom": start, "delimiter": delimiter} {
-			if value != "" {
-				query[name] = []string{value}
-			}
-		}
-		got := listAll(t, s, query)
-		var n int
-		for _, name := range all {
-			if strings.HasPrefix(name, prefix) && name >= start {
-				n++
-			}
-		}
-		if delimiter == "" && len(got) != n {
-			t.Errorf("prefix %q start %q: got %q, want %d", prefix, start, got, n)
-		}
-		for i, name := range got {
-			if !strings.HasPrefix(name, prefix) || i > 0 && name <= got[i-1] {
-				t.Errorf("prefix %q start %q delimiter %q: got %q", prefix, start, delimiter, got)
-			}
-		}
-	})
-}
-
-// listAll pages through a listing and returns names and prefixes in order.
-func listAll(t *testing.T, s *emulator.Server, query url.Values) (got []string) {
-	t.Helper()
-	for range 100 {
-		_, text := raw(t, s, "GET", "/plans?restype=container&comp=list&"+query.Encode(), "", nil)
-		page, err := parseXML([]byte(text))
-		must(t, err)
-		for _, item := range page.child("Blobs").Children {
-			name := item.child("Name")
-			if len(name.Attrs) > 0 { // Encoded
-				name.Text, err = url.PathUnescape(name.Text)
-				must(t, err)
-			}
-			got = append(got, name.Text)
-		}
-		next := page.child("NextMarker").Text
-		if next == "" {
-			return got
-		}
-		query.Set("marker", next)
-	}
-	t.Fatal("the listing has no end")
-	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,34 +169,6 @@ func TestEngineGoesOnBesideADamagedPlan(t *testing.T) {
 		s.wantNames("0", "1", "2")
 		if got := s.read(p.ID); got.State.Status != workflow.Completed {
 			t.Errorf("%s", outline(got))
-		}
-	})
-}
-
-// TestOneEngineBeginsAPlan lets several engines that read a plan as NotStarted move it to Running at once.
-func TestOneEngineBeginsAPlan(t *testing.T) {
-	onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
-		p := s.create(inOrder())
-		vault := s.vault(server)
-		var begun atomic.Int64
-		var plans []*workflow.Plan
-		for range 8 {
-			plans = append(plans, s.read(p.ID))
-		}
-		for _, p := range plans {
-			p.State.Status = workflow.Running
-			go func() {
-				switch err := vault.UpdatePlan(t.Context(), p); {
-				case err == nil:
-					begun.Add(1)
-				case !errors.Is(err, storage.ErrConflict):
-					t.Error(err)
-				}
-			}()
-		}
-		synctest.Wait()
-		if begun.Load() != 1 {
-			t.Errorf("%d engines began the plan", begun.Load())
 		}
 	})
 }

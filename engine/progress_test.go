@@ -273,7 +273,7 @@ func TestDeathsThatCountAsCrashes(t *testing.T) {
 // TestEvictedEngine evicts a node whose plugin hangs. Its engine comes back at once, and another node has the plan.
 func TestEvictedEngine(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(plan(block("b", sequence("s", do(job{Name: "stuck", Hangs: true})))))
+		p := s.create(plan(block("b", sequence("s", do(job{Name: "stuck", For: time.Hour, Hangs: true})))))
 		hangs := s.join("hangs", engine.Options{})
 		time.Sleep(5 * time.Second)
 		other := s.join("other", engine.Options{})
@@ -290,12 +290,12 @@ func TestEvictedEngine(t *testing.T) {
 	})
 }
 
-// TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for a day, in an engine for one plan.
+// TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for hours, in an engine for one plan.
 func TestWaitingPlansHoldNoPlace(t *testing.T) {
 	for _, inFleet := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
 			waits := block("b", sequence("s", second("late")))
-			waits.EntranceDelay = 24 * time.Hour
+			waits.EntranceDelay = 3 * time.Hour
 			s.create(plan(waits))
 			opts := engine.Options{Plans: 1}
 			if inFleet {

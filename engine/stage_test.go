@@ -34,7 +34,7 @@ type job struct {
 	// Odd makes the plugin return a response that the vault refuses, and Size one of so many letters.
 	Odd  bool
 	Size int
-	// Hangs makes the plugin go on after the end of its context, for a day.
+	// Hangs makes the plugin go on after the end of its context, before it looks.
 	Hangs bool
 }
 
@@ -113,7 +113,7 @@ func (s *stage) Run(ctx context.Context, call engine.Call, req any) (any, error)
 	s.isRunning(call.Action, j.Name)
 
 	if j.Hangs {
-		time.Sleep(24 * time.Hour)
+		time.Sleep(j.For)
 	}
 	timer := time.NewTimer(j.For)
 	defer timer.Stop()

@@ -228,7 +228,7 @@ func TestHandOverAtEachRequest(t *testing.T) {
 	effects := []emulator.Effect{emulator.Crash().Applied(), emulator.Crash(), emulator.LostAnswer(), emulator.LostRequest(), emulator.Answer(503, "ServerBusy")}
 	for _, effect := range effects[:efforttest.Pick(1, 1, 5)] {
 		nth := 1
-		for more := true; more; nth += efforttest.Pick(3, 1, 1) {
+		for more := true; more; nth += efforttest.Pick(9, 1, 1) {
 			synctest.Test(t, func(t *testing.T) { more = handOverWith(t, effect, nth) })
 		}
 		if nth < 12 {

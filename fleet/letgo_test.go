@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
@@ -477,8 +478,8 @@ func TestReport(t *testing.T) {
 // TestClusterRestart: all nodes die, and five new ones start. They take a thousand plans as soon as they may judge the
 // owners, at 20 ms a request.
 func TestClusterRestart(t *testing.T) {
+	orphans := efforttest.Pick(100, 1000, 1000)
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		const orphans = 1000
 		old, n := start(t, store, fleet.Options{})
 		for range orphans {
 			claimed(t, old, n, 10)

@@ -15,7 +15,8 @@ const Outage = 2 * time.Hour
 
 // EachRefusal runs a test in virtual time, first without a fault, and then once with each kind of call, or all, refused as
 // unavailable, and once as denied, for the time of an Outage that begins with the first call. The test asks refuse before
-// each call, and returns how often somebody was told of a failure. A refusal must be told, and nothing else.
+// each call, and returns how often somebody was told of a failure. A refusal must be told, and nothing else. With -short, all
+// kinds are refused together.
 func EachRefusal[K comparable](t *testing.T, test func(t *testing.T, refuse func(kind K) error) (told int64)) {
 	var mu sync.Mutex
 	seen := map[K]bool{}
@@ -54,6 +55,9 @@ func EachRefusal[K comparable](t *testing.T, test func(t *testing.T, refuse func
 		}
 	}
 	refuses("all", func(K) bool { return true })
+	if testing.Short() {
+		return
+	}
 	for one := range seen {
 		refuses(fmt.Sprint(one), func(kind K) bool { return kind == one })
 	}

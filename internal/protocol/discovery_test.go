@@ -21,7 +21,7 @@ func (d *discovery) explore() report {
 // TestDiscovery explores each situation to its end.
 func TestDiscovery(t *testing.T) {
 	list := []*discovery{{nodes: 1}, {nodes: 2}, {nodes: 2, backlog: true}, {nodes: 3}}
-	holds(t, list[:efforttest.Pick(3, 4, 4)])
+	holds(t, list[:efforttest.Pick(3, 3, 4)])
 }
 
 // findNeeds says for each rule in which situation which promise is broken without it.

@@ -328,7 +328,7 @@ func TestEngine(t *testing.T) {
 		{idempotent: true, poison: true},
 		{delay: true, checks: true, poison: true},
 	}
-	holds(t, list[:efforttest.Pick(1, 3, len(list))])
+	holds(t, list[:efforttest.Pick(1, 2, len(list))])
 }
 
 // runNeeds says for each rule which promise is broken without it.

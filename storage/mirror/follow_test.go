@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
@@ -140,7 +141,7 @@ func (w *world) follow(from mirror.Source, to mirror.Copy, rounds int, o mirror.
 // note claims with what the copy has.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for n := 1; n < 120; n++ {
+		for n := 1; n < 120; n += efforttest.Pick(7, 1, 1) {
 			w := newWorld(t, uint64(n))
 			to := memvault.New(nil)
 			for range 12 {

@@ -273,11 +273,14 @@ func (w *week) conclude(ctx context.Context) {
 
 // TestWeek plays the seeds.
 func TestWeek(t *testing.T) {
+	if *seeds == 0 {
+		efforttest.NotShort(t, "the tests of fleet and engine run both under the race detector")
+	}
 	long := time.Duration(*hours * float64(time.Hour))
 	if long == 0 {
 		long = efforttest.Pick(time.Hour, 4*time.Hour, 7*day)
 	}
-	short, normal, many := 1, 3, 1000
+	short, normal, many := 1, 2, 1000
 	if *seeds > 0 {
 		short, normal, many = *seeds, *seeds, *seeds
 	}
