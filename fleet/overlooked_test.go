@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
 )
@@ -100,6 +101,17 @@ func TestNothingIsOverlooked(t *testing.T) {
 		{"begun by the first node, which leaves", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
 			s.claims(t, 10*time.Second)
 			leave(t, s.n)
+		}},
+		{"left by a member that came, left and was forgotten while looks failed", 10 * time.Second, 15 * time.Second, func(t *testing.T, s pair) {
+			s.q.Fail("Roster", processtest.Unavailable)
+			short := join(t, s.p, fleet.Options{})
+			claimed(t, s.p, short, 1)
+			leave(t, short)
+			time.Sleep(2 * time.Minute)
+			if _, err := s.p.FindMember(t.Context(), short.ID()); !errors.Is(err, storage.ErrNotFound) {
+				t.Errorf("the record is there, %v", err)
+			}
+			s.q.On(nil)
 		}},
 		{"left while searches failed", 10 * time.Second, time.Minute, func(t *testing.T, s pair) {
 			s.claims(t, 0)

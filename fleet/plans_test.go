@@ -130,30 +130,6 @@ func TestShortLife(t *testing.T) {
 	})
 }
 
-// TestDepartureDuringAnOutage: a node can't look at the members while another one joins, claims a plan and leaves, and
-// its record is removed. It searches all days afterwards, because it may have missed somebody.
-func TestDepartureDuringAnOutage(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		found := plans(t.Context(), t, join(t, p, fleet.Options{}))
-		time.Sleep(2*time.Minute + time.Second) // between two searches
-		p.Fail("Roster", processtest.Unavailable)
-		q := open(store)
-		join(t, q, fleet.Options{}) // it removes old records, and looks for no plans
-		short := join(t, q, fleet.Options{})
-		plan := claimed(t, q, short, 1)
-		leave(t, short)
-		time.Sleep(2 * time.Minute)
-		if _, err := q.FindMember(t.Context(), short.ID()); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("the record is there, %v", err)
-		}
-		p.On(nil)
-		if taken := within(t, found, 15*time.Second); taken.ID != plan.ID {
-			t.Errorf("plan %s", taken.ID)
-		}
-	})
-}
-
 // TestNewPlans: each new plan is claimed once, by one of the nodes, most of them at the first node's next poll.
 func TestNewPlans(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
