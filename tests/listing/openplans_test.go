@@ -392,7 +392,7 @@ func TestNearDaysAreThoseOfTheFilters(t *testing.T) {
 // half as much again as a HEAD of each.
 func TestOpenPlansAtRandom(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for seed := range efforttest.Seeds(t, 0, 100, 100_000) {
+	for seed := range efforttest.Seeds(t, 0, 50, 100_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		one := func(of ...int) int { return of[r.IntN(len(of))] }
 		options, plain := []emulator.Option{emulator.WithPageLimit(one(5000, 5000, 700, 90))}, false
