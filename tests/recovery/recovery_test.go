@@ -153,6 +153,20 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		vaulttest.Same(t, other, plan)
 		vaulttest.Sound(t, other)
 	})
+	vaulttest.InBubble(t, "the plan is completed between the looks at its entry and its object", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		_, ending := vaulttest.Running(t, v, plantest.Small())
+		time.Sleep(vaulttest.PastGrace)
+		meets := vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
+			vaulttest.Should(t, v.UpdatePlan(t.Context(), ending))
+		}))
+		report, err := vaulttest.OnEmulator(t, server, meets, azblob.WithConcurrency(1)).Repair(t.Context(), azblob.RepairOptions{})
+		if err != nil || len(report.Plans) > 0 {
+			t.Errorf("it reports %+v, %v", report, err)
+		}
+		vaulttest.Same(t, v, ending)
+		vaulttest.Sound(t, v)
+	})
 	vaulttest.InBubble(t, "the plan is another one of its ID", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, vaulttest.EachKind())

@@ -217,20 +217,33 @@ func fromBackup(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, lost []emula
 	vaulttest.Same(t, v, d.Plan)
 }
 
-// TestRecoveryReadsWhatItCompletes gives Recovery an entry whose metadata says Completed and whose content
-// says Running. Recovery reports it, and touches neither the object nor the marker.
+// TestRecoveryReadsWhatItCompletes gives Recovery an entry, or an object beside an entry that was set back, whose metadata says
+// Completed and whose content says Running. Recovery reports it, and touches nothing.
 func TestRecoveryReadsWhatItCompletes(t *testing.T) {
-	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
-		plan, _ := vaulttest.CompletionBroken(emulator.PutBlob, "-object.json")(t, vaulttest.WorldOf(server), plantest.Small())
-		d := vaulttest.DamagedOf(server, plan)
-		backup, _ := d.Blob(d.Container, d.Name("entry"))
-		vaulttest.RewriteStatus(server, d.Container, plan, "entry", "Running")
-		b, _ := d.Blob(d.Container, d.Name("entry"))
-		server.Put(d.Container, b.Name, b.Body, backup.Metadata)
-		v := vaulttest.OnEmulator(t, server)
-		leavesAlone(t, server, v, azblob.RepairOptions{}, storage.ErrCorrupt, "restore the blob from a backup")
-		fromBackup(t, v, d, []emulator.Blob{backup})
-	})
+	for role, c := range map[string]struct {
+		in vaulttest.State
+		o  azblob.RepairOptions
+	}{
+		"entry":  {vaulttest.CompletionBroken(emulator.PutBlob, "-object.json"), azblob.RepairOptions{}},
+		"object": {vaulttest.Final, vaulttest.Thorough},
+	} {
+		vaulttest.InBubble(t, role, func(t *testing.T, server *emulator.Server) {
+			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
+			d := vaulttest.DamagedOf(server, plan)
+			var backups []emulator.Blob
+			for _, role := range slices.Compact([]string{"entry", role}) {
+				b, _ := d.Blob(d.Container, d.Name(role))
+				backups = append(backups, b)
+				vaulttest.RewriteStatus(server, d.Container, plan, role, "Running")
+			}
+			b, _ := d.Blob(d.Container, d.Name(role))
+			server.Put(d.Container, b.Name, b.Body, backups[len(backups)-1].Metadata)
+			time.Sleep(vaulttest.PastGrace)
+			v := vaulttest.OnEmulator(t, server)
+			leavesAlone(t, server, v, c.o, storage.ErrCorrupt, "restore the blob from a backup")
+			fromBackup(t, v, d, backups)
+		})
+	}
 }
 
 // TestRecoveryLeavesANewerObjectAlone puts an old delete marker on a plan that newer code wrote.
