@@ -8,6 +8,30 @@ import (
 	"github.com/google/uuid"
 )
 
+// CheckReport is what [Vault.Check] found.
+type CheckReport struct {
+	// Days, Plans and Blobs are the numbers of containers, whole plans and blobs that were looked at. Bytes
+	// is how much was read.
+	Days, Plans, Blobs int
+	Bytes              int64
+	// InProgress is the number of plans with unfinished work that is recent, so that its writer may still be
+	// running.
+	InProgress int
+	// Foreign is the number of plans, and of remains of plans, that another program wrote. They are no problems, and
+	// Plans does not count them.
+	Foreign int
+	// Wait is how long it takes until all of these plans can be judged.
+	Wait time.Duration
+	// Problems are the broken invariants. A sound store has none.
+	Problems []Problem
+}
+
+// checking is a Check that is running.
+type checking struct {
+	*store
+	report *CheckReport
+}
+
 // ProblemKind names a broken invariant. docs/protocol.md explains them.
 type ProblemKind string
 

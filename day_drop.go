@@ -1,0 +1,315 @@
+package azblob
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/retention"
+	"github.com/planvault/azblob/workflow"
+)
+
+// ExpiredDay is what became of a day that was to be dropped.
+type ExpiredDay struct {
+	// Day is the start of the day, in UTC.
+	Day    time.Time
+	Result ExpireResult
+	// Open is the number of plans that are open, or that somebody is changing, and Plans has the first ten of
+	// them. Both are set for [DayOpen] only, but Plans names a plan of another program for [DayForeign].
+	Open  int
+	Plans []uuid.UUID
+	// Err says why the day could not be dropped. It is set for [DayFailed] only.
+	Err error
+}
+
+// ExpireResult says what became of a day.
+type ExpireResult string
+
+// The results. A later Expire tries again to drop the days that were skipped.
+const (
+	DayDropped  ExpireResult = "dropped"  // in a dry run: it would be
+	DayOpen     ExpireResult = "open"     // skipped: a plan is not final, or somebody is changing a final one
+	DayHeld     ExpireResult = "held"     // skipped: the day is held
+	DayBusy     ExpireResult = "busy"     // skipped: another Expire is at work on it, or died less than a minute ago
+	DayUnmarked ExpireResult = "unmarked" // skipped: this code did not make the container, so open plans may have no markers
+	DayForeign  ExpireResult = "foreign"  // skipped: another program has written plans in it
+	DayFailed   ExpireResult = "failed"
+)
+
+// expiry is the expiry of one day.
+type expiry struct {
+	*store
+	day day
+	// empty says that the day is young, so it is dropped only if nothing is stored in it.
+	empty bool
+	// verify says that the catalogue of the day is no evidence of whose plans are stored in it.
+	verify bool
+	// policy says which final plans must stay, and keep the day, and reach which of them can't be due. Without a reach, all
+	// final plans may go with the day.
+	policy retention.Policy
+	reach  retention.Reach
+	result ExpiredDay
+}
+
+// dayMixed is the result of a day that has a final plan that must stay.
+const dayMixed ExpireResult = "mixed"
+
+// lease says what would become of a day by what the list of the days says.
+func (x *expiry) lease() (ExpireResult, error) {
+	switch {
+	case !x.day.marked:
+		return DayUnmarked, nil
+	case x.day.lease == blob.LeasedForever:
+		return DayHeld, nil
+	case x.day.lease == blob.LeasedForATime:
+		return DayBusy, nil
+	case x.day.lease == blob.LeaseUnknown:
+		return "", vaultError("look for lease", blob.Ref{Container: x.day.container}, "%w: the service does not tell whether the day is held, such as for a signature of one container", storage.ErrDenied)
+	}
+	return DayDropped, nil
+}
+
+// unclaimed says what would become of a day by its lease, and by the plans of other programs in it.
+func (x *expiry) unclaimed(ctx context.Context) (ExpireResult, error) {
+	result, err := x.lease()
+	if err == nil && result == DayDropped && !x.empty && (x.verify || !x.day.hinted) {
+		return x.neighbours(ctx)
+	}
+	return result, err
+}
+
+// content says what would become of a day by what is stored in it. The day is dropped only if two listings agree.
+func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
+	dir := openDir
+	if x.empty {
+		dir = ""
+	}
+	for _, size := range pageSizes() {
+		if result, err := x.contentBy(ctx, dir, size); err != nil || result != DayDropped {
+			return result, err
+		}
+		// A plan that was stored before the mark, and has no marker any more, is listed now.
+		if mixed, err := x.mixed(ctx, size); err != nil || mixed {
+			return dayMixed, err
+		}
+	}
+	return DayDropped, nil
+}
+
+// mixed reports whether a final plan must stay by the policy, as one look at the day shows. If some statuses must stay at
+// any age, so must anything that is not a whole plan.
+func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
+	switch x.reach {
+	case retention.ReachFinished:
+		return x.listMixed(ctx, size)
+	case retention.ReachFinal:
+		recent, err := x.recent(ctx, x.policy, x.reach, x.day, size)
+		return recent > 0, err
+	}
+	return false, nil
+}
+
+// recent returns how many plans of a day are of a status within reach and ended too late for it. The catalogue of the day
+// mostly tells that with one request; without one, the plans are listed.
+func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.Reach, d day, size int) (n int64, err error) {
+	f := storage.Filters{ByStatus: reach.Statuses(), EndedAfter: d.seen}
+	for _, status := range f.ByStatus {
+		if end := p.EndedBefore(status, d.seen); end.Before(f.EndedAfter) {
+			f.EndedAfter = end.Add(-1)
+		}
+	}
+	for c, err := range (search{s, f, true}).list(ctx, []day{d}, s.pages(size)) {
+		if err != nil {
+			return 0, err
+		}
+		if c.err == nil && isRecent(p, c.result.State, d) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// isRecent reports whether a policy keeps a final plan of a day because of when it ended.
+func isRecent(p retention.Policy, s workflow.State, d day) bool {
+	return !s.End.IsZero() && !s.End.Before(p.EndedBefore(s.Status, d.seen))
+}
+
+// listMixed is mixed by a listing with pages of a size.
+func (x *expiry) listMixed(ctx context.Context, size int) (bool, error) {
+	var last uuid.UUID // of an entry
+	ref := blob.Ref{Container: x.day.container, Name: plansDir}
+	for item, err := range x.listPages(ctx, "look for plans to keep", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
+		if err != nil {
+			return false, err
+		}
+		name, ok := parseName(item.Name)
+		switch {
+		case !ok, name.role != roleEntry && name.plan != last:
+			return true, nil
+		case name.role == roleEntry:
+			last = name.plan
+			r, _, err := x.format.parseMetadata(item.Metadata, name.plan, typeEntry)
+			if err != nil || !slices.Contains(x.reach.Statuses(), r.State.Status) || isRecent(x.policy, r.State, x.day) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// contentBy is content by one listing with pages of a size.
+func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireResult, error) {
+	x.result.Open, x.result.Plans = 0, nil
+	var last uuid.UUID
+	ref := blob.Ref{Container: x.day.container, Name: dir}
+	for item, err := range x.listPages(ctx, "look for open plans", ref, blob.ListOptions{MaxResults: size}) {
+		switch {
+		case err != nil:
+			return "", err
+		case item.Name == droppingName, x.empty && item.Name == catalogueName:
+			continue
+		case x.empty:
+			return DayOpen, nil
+		}
+		// A foreign blob under open/ counts as an open plan: somebody had a reason to write it.
+		name, ok := parseName(item.Name)
+		if ok && name.plan == last {
+			continue // another marker of it
+		}
+		last = name.plan
+		if x.result.Open++; ok && len(x.result.Plans) < firstPlans {
+			x.result.Plans = append(x.result.Plans, name.plan)
+		}
+	}
+	if x.result.Open > 0 {
+		return DayOpen, nil
+	}
+	return DayDropped, nil
+}
+
+// neighbours says what would become of a day by whose plans are stored in it. The day is dropped only if two listings
+// show none of another program; the builder of a catalogue has seen as much. It comes before the lease, which would be
+// over before a large day is listed.
+func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
+	ref := blob.Ref{Container: x.day.container, Name: plansDir}
+	for _, size := range pageSizes() {
+		for item, err := range x.listPages(ctx, "look for plans of other programs", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
+			if blob.Is(err, blob.AbsentContainer) {
+				return x.gone(ctx)
+			}
+			if err != nil {
+				return "", err
+			}
+			if name, ok := parseName(item.Name); ok && isForeign(item.Metadata) {
+				x.result.Plans = []uuid.UUID{name.plan}
+				return DayForeign, nil
+			}
+		}
+	}
+	return DayDropped, nil
+}
+
+// dropLease is how long the lease of an expiry lasts, which is more than its requests take.
+const dropLease = time.Minute
+
+// drop is the order of requests that drops a day. Before it asks whether something is open, it writes a mark that
+// every Create in this day looks for after its marker: one of the two sees the other. The lease is the fence.
+// While it is active no other Expire is at work and nobody removes the mark, and the removal of the container
+// names it, so that this request has no effect when it comes late.
+func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
+	container := x.day.container
+	mark := droppingOf(container)
+	cond := blob.IfNew
+	p, err := x.client.Head(ctx, mark)
+	switch {
+	case err == nil:
+		cond = blob.IfMatch(p.ETag) // of an Expire that did not finish
+	case blob.Is(err, blob.AbsentContainer):
+		return x.gone(ctx)
+	case !blob.Is(err, blob.Absent):
+		return "", blobError("look for expiry", mark, err)
+	}
+	lease := uuid.NewString()
+	switch err := x.client.AcquireLease(ctx, container, lease, dropLease); {
+	case blob.Is(err, blob.Leased):
+		return x.leased(ctx)
+	case blob.Is(err, blob.AbsentContainer):
+		return x.gone(ctx)
+	case err != nil:
+		return "", deniedLease(blobError("acquire lease", blob.Ref{Container: container}, forgetUnknown(err)))
+	}
+	// From here on, a failure leaves the lease and the mark for at most a minute.
+	etag, err := x.client.Put(ctx, mark, nil, markerMetadata(uuid.NewString(), x.grace), cond)
+	if err != nil {
+		x.giveUp(ctx, lease, "")
+		if blob.Is(err, blob.Mismatch) {
+			return DayBusy, nil // the lease was over, and another Expire has begun
+		}
+		return "", blobError("write mark of expiry", mark, forgetUnknown(err))
+	}
+	if found, err := x.content(ctx); err != nil || found != DayDropped {
+		x.giveUp(ctx, lease, etag)
+		return found, err
+	}
+
+	// The commit point. If the container may be removed, the lease and the mark are left.
+	err = x.client.DeleteContainer(ctx, container, lease)
+	switch {
+	case err == nil:
+		x.containers.forget(container)
+		return DayDropped, nil
+	case blob.Is(err, blob.AbsentContainer): // an earlier attempt has removed it
+		found, err := x.gone(ctx)
+		if err != nil {
+			x.giveUp(ctx, lease, etag)
+		}
+		return found, err
+	case blob.Is(err, blob.Leased):
+		x.giveUp(ctx, lease, etag)
+		return DayBusy, nil // the lease was over, so no earlier attempt takes effect any more
+	case blob.IsUnknown(err):
+	default:
+		x.giveUp(ctx, lease, etag)
+	}
+	return "", deniedLease(blobError("remove container", blob.Ref{Container: container}, err))
+}
+
+// leased says what a day is whose lease is another's.
+func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
+	c, err := x.client.HeadContainer(ctx, x.day.container)
+	switch {
+	case blob.Is(err, blob.Absent, blob.AbsentContainer):
+		return x.gone(ctx)
+	case err != nil:
+		return "", blobError("look for lease", blob.Ref{Container: x.day.container}, err)
+	case c.Lease == blob.LeasedForever:
+		return DayHeld, nil
+	}
+	return DayBusy, nil
+}
+
+// gone says what a day is whose container is absent by one response.
+func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
+	if err := x.confirmDropped(ctx, x.day.container); err != nil {
+		return "", err
+	}
+	return DayDropped, nil
+}
+
+// giveUp releases the lease and then removes the mark, in the version that this Expire wrote. In the opposite
+// order, a removal of the container that is still under way could drop a plan that was created in between. What
+// can't be removed is left to Recovery.
+func (x *expiry) giveUp(ctx context.Context, lease, mark string) {
+	err := x.client.ReleaseLease(ctx, x.day.container, lease)
+	if mark == "" || err != nil && !blob.Is(err, blob.Leased) {
+		return
+	}
+	_ = x.client.Delete(ctx, droppingOf(x.day.container), blob.IfMatch(mark))
+}
+
+// firstPlans is how many plans a report names.
+const firstPlans = 10
