@@ -8,6 +8,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // CheckOptions are the options of [Vault.Check].
@@ -27,7 +28,7 @@ type CheckOptions struct {
 // before.
 func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = v.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
-		if err := checkDays("CheckOptions.After", o.After, o.Before); err != nil {
+		if err := driver.CheckRange("CheckOptions.After", o.After, "Before", o.Before); err != nil {
 			return err
 		}
 		days, err := v.selectDays(ctx, o.After, o.Before)

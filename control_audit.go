@@ -17,9 +17,8 @@ import (
 
 var _ storage.AuditLog = (*Vault)(nil)
 
-// Record stores an entry of the audit log with one request, and replaces the one with the same ID. The first entry of a vault
-// takes two requests more, to create the container of the log; one that is recorded the second time takes two if its
-// Result is empty.
+// Record stores an entry of the audit log with one request, and replaces an entry with the same ID. The first entry of a
+// vault takes two more requests, which create the container of the log. Recording an entry without a Result again takes two.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
@@ -45,10 +44,10 @@ func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 	})
 }
 
-// AuditEntries returns the audit entries of the log that the filters select, newest first, with one request for each 1,000 audit entries from
-// the newest that may be selected. It stops when it has as many as the limit. A vault without a log has no audit entries.
+// AuditEntries returns the entries of the audit log that the filters select, newest first, with one request for each 1,000.
+// It stops at the limit.
 //
-// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for audit entries that can't be read, beside the others.
+// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for entries that can't be read, together with the others.
 func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
 	err = v.call(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error {
 		log := blob.Ref{Container: v.prefix.log(), Name: auditDir}

@@ -12,9 +12,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// The records of a fleet: who works on the vault, and which plans are to be stopped. They are hints. What a
-// former owner writes is refused because of the versions of the plan's blobs, and not because of a record.
-// That is why a single answer that a record is absent is believed here.
+// The records of a fleet: who works on the vault, and which plans are to be stopped. They are hints: versions of the plan's
+// blobs fence a former owner, and not records. A single answer that a record is absent is therefore believed.
 
 var _ storage.Members = (*Vault)(nil)
 
@@ -70,9 +69,8 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 // 5,000 of them. Now is the service's time of the first answer. Like those of RenewMember, its requests do not count for
 // [WithConcurrency].
 //
-// Each blob with the name of a record is a record, because its name and the service's times say who is at
-// work. Fields that this code can't read, because newer code has written them or they are damaged, are zero.
-// Blobs with other names are left out. [Vault.Check] reports both.
+// Every blob with the name of a record counts, because names and the service's times show who is at work. Fields that this
+// code can't read are zero. Blobs with other names are left out. [Vault.Check] reports both.
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
 		control := blob.Ref{Container: v.prefix.control()}
@@ -142,8 +140,7 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 // which stays. It does not look at the plan.
 //
 // Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for an attribution that is too long;
-// [storage.ErrUnknown]: the same call again
-// settles it.
+// [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
 	return v.call(ctx, "RequestStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckStop(plan, by); err != nil {

@@ -24,11 +24,11 @@ import (
 type CatalogueOptions struct {
 	// DryRun builds nothing. The report has the days that are due in Built, with neither plans nor bytes.
 	DryRun bool
-	// Verify also compares the catalogues that exist with their days, and builds those anew that are damaged or differ. It
-	// costs as much as two Lists of all past days, with the catalogues and without.
+	// Verify also compares existing catalogues with their days, and rebuilds those that are damaged or differ. It costs as
+	// much as two Lists of all past days, with the catalogues and without.
 	Verify bool
-	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, and
-	// Catalogue ends when no day is left.
+	// Budget is the time after which no other catalogue is built or verified. At least one is. Default: 0, which is no
+	// limit.
 	Budget time.Duration
 	// Progress is called after each past day. It may be nil.
 	Progress func(storage.Progress)
@@ -59,23 +59,20 @@ type SkippedDay struct {
 	Reason string    // such as "2 blobs say that plans are open or being changed, such as open/0198…"
 }
 
-// Catalogue builds the catalogues that are due. The catalogue of a day is one blob that holds what a listing
-// tells of each plan. List, Search and Count read it in place of a listing, which takes one request for 2,500
-// plans.
+// Catalogue builds the catalogues that are due. The catalogue of a day is one blob that holds what a listing shows of its
+// plans. List, Search and Count read it instead of a listing, which takes one request for 2,500 plans.
 //
 // A day is past when the next day has ended, by the service's clock. Catalogue builds the catalogue of
 // each past day that has none and in which nothing is open; it skips the others and reports why. Whoever
-// changes a past day removes its catalogue first, so a catalogue never contradicts a write, and the next
-// Catalogue builds it anew. Call it daily. It may run on several nodes at once and beside all other calls. It
-// may be stopped at any point and run again.
+// changes a past day removes its catalogue first, so a catalogue never contradicts a write, and the next Catalogue
+// rebuilds it. Call it daily. It may run on several nodes at once and beside all other calls, and may be stopped at any
+// point and run again.
 //
-// A plan that a single listing omits is in no catalogue either, so Catalogue builds one only if two listings agree. It
-// asks for the catalogue of each day with one request, and builds one with five and two for 2,500 plans,
-// newest day first. The last request sets the container's metadata, by which listings know where to look for a
-// catalogue. An identity without the right to do so builds catalogues that nobody reads. Catalogue works on one
-// day at a time, and takes about 100 bytes of memory for each of its plans. If a day can't be built, it goes on
-// with the others; the error joins those of all days, and the report is complete. A negative budget is
-// [storage.ErrInvalid].
+// A single listing may omit a plan, so Catalogue builds a catalogue only if two listings agree. It looks for the catalogue
+// of each day with one request, and builds one with five and two for each 2,500 plans, newest day first. The last request
+// sets the container's metadata, which shows listings where to look for a catalogue: without the right to set it, nobody
+// reads the catalogue. Catalogue works on one day at a time, and takes about 100 bytes of memory for each of its plans. If a
+// day fails, it continues with the others; the error joins those of all days. A negative budget is [storage.ErrInvalid].
 func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
 	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
 		if o.Budget < 0 {
@@ -166,8 +163,8 @@ func (c *cataloguing) look(ctx context.Context, d day, head func(context.Context
 	return p, blobError("look at catalogue", ref, err)
 }
 
-// verify compares a catalogue with its day. It returns a wrong one, which is damaged or differs, as a placeholder that should
-// be built anew. One that differs is removed first, because the new one may have to wait for an open plan.
+// verify compares a catalogue with its day. If it is damaged or differs, verify returns it as a placeholder that should be
+// rebuilt. It first removes a catalogue that differs, because rebuilding may have to wait for an open plan.
 func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now blob.Properties, wrong bool, err error) {
 	ref := catalogueOf(d.container)
 	difference, etag, err := c.compareCatalogue(ctx, d)
@@ -194,7 +191,7 @@ func (c *cataloguing) verify(ctx context.Context, d day, p blob.Properties) (now
 	return p, false, blobError("verify catalogue", ref, forgetUnknown(err))
 }
 
-// confirmNoCatalogue returns nil only if another look agrees that a catalogue is absent, which one response has said.
+// confirmNoCatalogue returns nil only if a second look agrees that a catalogue is absent.
 func (s *store) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
 	_, err := s.headAgain(ctx, ref)
 	switch {
@@ -206,7 +203,7 @@ func (s *store) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
 	return blobError("look at catalogue", ref, err)
 }
 
-// mend builds the wrong ones of some catalogues anew, and returns their days.
+// mend rebuilds the wrong catalogues of some days, and returns these days.
 func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, err error) {
 	errs := make([]error, len(days))
 	for i, d := range days {
@@ -257,9 +254,9 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 	return c.hint(ctx, d)
 }
 
-// hint notes in the container's metadata that the day has a catalogue, so that listings, which see the metadata
-// anyway, ask for catalogues only where there may be one. The hint stays when the catalogue is removed. Without it
-// the day is listed, so it is no failure if the identity may not set metadata.
+// hint notes in the container's metadata that the day has a catalogue, so that listings, which see the metadata anyway, look
+// for catalogues only where there may be one. The hint stays when the catalogue is removed. Without it the day is listed,
+// so an identity that may not set metadata is no failure.
 func (c *cataloguing) hint(ctx context.Context, d day) error {
 	if d.hinted || c.opts.DryRun {
 		return nil
@@ -411,8 +408,8 @@ func (c *cataloguing) unencoded(d day, err error) error {
 	return err
 }
 
-// compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as the
-// catalogue is the same version, what it lists is, too.
+// compareCatalogue compares the catalogue of a day with two listings, and says how it differs from both. As long as its
+// version is the same, so is its content.
 func (s *store) compareCatalogue(ctx context.Context, d day) (difference, etag string, err error) {
 	q := search{s, storage.Filters{}, true}
 	whole, _ := stretch(d, q.f)

@@ -12,14 +12,13 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// A day that has passed may have a catalogue, may be held, and may be dropped. A change of what listings show of
-// such a day first writes a marker, removes the catalogue and looks at the container, and only then commits. The
-// answer to the marker tells, by the service's clock, whether the day has passed. In a young day the other steps
-// are left out.
+// An old day may have a catalogue, may be held, and may be dropped. A change of what listings show of it first writes a
+// marker, removes the catalogue and looks at the container, and only then commits. The answer to the marker shows, by the
+// service's clock, whether the day is old. In a young day the other steps are left out.
 
-// prepareDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day
-// has passed it removes the catalogue, and calls look at the same time. Look is nil for a change that neither a
-// hold nor an expiry forbids.
+// prepareDay makes the day of a plan ready for a change of the plan, whose marker was written at seen. If the day is old it
+// removes the catalogue, and calls look at the same time. Look is nil for a change that neither a hold nor an expiry
+// forbids.
 func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() error) error {
 	if !isOld(s.keys.date(), seen) {
 		return nil
@@ -35,9 +34,9 @@ func (s planStore) prepareDay(ctx context.Context, seen time.Time, look func() e
 	})
 }
 
-// removeCatalogue removes the catalogue of a day. Readers of a catalogue never see a change that takes effect beside
-// it, so a single response that there is no catalogue is not enough. Most days that change have none, so
-// removeCatalogue sends the second request along with the first.
+// removeCatalogue removes the catalogue of a day. A catalogue that stays would hide the change from readers, so a single
+// response that there is none is not enough. Most days that change have none, so removeCatalogue sends both requests at
+// once.
 func (s *store) removeCatalogue(ctx context.Context, container string) error {
 	ref := catalogueOf(container)
 	for range confirmations {
@@ -90,9 +89,8 @@ func (s *store) lookForHold(ctx context.Context, container string) error {
 	return nil
 }
 
-// lookForExpiry returns ErrConflict if a day is being dropped, and removes what an unfinished Expire has left. A
-// running Expire shows in its mark and in its lease, so one wrong response can't hide it. An identity that can't see
-// leases relies on the mark.
+// lookForExpiry returns ErrConflict if a day is being dropped, and removes what an unfinished Expire has left. A running
+// Expire has a mark and a lease, so one wrong response can't hide it. An identity that can't see leases relies on the mark.
 func (s *store) lookForExpiry(ctx context.Context, container string) error {
 	const doing = "look for expiry"
 	ref := droppingOf(container)
@@ -124,9 +122,8 @@ func (s *store) lookForExpiry(ctx context.Context, container string) error {
 	return vaultError(doing, ref, "%w: the day is being dropped: call again in a minute", storage.ErrConflict)
 }
 
-// clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen
-// before. It returns false if an Expire may still be at work: the container has a finite lease. The lease of a hold
-// is infinite.
+// clearDropping removes the mark of an Expire that ended without dropping its day, in the version that was seen before. It
+// returns false if an Expire may still be at work, which has a finite lease. The lease of a hold is infinite.
 func (s *store) clearDropping(ctx context.Context, container, etag string) (over bool, err error) {
 	c, err := s.client.HeadContainer(ctx, container)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
@@ -148,9 +145,8 @@ func (s *store) clearDropping(ctx context.Context, container, etag string) (over
 	return err == nil, blobError("remove what an expiry left", droppingOf(container), forgetUnknown(err))
 }
 
-// change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an
-// entry. Its marker belongs to it alone, so that it can't be removed with that of another change. The plan's own
-// marker would not do: the update that made the plan final may be about to remove that.
+// change is a change of a plan that has no other marker: an update of a final plan, or the restoration of an entry. Its
+// marker is its own, because the update that made the plan final may be about to remove the plan's marker.
 type change struct {
 	planStore
 	marker  blob.Ref
@@ -190,10 +186,8 @@ func lateChange(err error) error {
 	return fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 }
 
-// end removes the marker of a change that took effect, or certainly did not. If Recovery has removed it already,
-// a catalogue may have been built in the meantime, so the catalogue is removed again.
-//
-// A nil change needs no end.
+// end removes the marker of a change that took effect, or certainly did not. If Recovery has removed it, a catalogue may have
+// been built meanwhile, so end removes the catalogue again. A nil change needs no end.
 func (c *change) end(ctx context.Context) error {
 	if c == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 )
 
-// Everything that is stored in a day: the blobs of its plans, side by side, and strays.
+// Everything that is stored in a day: its plans with all their blobs, and strays.
 
 // dayPlans yields all plans of a day with their blobs in some directories. It merges the listings of the
 // directories, which are sorted by plan. An error is the last element; a container that is absent is an error, too.

@@ -46,10 +46,10 @@ type expiry struct {
 	day day
 	// empty says that the day is young, so it is dropped only if nothing is stored in it.
 	empty bool
-	// verify says that the catalogue of the day is no evidence of whose plans are stored in it.
+	// verify says not to trust the day's catalogue about plans of other programs.
 	verify bool
-	// policy says which final plans must stay, and keep the day, and reach which of them can't be due. Without a reach, all
-	// final plans may go with the day.
+	// policy says which final plans must stay, and reach which statuses it may remove. Without a reach, all final plans may
+	// go.
 	policy retention.Policy
 	reach  retention.Reach
 	result ExpiredDay
@@ -58,7 +58,7 @@ type expiry struct {
 // dayMixed is the result of a day that has a final plan that must stay.
 const dayMixed ExpireResult = "mixed"
 
-// lease says what would become of a day by what the list of the days says.
+// lease decides about a day by the list of the days.
 func (x *expiry) lease() (ExpireResult, error) {
 	switch {
 	case !x.day.marked:
@@ -73,16 +73,16 @@ func (x *expiry) lease() (ExpireResult, error) {
 	return DayDropped, nil
 }
 
-// unclaimed says what would become of a day by its lease, and by the plans of other programs in it.
+// unclaimed decides about a day by its lease, and by the plans of other programs in it.
 func (x *expiry) unclaimed(ctx context.Context) (ExpireResult, error) {
 	result, err := x.lease()
 	if err == nil && result == DayDropped && !x.empty && (x.verify || !x.day.hinted) {
-		return x.neighbours(ctx)
+		return x.foreignPlans(ctx)
 	}
 	return result, err
 }
 
-// content says what would become of a day by what is stored in it. The day is dropped only if two listings agree.
+// content decides about a day by what is stored in it. The day is dropped only if two listings agree.
 func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 	dir := openDir
 	if x.empty {
@@ -100,7 +100,7 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 	return DayDropped, nil
 }
 
-// mixed reports whether a final plan must stay by the policy, as one look at the day shows. If some statuses must stay at
+// mixed reports whether one look at the day shows a final plan that must stay by the policy. If some statuses must stay at
 // any age, so must anything that is not a whole plan.
 func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
 	switch x.reach {
@@ -113,8 +113,8 @@ func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
 	return false, nil
 }
 
-// recent returns how many plans of a day are of a status within reach and ended too late for it. The catalogue of the day
-// mostly tells that with one request; without one, the plans are listed.
+// recent returns how many plans of a day are of a status within reach but ended too late. The catalogue of the day mostly
+// shows that with one request; without one, the plans are listed.
 func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.Reach, d day, size int) (n int64, err error) {
 	f := storage.Filters{ByStatus: reach.Statuses(), EndedAfter: d.seen}
 	for _, status := range f.ByStatus {
@@ -175,7 +175,7 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 		case x.empty:
 			return DayOpen, nil
 		}
-		// A foreign blob under open/ counts as an open plan: somebody had a reason to write it.
+		// A stray under open/ counts as an open plan: somebody had a reason to write it.
 		name, ok := parseName(item.Name)
 		if ok && name.plan == last {
 			continue // another marker of it
@@ -191,10 +191,9 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 	return DayDropped, nil
 }
 
-// neighbours says what would become of a day by whose plans are stored in it. The day is dropped only if two listings
-// show none of another program; the builder of a catalogue has seen as much. It comes before the lease, which would be
-// over before a large day is listed.
-func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
+// foreignPlans decides about a day by the plans of other programs in it. The day is dropped only if two listings show none;
+// the builder of a catalogue has seen as much. This comes before the lease, which would end before a large day is listed.
+func (x *expiry) foreignPlans(ctx context.Context) (ExpireResult, error) {
 	ref := blob.Ref{Container: x.day.container, Name: plansDir}
 	for _, size := range pageSizes() {
 		for item, err := range x.listPages(ctx, "look for plans of other programs", ref, blob.ListOptions{MaxResults: size, Metadata: true}) {
@@ -216,10 +215,10 @@ func (x *expiry) neighbours(ctx context.Context) (ExpireResult, error) {
 // dropLease is how long the lease of an expiry lasts, which is more than its requests take.
 const dropLease = time.Minute
 
-// drop is the order of requests that drops a day. Before it asks whether something is open, it writes a mark that
-// every Create in this day looks for after its marker: one of the two sees the other. The lease is the fence.
-// While it is active no other Expire is at work and nobody removes the mark, and the removal of the container
-// names it, so that this request has no effect when it comes late.
+// drop is the order of requests that drops a day. Before it looks for open plans, it writes a mark that every Create in this
+// day looks for after writing its marker: one of the two sees the other. The lease is the fence. While it is active, no
+// other Expire works on the day and nobody removes the mark. The removal of the container names the lease, so it has no
+// effect if it comes late.
 func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	container := x.day.container
 	mark := droppingOf(container)
@@ -278,7 +277,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	return "", deniedLease(blobError("remove container", blob.Ref{Container: container}, err))
 }
 
-// leased says what a day is whose lease is another's.
+// leased decides about a day that somebody else has leased.
 func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
 	c, err := x.client.HeadContainer(ctx, x.day.container)
 	switch {
@@ -292,7 +291,7 @@ func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
 	return DayBusy, nil
 }
 
-// gone says what a day is whose container is absent by one response.
+// gone decides about a day whose container is absent by one response.
 func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
 	if err := x.confirmDropped(ctx, x.day.container); err != nil {
 		return "", err

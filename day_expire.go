@@ -21,16 +21,16 @@ type ExpireOptions struct {
 	// deleted. It takes one listing for each of them.
 	Empty bool
 	// Verify also lists the plans of days that have had a catalogue, so that a plan which another program has written
-	// into such a day since keeps it. It takes two requests for each 2,500 plans. Default: false.
+	// since keeps its day. It takes two requests for each 2,500 plans. Default: false.
 	Verify bool
-	// Keep is called with each day (0:00 UTC) that is about to be dropped and has no open plan, such as with a function that
-	// writes its plans to a bundle. A day of which it returns an error stays, as DayFailed. What is stored in the day after
-	// Keep has looked is dropped with it. Calls may be concurrent. Default: nil, and nothing is kept.
+	// Keep is called before each day (0:00 UTC) is dropped, for example to write its plans to a bundle. If it returns an
+	// error, the day stays, as DayFailed. Plans stored after Keep has looked are dropped, too. Calls may be concurrent.
+	// Default: nil.
 	Keep func(ctx context.Context, day time.Time) error
-	// DryRun drops nothing. It asks the same questions, and the report says what would be dropped.
+	// DryRun drops nothing. The report says what would be dropped.
 	DryRun bool
-	// Budget is the time after which no other day is begun. The first eight are begun in any case. Default: 0, and
-	// Expire ends when no day is left.
+	// Budget is the time after which Expire begins no other day; it begins the first eight in any case. Default: 0, which
+	// is no limit.
 	Budget time.Duration
 	// Progress is called after each day that is old enough, or may be empty. It may be nil.
 	Progress func(storage.Progress)
@@ -40,8 +40,8 @@ type ExpireOptions struct {
 type ExpireReport struct {
 	// Days are the days that were to be dropped, oldest first.
 	Days []ExpiredDay
-	// More says that days are left that Expire did not look at, because the budget was used up, the context
-	// ended, or the identity lacks a right.
+	// More says that Expire did not look at all days, because the budget was used up, the context ended, or the identity
+	// lacks a right.
 	More bool
 }
 
@@ -55,25 +55,20 @@ func (r ExpireReport) Dropped() (n int) {
 	return n
 }
 
-// Expire drops whole days that are older than an age, in which no plan is open and nobody changes one, and which
-// are not held ([Vault.Hold]). A day that has had a catalogue takes six requests, whatever it holds. Any other day, or each
-// with Verify, takes two listings of its plans more, 2,500 to a request. The list of the days takes one. Expire drops the
-// oldest days first, eight at a time. It drops a day only if two listings show nothing open, and either a builder of its
-// catalogue or two listings have seen no plan of another program. It says that a day is gone only if two responses agree.
-// It looks at nothing else, so it drops final plans whether they are sound or damaged, and with them everything else that
-// is stored in the container.
+// Expire drops whole days that are older than an age, are not held ([Vault.Hold]), and in which no plan is open or being
+// changed. It drops the oldest days first, eight at a time. Listing the days takes one request, and a day that has had a
+// catalogue six, whatever it holds. Other days, and all days if Verify is set, cost two more listings of their plans, 2,500
+// to a request. Expire drops a day only if two listings show nothing open, and either a builder of its catalogue or two
+// listings have seen no plan of another program. Everything in the container goes with the day, sound or damaged.
 //
-// Expire may run beside all other calls and beside other Expires, may be stopped at any point and may be run
-// again. While it is at work on a day, a Create of a plan of that day returns [storage.ErrConflict]. If it dies,
-// that lasts for at most a minute; the next Create, Recovery or Expire then removes what it left. It relies on
-// no clock but the service's: a finite lease of the container is its fence, and the service refuses to delete a
-// container for a lease that is over. Accounts with soft delete of containers keep a dropped day for as long as
-// they are told.
+// Expire may run beside all other calls, may be stopped at any point and may be run again. While it works on a day, a Create
+// of a plan of that day returns [storage.ErrConflict]. If it dies, that lasts for at most a minute; the next Create, Recovery
+// or Expire then removes what it left. Its fence is a finite lease of the container, so it relies on no clock but the
+// service's. An account with soft delete of containers keeps a dropped day.
 //
-// A day that can't be dropped now is skipped, and the report says why. If a day fails, Expire goes on with the
-// others, and the error joins those of all days; a day that the service keeps, such as for a legal hold, is
-// [storage.ErrProtected]. It stops early when ctx ends or the identity lacks a right ([storage.LacksRight]). The
-// report has the days up to there in any case.
+// A day that can't be dropped now is skipped, and the report says why. If a day fails, Expire continues with the others, and
+// the error joins those of all days; a day that the service protects, such as by a legal hold, is [storage.ErrProtected].
+// Expire stops early when ctx ends or the identity lacks a right ([storage.LacksRight]). The report is complete up to there.
 //
 // Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an
 // identity without the right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
@@ -17,9 +18,9 @@ import (
 
 var _ retention.Vault = (*Vault)(nil)
 
-// DueDays returns the days that a policy reaches, oldest first, by the service's clock. It lists the days, asks those that
-// are to be dropped for plans that ended late, and counts the plans of the others that it reaches, mostly with a request
-// for each, as [Vault.Stats] does.
+// DueDays returns the days that a policy reaches, oldest first, by the service's clock. It lists the days, looks in days
+// that are to be dropped for plans that ended late, and counts the plans of the others, mostly with one request for each
+// day, as [Vault.Stats] does.
 //
 // Errors: [storage.ErrInvalid] for a policy that makes no sense.
 func (v *Vault) DueDays(ctx context.Context, p retention.Policy) (due []retention.Day, err error) {
@@ -77,12 +78,12 @@ func (s *store) dueDays(ctx context.Context, p retention.Policy) ([]retention.Da
 	return due, nil
 }
 
-// Retire removes from a day (UTC) what a policy no longer keeps by the service's clock. If nothing else is in the day,
-// it drops the day as [Vault.Expire] does. That takes three requests more if a catalogue tells when the plans ended;
-// otherwise, or if the policy still keeps Failed plans of the day, two for 2,500 plans. If something must stay, it removes
-// plans one by one, as [storage.Purge] does. A held day stays as it is.
+// Retire removes from a day (UTC) what a policy no longer keeps by the service's clock. If nothing must stay, it drops the
+// day as [Vault.Expire] does, with three more requests if a catalogue shows when the plans ended; otherwise, or if the
+// policy still keeps Failed plans of the day, with two more for each 2,500 plans. If something must stay, it deletes plans
+// one by one, as [storage.Purge] does. A held day is left alone.
 //
-// It may run beside all other calls, may be stopped at any point, and may be called again.
+// Retire may run beside all other calls, may be stopped at any point, and may be called again.
 //
 // Errors: those of Expire and Purge; [storage.ErrInvalid] for a policy that makes no sense.
 func (v *Vault) Retire(ctx context.Context, p retention.Policy, date time.Time, budget time.Duration) (result retention.Result, err error) {
@@ -152,11 +153,9 @@ func (x *expiry) retire(ctx context.Context) (ExpireResult, error) {
 // due returns filters of the plans of the day that the policy no longer keeps.
 func (x *expiry) due() []storage.Filters {
 	of := func(statuses ...workflow.Status) storage.Filters {
-		date := x.day.date
-		return storage.Filters{
-			After: date.Add(-time.Millisecond), Before: date.AddDate(0, 0, 1), ByStatus: statuses,
-			EndedBefore: x.policy.EndedBefore(statuses[0], x.day.seen),
-		}
+		f := driver.OfDay(x.day.date)
+		f.ByStatus, f.EndedBefore = statuses, x.policy.EndedBefore(statuses[0], x.day.seen)
+		return f
 	}
 	if x.reach == retention.ReachFinished || x.policy.Keep == x.policy.KeepFailed {
 		return []storage.Filters{of(x.reach.Statuses()...)}

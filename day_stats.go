@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -51,17 +52,15 @@ func (d DayStats) Total() (n int64) {
 	return n + d.Unreadable
 }
 
-// Stats yields how many plans of each status each day has, newest day first, also days without plans. It reads past
+// Stats yields how many plans of each status each day has, newest day first, including days without plans. It reads past
 // days by their catalogues, mostly with one request each, and lists the plans of the others, 2,500 to a request. It
-// reads ahead, and memory does not grow with the vault.
-//
-// The numbers of a day are those of about the time when it is yielded. Changes made meanwhile may or may not count.
+// reads ahead, and memory does not grow with the vault. Changes made meanwhile may or may not count.
 //
 // Stats itself returns ErrInvalid or ErrClosed. Every other error is the last element, for example because the
 // service failed or ctx ended: a day is whole or absent. No request is sent before the sequence is ranged over, and
 // each range over it counts anew. Breaking out of the loop cancels the requests under way.
 func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
-	if err := v.refuse(ctx, "Stats", checkDays("StatsOptions.After", o.After, o.Before)); err != nil {
+	if err := v.refuse(ctx, "Stats", driver.CheckRange("StatsOptions.After", o.After, "Before", o.Before)); err != nil {
 		return nil, err
 	}
 	return func(yield func(storage.Stream[DayStats]) bool) {

@@ -12,28 +12,24 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0 or
-// less. It reads each day from its end. With a limit it reads about as much as is wanted, so that neither
-// requests nor memory grow with the vault. Without a limit it reads up to five pages ahead, unless
-// [WithConcurrency] allows fewer.
+// List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0 or less. With a
+// limit it reads about as much as is wanted, so neither requests nor memory grow with the vault. Without a limit it reads up
+// to five pages ahead, unless [WithConcurrency] allows fewer.
 //
-// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx
-// ends, this is the last element. If the metadata of a plan can't be read, it takes the place of that plan, and the
-// others follow; for a plan of another program it is [storage.ErrForeign], whatever the filters are. No request is sent
-// before the sequence is ranged over, and each range over it lists anew. Breaking out of the loop cancels the requests
-// under way.
+// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx ends,
+// it is the last element. If the metadata of a plan can't be read, it takes the plan's place, and the others follow; for a
+// plan of another program it is [storage.ErrForeign], whatever the filters are. Each range over the sequence lists again.
+// Breaking out of the loop cancels the requests under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, nil)
 }
 
-// Search yields the plans that match the filters, newest first, as [Vault.List] does. It finds plans by ID
-// with two requests each, all at once. If only NotStarted or Running plans are wanted, it finds them by their
-// markers, with one or two requests each, or with a listing for many of them. It applies other filters to a
-// listing of the time that After, Before and BeforeID leave.
+// Search yields the plans that match the filters, newest first, as [Vault.List] does. It looks up plans by ID with two
+// requests each, all at once. It finds open plans by their markers, with one or two requests each, or with a listing for
+// many of them. It applies other filters to a listing of the time that After, Before and BeforeID leave.
 //
-// Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days
-// apart, they cost one listing for each day, and do not look again at plans that this vault has seen after
-// their start.
+// Searches for NotStarted plans may be repeated every few seconds. With After and Before at most three days apart, they
+// cost one listing for each day, and don't look again at plans that this vault has seen started.
 func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "Search", filters, driver.CheckFilters(filters))
 }
@@ -49,8 +45,8 @@ func (v *Vault) stream(ctx context.Context, name string, f storage.Filters, refu
 	}, nil
 }
 
-// yieldPlans yields the plans that the filters choose. It returns the error that ended the sequence, or else
-// the first one of a plan in it.
+// yieldPlans yields the plans that the filters choose. It returns the error that ended the sequence, or the first error of
+// a plan.
 func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, yield func(storage.Stream[storage.ListResult]) bool) (first error) {
 	failed := func(plan uuid.UUID, err error) bool {
 		err = opError(name, plan, err)
@@ -91,8 +87,8 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 	return first
 }
 
-// find yields the plans that the filters choose, newest first, in the cheapest way. Without results, it need
-// not set those of the candidates. An error is the last element.
+// find yields the plans that the filters choose, newest first. Its stages read downwards: days, their pieces, the candidates
+// in these, and what decides about a candidate. An error is the last element.
 func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	var candidates iter.Seq2[candidate, error]
 	switch {
@@ -108,12 +104,12 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 	return q.complete(ctx, q.complete(ctx, candidates, theEntry), theTexts)
 }
 
-// Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, and
-// none for names that are too long for metadata unless it has to look for a name. Memory does not grow with the vault.
+// Count returns how many plans the filters select. It sends the requests of [Vault.Search] without a limit, but reads a name
+// that is too long for metadata only if a filter needs it. Memory does not grow with the vault.
 //
-// Changes made while it runs may or may not count. A plan whose metadata can't be read does not count; the error
-// then names the first one. If there are only plans of another program besides those that count, the error is a
-// [*storage.ForeignError]. With any other error the count is 0.
+// Changes made meanwhile may or may not count. A plan whose metadata can't be read does not count; the error names the
+// first. If the others are plans of another program, the error is a [*storage.ForeignError]. With any other error the count
+// is 0.
 func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
 	err = v.call(ctx, "Count", uuid.Nil, func(ctx context.Context) error {
 		err := driver.CheckCount(filters)

@@ -52,8 +52,8 @@ func (q search) options(days int, now time.Time) listing.Options {
 	return o
 }
 
-// windows returns the parts of days that the filters leave, newest first. An aimed listing also needs the minutes of
-// today, unless the filters exclude it, so windows asks for these at the same time as for the days.
+// windows returns the parts of days that the filters leave, newest first. An aimed listing also needs the minutes of today,
+// so windows asks for them and the days at once.
 func (q search) windows(ctx context.Context, now time.Time) ([]window, error) {
 	if dates := nearDates(q.f); dates != nil {
 		days, err := q.near(ctx, dates)

@@ -19,12 +19,10 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Listings read a past day by its catalogue. Everything is read of one version of it, so the listing of the day
-// takes effect at the first read. If the catalogue goes away in between, or is damaged, the rest of the day is
-// listed.
+// Listings read a past day by one version of its catalogue, so the listing takes effect at the first read. If the catalogue
+// is removed meanwhile, or is damaged, the rest of the day is listed.
 
-// mayBeCatalogued reports whether to ask for the catalogue of a day. The hint and the local clock decide what is asked
-// for, and never what is found.
+// mayBeCatalogued reports whether to look for the catalogue of a day. The hint and the local clock decide only about cost.
 func (s *store) mayBeCatalogued(d day, now time.Time) bool {
 	return d.marked && d.hinted && isPast(d.date, now) && !s.uncatalogued.has(d.container, now)
 }
@@ -76,7 +74,7 @@ func (c *catalogued) open(ctx context.Context) (err error) {
 	return err
 }
 
-// queryOf returns what the directory of a catalogue can tell of the filters, and whether that is the whole of them.
+// queryOf returns the part of the filters that the directory of a catalogue can decide, and whether that is all of them.
 func queryOf(w window, f storage.Filters) (q catalogue.Query, whole bool) {
 	q = catalogue.Query{
 		From: w.From, To: w.To, Statuses: f.ByStatus, Groups: f.ByGroupIDs, EndedAfter: f.EndedAfter, EndedBefore: f.EndedBefore,
@@ -141,7 +139,7 @@ func (c *catalogued) All(ctx context.Context) iter.Seq2[candidate, error] {
 	}
 }
 
-// Rest returns the part of the day that was not yielded, if err says that the catalogue can't be read to its end.
+// Rest implements [listing.Catalogue].
 func (c *catalogued) Rest(ctx context.Context, err error) (listing.Span, bool) {
 	if !isUnusable(err) {
 		return listing.Span{}, false
@@ -156,7 +154,7 @@ func (c *catalogued) Rest(ctx context.Context, err error) (listing.Span, bool) {
 	return rest, true
 }
 
-// numbers yields a candidate for each status, which counts for the plans of that status that the filters choose.
+// numbers yields a candidate for each status. Its weight is the number of plans that the filters choose.
 func (c *catalogued) numbers(ctx context.Context, yield func(candidate, error) bool) {
 	n, err := c.reader.Count(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// What the filters need to know of a candidate, and its pieces did not have, is read by name.
+// What a piece lacks for a decision about a candidate is read by name.
 
 // missing is what may be missing of a candidate.
 type missing int

@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// A search begins with the days: which there are, and which part of each is wanted.
+// Which days there are, and which part of each is wanted.
 
 // day is a container of this vault.
 type day struct {
@@ -52,8 +52,7 @@ func isPast(date, seen time.Time) bool { return !seen.IsZero() && !seen.Before(d
 // date returns the start of the plan's day.
 func (k keys) date() time.Time { return workflow.Time(k.plan).UTC().Truncate(24 * time.Hour) }
 
-// days lists the vault's containers, newest first. If the service denies that, it asks for each container by
-// name.
+// days lists the vault's containers, newest first. If the service denies that, it asks for each by name.
 func (s *store) days(ctx context.Context) ([]day, error) {
 	var days []day
 	for page, err := range s.client.ListContainers(ctx, s.prefix.containerPrefix()) {
@@ -78,29 +77,29 @@ func (s *store) days(ctx context.Context) ([]day, error) {
 	return days, nil
 }
 
-// probe asks for the days from tomorrow back by name. An identity may have rights to some containers only;
-// the others count as absent. If it has no rights to any, probe returns denied, which says what is missing.
+// probe asks for the days from tomorrow back by name. Containers to which the identity has no rights count as absent. If
+// it has rights to none, probe returns denied.
 func (s *store) probe(ctx context.Context, denied error) ([]day, error) {
 	const ahead = 1 // storage.MaxAhead, in days
 	dates := make([]time.Time, ahead+1+s.probing)
 	for i := range dates {
 		dates[i] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, ahead-i)
 	}
-	found, forbidden, err := s.ask(ctx, dates, func(string) (blob.ContainerItem, bool) { return blob.ContainerItem{}, false })
+	found, forbidden, err := s.ask(ctx, dates, false)
 	if len(found) == 0 && forbidden != nil {
 		return nil, denied
 	}
 	return found, err
 }
 
-// ask asks for days by name, except for those that are known. A day to which the identity has no rights counts
-// as absent; forbidden is the error of one.
-func (s *store) ask(ctx context.Context, dates []time.Time, known func(container string) (blob.ContainerItem, bool)) (found []day, forbidden, err error) {
+// ask asks for days by name; if cached is set, only for those that the vault does not know. A day to which the identity has
+// no rights counts as absent; forbidden is the error of one.
+func (s *store) ask(ctx context.Context, dates []time.Time, cached bool) (found []day, forbidden, err error) {
 	found = make([]day, len(dates))
 	denials := make([]error, len(dates))
 	err = s.parallel(len(dates), func(i int) error {
 		name := s.prefix.day(dates[i])
-		if c, ok := known(name); ok {
+		if c, ok := s.containers.listed(name); ok && cached {
 			found[i] = newDay(dates[i], c)
 			return nil
 		}
@@ -129,7 +128,7 @@ func (s *store) ask(ctx context.Context, dates []time.Time, known func(container
 	return found, cmp.Or(denials...), err
 }
 
-// maxNear is how many days a search asks for by name. For more, a listing of the containers is cheaper.
+// maxNear is how many days a search asks for by name. Listing the containers is cheaper for more.
 const maxNear = 3
 
 // nearDates returns the dates of the days that the times in the filters leave, newest first, or nil if there are
@@ -148,9 +147,9 @@ func nearDates(f storage.Filters) (dates []time.Time) {
 	return dates
 }
 
-// near returns those of the days that exist. It sends no request for a container that the vault knows.
+// near returns the days that exist. It sends no request for a container that the vault knows.
 func (s *store) near(ctx context.Context, dates []time.Time) ([]day, error) {
-	found, forbidden, err := s.ask(ctx, dates, s.containers.listed)
+	found, forbidden, err := s.ask(ctx, dates, true)
 	if forbidden != nil && (s.probing == 0 || len(found) == 0) {
 		return nil, forbidden
 	}
@@ -166,14 +165,6 @@ func (s *store) selectDays(ctx context.Context, after, before time.Time) ([]day,
 	}), err
 }
 
-// checkDays checks bounds that select days.
-func checkDays(name string, after, before time.Time) error {
-	if !after.IsZero() && !before.IsZero() && !after.Before(before) {
-		return driver.Invalid(name, "%v is not before Before, %v", after.Format(time.RFC3339Nano), before.Format(time.RFC3339Nano))
-	}
-	return nil
-}
-
 // stretches returns the parts of days that the filters leave.
 func stretches(days []day, f storage.Filters) []window {
 	var list []window
@@ -185,7 +176,7 @@ func stretches(days []day, f storage.Filters) []window {
 	return list
 }
 
-// stretch returns the part of a day that After, Before and BeforeID leave. It returns false if they leave nothing.
+// stretch returns the part of a day that the filters leave by time and BeforeID, or false if they leave nothing.
 func stretch(d day, f storage.Filters) (w window, ok bool) {
 	w = window{day: d, Span: listing.Span{From: listing.FirstID(d.date), To: listing.FirstID(d.date.AddDate(0, 0, 1))}}
 	// IDs have whole milliseconds. The first one after a time is the next, whether the time is whole or not.

@@ -66,8 +66,7 @@ func (p *candidate) match(f storage.Filters, r storage.ListResult, cut []string)
 	return p.matched
 }
 
-// filtersOfStart returns the filters that the start of a plan's name can decide, and whether any of them is left
-// undecided.
+// filtersOfStart returns the filters that the start of a plan's name can decide, and whether the whole name is needed.
 func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecided bool) {
 	if len(f.NamePrefix) > len(start) && strings.HasPrefix(f.NamePrefix, start) {
 		f.NamePrefix, undecided = start, true
@@ -78,5 +77,5 @@ func filtersOfStart(f storage.Filters, start string) (_ storage.Filters, undecid
 	return f, undecided
 }
 
-// isMarked reports whether a candidate has a marker that leads to open plans. A change marker does not.
+// isMarked reports whether a candidate has a marker of an open plan. A change marker is none.
 func (p *candidate) isMarked() bool { return p.marker != nil || p.deleteMarker != nil }

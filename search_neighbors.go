@@ -13,66 +13,71 @@ import (
 	"github.com/planvault/azblob/internal/listing"
 )
 
-// Markers lead to open plans, and searches and Recovery look at each of these with a HEAD or two. Where open
-// plans are close together, one listing of their entries and objects costs less and takes fewer round trips.
+// Searches and Recovery look at each open plan with a HEAD or two. Where open plans are close together, one listing of their
+// entries and objects costs less and takes fewer round trips.
 
 const (
-	// lookAhead is how many candidates are looked at together: as many as a page may show.
+	// lookAhead is how many candidates are looked at together: as many as fit on a page.
 	lookAhead = blob.MaxPage / 2
 	// longestRun is how many HEADs one run may take. Its first page has at least 8 blobs for each.
 	longestRun = blob.MaxPage / 8
-	// blobsPerHead is how many blobs a page may have in place of one HEAD. It takes about as much processor time to
-	// receive and decode them. Where an earlier page has shown how many to expect, twice as many are worth the money.
+	// blobsPerHead is how many blobs a page may have in place of one HEAD, which takes about as much processor time. If an
+	// earlier page has shown how many to expect, twice as many are worth the money.
 	blobsPerHead = 16
-	// spare is the ratio of what a page may have to what is expected of it.
+	// spare is how much larger a page may be than expected.
 	spare = 1.25
-	// speaksFor is how many pages the HEADs of some neighbors would pay for, at most, if the page of one of them speaks
-	// for all.
-	speaksFor = 12
-	// farApart is how many times the average distance lies between two candidates that no listing should
-	// cover together. Distances of plans that come at random rarely reach it.
+	// sampleBudget is the most pages that the HEADs of a group of runs may be worth, if one run is sampled for all.
+	sampleBudget = 12
+	// farApart is how many times the average distance two candidates may lie apart to be listed together. Distances of
+	// plans that come at random rarely reach it.
 	farApart = 8
 )
 
 // listNeighbors yields the candidates, newest first. Each of them would take some HEADs. Where a listing costs less, it
-// adds the entry and the object to the candidates. It leaves a plan as it is if the listing fails or does not show
-// the whole plan: the caller looks at it by name.
+// adds the entry and the object to the candidates. It leaves a candidate unchanged if the listing fails or lacks a part of
+// the plan: the caller then looks at it by name.
 func (s *store) listNeighbors(ctx context.Context, candidates iter.Seq2[candidate, error], heads, limit int, metadataOf func(name string) bool) iter.Seq2[candidate, error] {
 	ahead := lookAhead
 	if limit > 0 {
 		ahead = min(ahead, limit)
 	}
 	return func(yield func(candidate, error) bool) {
-		var some []candidate
 		listed := crowds{store: s, heads: heads, metadataOf: metadataOf}
-		flush := func() bool {
+		for some, err := range batches(candidates, ahead) {
 			listed.list(ctx, neighbors(some, heads))
 			for _, p := range some {
 				if !yield(p, nil) {
-					return false
-				}
-			}
-			some = some[:0]
-			return true
-		}
-		for p, err := range candidates {
-			if err != nil {
-				if !flush() || !yield(p, err) {
 					return
 				}
-				continue
 			}
-			if some = append(some, p); len(some) == ahead && !flush() {
+			if err != nil && !yield(candidate{}, err) {
 				return
 			}
 		}
-		flush()
 	}
 }
 
-// neighbors returns the runs of candidates, newest first, for which a listing is worth its price. A run lies
-// in one day whose open plans all have markers, and has no gap in which far more other plans may lie. It takes at most
-// longestRun HEADs.
+// batches yields the candidates in groups of n. An error comes with the candidates before it. The groups share memory.
+func batches(candidates iter.Seq2[candidate, error], n int) iter.Seq2[[]candidate, error] {
+	return func(yield func([]candidate, error) bool) {
+		var some []candidate
+		for p, err := range candidates {
+			if err == nil {
+				some = append(some, p)
+			}
+			if err != nil || len(some) == n {
+				if !yield(some, err) {
+					return
+				}
+				some = some[:0]
+			}
+		}
+		yield(some, nil)
+	}
+}
+
+// neighbors returns the runs of candidates, newest first, for which a listing is worth its price. A run lies in one day
+// whose open plans all have markers, has no large gap, and takes at most longestRun HEADs.
 func neighbors(candidates []candidate, heads int) (runs []*run) {
 	for len(candidates) > 0 {
 		n := len(candidates)
@@ -106,13 +111,13 @@ func distance(newer, older candidate) uint64 {
 	return listing.KeyOf(newer.keys.plan) - listing.KeyOf(older.keys.plan)
 }
 
-// run is candidates of a day that are neighbors, newest first.
+// run is a run of candidates of a day, newest first.
 type run struct {
 	plans   []candidate
-	left    []candidate // those of plans that no page has reached
+	left    []candidate // the plans that no page has reached
 	pages   int         // how many were read
 	density float64     // how many blobs there are in a unit of time; 0 if that is unknown
-	speaker *run        // whose density holds for this one, unless it is nil
+	sample  *run        // whose density holds for this one; optional
 }
 
 // day returns the container of the plans.
@@ -121,8 +126,8 @@ func (r *run) day() string { return r.plans[0].keys.container }
 // span returns the time in which the plans lie that are left.
 func (r *run) span() float64 { return 1 + float64(distance(r.left[0], r.left[len(r.left)-1])) }
 
-// page returns how many blobs the next page of the run should have, or 0 if HEADs are cheaper. All pages of a run cost
-// at most half as much as the HEADs of its plans, so an estimate that is wrong costs half as much again.
+// page returns how many blobs the next page of the run should have, or 0 if HEADs are cheaper. All pages of a run cost at
+// most half as much as its HEADs, which bounds the cost of a wrong estimate.
 func (r *run) page(heads int) int {
 	reads := heads * len(r.left)
 	if !worthListing(reads, 1) || !worthListing(heads*len(r.plans), r.pages+1) {
@@ -147,10 +152,10 @@ type crowds struct {
 	density    float64 // of the first run; 0 if it is unknown
 }
 
-// list lists the plans of some runs, and adds what it finds. If they lie in several days, the first page is of the run
-// whose plans lie farthest apart. Its density says which of the others are worth their price, and these are listed at
-// once. Days differ, so of those that are not, one of some neighbors is listed, too, and speaks for them. By its own
-// density, what a page did not reach is worth another one, or not.
+// list lists the plans of some runs, and adds what it finds. If they lie in several days, it first lists the run whose plans
+// lie farthest apart. Its density decides for the others, and the runs above the threshold are listed at once. Days differ,
+// so runs below the threshold are sampled: one run per group is listed, and its density decides for the group. What a page
+// did not reach may be worth another one by the run's own density.
 func (c *crowds) list(ctx context.Context, runs []*run) {
 	if n := len(runs); c.density == 0 && n > 0 && runs[0].day() != runs[n-1].day() {
 		first := slices.MaxFunc(runs, func(a, b *run) int {
@@ -159,7 +164,7 @@ func (c *crowds) list(ctx context.Context, runs []*run) {
 		c.readPage(ctx, first, first.page(c.heads))
 		c.density = first.density
 	}
-	var speaker *run
+	var sample *run
 	reads := 0
 	for _, r := range runs {
 		if r.pages > 0 {
@@ -169,16 +174,16 @@ func (c *crowds) list(ctx context.Context, runs []*run) {
 		if math.IsInf(c.density, 1) || r.page(c.heads) > 0 {
 			continue
 		}
-		if reads += c.heads * len(r.plans); speaker == nil || worthListing(reads, speaksFor) {
-			speaker, reads = r, c.heads*len(r.plans)
+		if reads += c.heads * len(r.plans); sample == nil || worthListing(reads, sampleBudget) {
+			sample, reads = r, c.heads*len(r.plans)
 			r.density = math.SmallestNonzeroFloat64 // a short page will do
 		}
-		r.speaker = speaker
+		r.sample = sample
 	}
 	c.readPages(ctx, runs)
 	for _, r := range runs {
-		if r.pages == 0 && r.speaker != nil {
-			r.density = r.speaker.density
+		if r.pages == 0 && r.sample != nil {
+			r.density = r.sample.density
 		}
 	}
 	c.readPages(ctx, runs)
@@ -218,7 +223,7 @@ func (c *crowds) readPage(ctx context.Context, r *run, most int) {
 	}
 	got, err := plans.read(ctx, listing.Span{From: oldest.plan, To: listing.Next(newest.plan)}, most)
 	found := slices.DeleteFunc(got.Items, func(p candidate) bool { return wanted[p.keys.plan] == nil })
-	if err != nil || len(found) == 0 { // the service knows no start; the HEADs that follow have the error, or succeed
+	if err != nil || len(found) == 0 { // the service ignores StartFrom, or the HEADs will show the error
 		r.density = math.Inf(1)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // expireCommand drops old days.
@@ -78,7 +79,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 				return r, err
 			}
 			if k.keeper != nil {
-				o.Keep = func(ctx context.Context, day time.Time) error { return k.keeper.KeepAll(ctx, v, ofDay(day)) }
+				o.Keep = func(ctx context.Context, day time.Time) error { return k.keeper.KeepAll(ctx, v, driver.OfDay(day)) }
 			}
 			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
 			o.Progress = p.reach
@@ -91,11 +92,6 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 			return r.More, cmp.Or(a.printExpired(r, plans, false), a.summarize(summary))
 		},
 	})
-}
-
-// ofDay returns filters of the plans of a day.
-func ofDay(day time.Time) storage.Filters {
-	return storage.Filters{After: day.Add(-time.Millisecond), Before: day.AddDate(0, 0, 1)}
 }
 
 // dropped returns the days that an expiry drops.
@@ -136,7 +132,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 			continue
 		}
 		g.Go(func() error {
-			n, err := v.Count(ctx, ofDay(d.Day))
+			n, err := v.Count(ctx, driver.OfDay(d.Day))
 			if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 				return err
 			}

@@ -130,7 +130,7 @@ var filters = []filter{
 	},
 	{
 		field: "After",
-		check: func(f storage.Filters) error { return checkRange("After", f.After, "Before", f.Before) },
+		check: func(f storage.Filters) error { return CheckRange("Filters.After", f.After, "Before", f.Before) },
 		id: func(f storage.Filters, id uuid.UUID) bool {
 			return f.After.IsZero() || workflow.Time(id).After(f.After)
 		},
@@ -144,7 +144,7 @@ var filters = []filter{
 	{
 		field: "EndedAfter", reads: "State",
 		check: func(f storage.Filters) error {
-			return checkRange("EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore)
+			return CheckRange("Filters.EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore)
 		},
 		plan: func(f storage.Filters, r storage.ListResult) bool {
 			return f.EndedAfter.IsZero() || ended(r.State) && r.State.End.After(f.EndedAfter)
@@ -212,7 +212,7 @@ func digitsOf(text string) (d digits, ok bool) {
 }
 
 // Reads returns the fields of [storage.ListResult] that the filters read of a plan, such as "State". There are none if
-// the filters select a range of the listing, or name the plans: every plan in it is wanted.
+// the filters select by time and ID alone.
 func Reads(f storage.Filters) (fields []string) {
 	set := f.Fields()
 	for _, row := range filters {
@@ -223,8 +223,7 @@ func Reads(f storage.Filters) (fields []string) {
 	return fields
 }
 
-// CheckFilters returns [storage.ErrInvalid] for filters of a Search that select nothing in particular or
-// contradict each other.
+// CheckFilters returns [storage.ErrInvalid] for filters of a Search that are empty or contradict each other.
 func CheckFilters(f storage.Filters) error {
 	if len(f.Fields()) == 0 {
 		return Invalid("Filters", "are empty: use List for all plans")
@@ -269,12 +268,17 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// checkRange checks two times of the filters, both of which may be zero.
-func checkRange(afterField string, after time.Time, beforeField string, before time.Time) error {
+// CheckRange returns [storage.ErrInvalid] unless a time is before another. Either may be zero, which is no bound.
+func CheckRange(afterField string, after time.Time, beforeField string, before time.Time) error {
 	if after.IsZero() || before.IsZero() || after.Before(before) {
 		return nil
 	}
-	return Invalid("Filters."+afterField, "%v is not before %s, %v", after.Format(time.RFC3339Nano), beforeField, before.Format(time.RFC3339Nano))
+	return Invalid(afterField, "%v is not before %s, %v", after.Format(time.RFC3339Nano), beforeField, before.Format(time.RFC3339Nano))
+}
+
+// OfDay returns filters that select the plans of a day (0:00 UTC) by the time in their IDs.
+func OfDay(day time.Time) storage.Filters {
+	return storage.Filters{After: day.Add(-time.Millisecond), Before: day.AddDate(0, 0, 1)}
 }
 
 // CreatedBefore returns the time before which all plans that the filters select were created, or the zero time:
