@@ -45,8 +45,7 @@ type (
 		Zero  time.Time `json:",omitzero"`
 		inner
 		*Outer
-		hidden int
-		Out    func() `json:"-"`
+		Out func() `json:"-"`
 	}
 	word           string
 	octet          byte
@@ -120,7 +119,7 @@ var payloads = []string{
 	` { "Bytes" : null , "texts":{}, "List":[], "To":null, "S":null, "I":null, "Any":null, "Raw":null, "Num":null, "Outer":null } `,
 	`null`, `[]`, `{"s":"another case","NAMED":"x","new":1}`, `{"In":{"A":"1"},"In":{}}`, `{"texts":{"a":"1","a":"2"}}`, `{"I8":128}`, `{"U64":-1}`,
 	`{"I":1}`, `{"I":"x"}`, `{"Bytes":[1]}`, `{"Bytes":"AP8"}`, `{"Bytes":"AP\n8="}`, `{"At":"2024-02-29T1:02:03Z"}`, `{"Num":"1"}`, `{"Num":"x"}`,
-	`{"S":"\ud83d"}`, `{"Array":[1]}`, `{"Ints":{"x":1}}`, `{"F32":1e39}`, `{"Any":1e400}`, `{"hidden":1}`,
+	`{"S":"\ud83d"}`, `{"Array":[1]}`, `{"Ints":{"x":1}}`, `{"F32":1e39}`, `{"Any":1e400}`,
 	`{"Self":"a","To":"b","Keys":{"a":"b"},"Text":"c","Twice":{"A":1},"Link":{"Next":{}},"a":"1","b@d c":2,"Bad":3}`,
 	`{"Self":null,"To":null,"Text":null,"Iface":null}`, `{"Iface":"x"}`, `{"Self":1}`,
 }
