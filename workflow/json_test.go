@@ -74,7 +74,7 @@ func TestJSONKeepsEveryField(t *testing.T) {
 		set[field] = set[field] || !v.IsZero()
 	})
 	for field, ok := range set {
-		if !ok {
+		if !ok && field != "Cause" { // of an error, which is not stored
 			t.Errorf("%s is not set anywhere: this test would not notice its loss", field)
 		}
 	}
