@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
@@ -52,9 +54,12 @@ func inArchive(t *testing.T, seed uint64, opts []emulator.Option, test func(t *t
 	})
 }
 
-func (a *archive) open(opts ...Option) *Vault {
+func (a *archive) open() *Vault { return a.openOver(a.server.Transport(), Observer{}) }
+
+func (a *archive) openOver(transport policy.Transporter, observer Observer) *Vault {
 	a.t.Helper()
-	v, err := NewFromConnectionString(a.t.Context(), "test", a.server.ConnectionString(), nil, append([]Option{WithTransport(a.server.Transport())}, opts...)...)
+	opts := Options{ClientOptions: policy.ClientOptions{Transport: transport}, Observer: observer}
+	v, err := NewFromConnectionString(a.t.Context(), "test", a.server.ConnectionString(), nil, opts)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -279,11 +284,11 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 	})
 }
 
-// before connects a vault that calls a function before one of its requests takes effect.
-func (a *archive) before(at *emulator.Rule, do func()) Option {
+// before returns a transport that calls a function before one of its requests takes effect.
+func (a *archive) before(at *emulator.Rule, do func()) policy.Transporter {
 	transport := a.server.Transport()
 	transport.Inject(at.Do(emulator.Before(do)))
-	return WithTransport(transport)
+	return transport
 }
 
 // TestDayChangesWhileCatalogueIsBuilt removes the placeholder, as every change does, before each request of a build.
@@ -293,7 +298,7 @@ func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
 			a.fill(first, 1, 10)
 			day := prefix("test").day(first)
 			changed := false
-			v := a.open(a.before(emulator.On().Nth(nth), func() { changed = a.server.Remove(day, catalogueName) }))
+			v := a.openOver(a.before(emulator.On().Nth(nth), func() { changed = a.server.Remove(day, catalogueName) }), Observer{})
 			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			// The requests: list containers, look, placeholder, open/ twice, plans/ twice, catalogue.
@@ -346,7 +351,7 @@ func TestUnusableCatalogue(t *testing.T) {
 			for nth := 1; nth <= 2; nth++ {
 				a.server.Restore(day, sound)
 				n := new(notes)
-				v := a.open(WithObserver(n.observer()), a.before(emulator.On(emulator.GetBlob).Path(catalogueName).Nth(nth), do))
+				v := a.openOver(a.before(emulator.On(emulator.GetBlob).Path(catalogueName).Nth(nth), do), n.observer())
 				a.server.ResetRequests()
 				got := gather(t, v, storage.Filters{})
 				if !reflect.DeepEqual(got, want) {
@@ -374,7 +379,7 @@ func TestUnusableCatalogue(t *testing.T) {
 		a.server.Restore(day, sound)
 		transport := a.server.Transport()
 		transport.Inject(emulator.On(emulator.HeadBlob).Path(catalogueName).Do(emulator.Answer(503, "ServerBusy")))
-		_, err = storage.Collect(a.open(WithTransport(transport)).Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
+		_, err = storage.Collect(a.openOver(transport, Observer{}).Search(t.Context(), storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
 		if !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("a search for open plans: %v, want ErrUnavailable", err)
 		}
@@ -535,7 +540,7 @@ func TestHintsOfDaysThatGo(t *testing.T) {
 		if got := a.hintsOf(day); len(got) != 1 {
 			t.Errorf("a new day has the metadata %v", got)
 		}
-		dropping := a.open(a.before(emulator.On(emulator.SetContainerMetadata).Nth(1), func() { a.server.RemoveContainer(day) }))
+		dropping := a.openOver(a.before(emulator.On(emulator.SetContainerMetadata).Nth(1), func() { a.server.RemoveContainer(day) }), Observer{})
 		report, err := dropping.Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		if len(report.Built) != 1 {

@@ -39,7 +39,7 @@ var _ storage.Vault = (*Vault)(nil)
 // which suits tools.
 //
 // Bad arguments are [storage.ErrInvalid]; the error names all of them.
-func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts ...Option) (*Vault, error) {
+func New(ctx context.Context, prefix, endpoint string, cred azcore.TokenCredential, reg *registry.Register, opts Options) (*Vault, error) {
 	var errs []error
 	if problem := checkEndpoint(endpoint); problem != "" {
 		errs = append(errs, driver.Invalid("endpoint", "%s", problem))
@@ -69,10 +69,41 @@ func checkEndpoint(endpoint string) string {
 	return ""
 }
 
+// SharedKeyCredential is the key of a storage account.
+type SharedKeyCredential struct {
+	account, key string
+}
+
+// NewSharedKeyCredential returns the credential of an account's key, as the portal shows it. The error is
+// [storage.ErrInvalid] for a key that is not base64, and does not quote it.
+func NewSharedKeyCredential(accountName, accountKey string) (*SharedKeyCredential, error) {
+	if err := blob.CheckKey(accountName, accountKey); err != nil {
+		return nil, opError("NewSharedKeyCredential", uuid.Nil, driver.Invalid("accountKey", "%v", err))
+	}
+	return &SharedKeyCredential{accountName, accountKey}, nil
+}
+
+// AccountName returns the name of the account.
+func (c *SharedKeyCredential) AccountName() string { return c.account }
+
+// NewWithSharedKeyCredential returns the vault named prefix in the storage account at endpoint, with the key of the account.
+// It is otherwise like [New].
+func NewWithSharedKeyCredential(ctx context.Context, prefix, endpoint string, cred *SharedKeyCredential, reg *registry.Register, opts Options) (*Vault, error) {
+	if cred == nil {
+		cred = new(SharedKeyCredential)
+	}
+	account, err := blob.WithKey(endpoint, cred.account, cred.key)
+	var errs []error
+	if err != nil {
+		errs = append(errs, driver.Invalid("endpoint or cred", "%v", err))
+	}
+	return newVault(ctx, prefix, account, reg, opts, errs)
+}
+
 // NewFromConnectionString returns the vault named prefix in the storage account of a connection string, as
 // the Azure portal and emulators show it: with AccountKey, with SharedAccessSignature, or
 // UseDevelopmentStorage=true for the emulator at port 10000 of this machine. It is otherwise like [New].
-func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts ...Option) (*Vault, error) {
+func NewFromConnectionString(ctx context.Context, prefix, connectionString string, reg *registry.Register, opts Options) (*Vault, error) {
 	account, err := blob.ParseConnectionString(connectionString)
 	var errs []error
 	if err != nil {
@@ -84,9 +115,9 @@ func NewFromConnectionString(ctx context.Context, prefix, connectionString strin
 // NewFromURL returns the vault named prefix in the storage account of a URL with a shared access signature,
 // such as "https://account.blob.core.windows.net/?sv=...&sig=...". The URL may be that of one of the vault's
 // containers, as the portal shows it for a signature of a container: the vault then works in that container
-// alone, and needs [WithDayProbing]. A signature can't be renewed: open another vault before it expires.
+// alone, and needs [Options].DayProbing. A signature can't be renewed: open another vault before it expires.
 // NewFromURL is otherwise like [New].
-func NewFromURL(ctx context.Context, prefix, url string, reg *registry.Register, opts ...Option) (*Vault, error) {
+func NewFromURL(ctx context.Context, prefix, url string, reg *registry.Register, opts Options) (*Vault, error) {
 	account, err := blob.WithSignature(url, vaultContainer(prefix))
 	var errs []error
 	if err != nil {
@@ -103,14 +134,13 @@ func vaultContainer(name string) func(container string) bool {
 	}
 }
 
-func newVault(ctx context.Context, name string, account blob.Account, reg *registry.Register, opts []Option, errs []error) (*Vault, error) {
+func newVault(ctx context.Context, name string, account blob.Account, reg *registry.Register, opts Options, errs []error) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
 		errs = append(errs, driver.Invalid("prefix", "%q %s", name, problem))
 	}
-	o, err := applyOptions(opts)
+	o, err := opts.complete()
 	if err != nil {
 		errs = append(errs, err)
-		o, _ = applyOptions(nil) // to find what else is wrong
 	}
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return nil, opError("New", uuid.Nil, err)

@@ -20,7 +20,7 @@ var _ storage.Members = (*Vault)(nil)
 // AddMember stores the record of a new member with one request, or with three if the vault's control
 // container does not exist yet. It returns the version of the record.
 //
-// Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened [WithUnversionedUpdates];
+// Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened with [Options].UnversionedUpdates;
 // [storage.ErrExists]; [storage.ErrUnknown]: the same call again settles it.
 func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
 	err = v.call(ctx, "AddMember", uuid.Nil, func(ctx context.Context) error {
@@ -34,7 +34,7 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string
 }
 
 // RenewMember stores the record again with one request, if it still has the version m.Version, and returns
-// its new version. The request does not count for [WithConcurrency]: a member must not look dead because its
+// its new version. The request does not count for [Options].Concurrency: a member must not look dead because its
 // other requests wait for each other.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
@@ -67,7 +67,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 
 // Roster returns all members, all requests to stop plans and all notes without their texts, with one request for each
 // 5,000 of them. Now is the service's time of the first answer. Like those of RenewMember, its requests do not count for
-// [WithConcurrency].
+// [Options].Concurrency.
 //
 // Every blob with the name of a record counts, because names and the service's times show who is at work. Fields that this
 // code can't read are zero. Blobs with other names are left out. [Vault.Check] reports both.

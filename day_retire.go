@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -114,7 +115,7 @@ func (v *Vault) Retire(ctx context.Context, p retention.Policy, date time.Time, 
 		if budget > 0 {
 			left = max(1, budget-time.Since(began))
 		}
-		report, err := storage.Purge(ctx, v, storage.PurgeOptions{Select: f, Budget: left})
+		report, err := storage.Purge(audited.Mark(ctx), v, storage.SelectWhere(f), storage.PurgeOptions{By: workflow.Attribution{By: "policy"}, Budget: left})
 		result.Removed += report.Deleted
 		result.More = result.More || report.More || report.Failed > 0
 		if report.Held > 0 {

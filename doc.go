@@ -66,7 +66,7 @@
 // The identity needs the role Storage Blob Data Contributor on the account; Storage Blob Data Reader is
 // enough for reads. Expire, Hold and Release also lease and delete containers, and a Delete in a day that has
 // passed reads the properties of its container; the role includes that, and a signature of one container does
-// not. An identity that may not list containers can use [WithDayProbing]: the vault then asks
+// not. An identity that may not list containers can use [Options].DayProbing: the vault then asks
 // for the last days by name, and does not see older ones.
 //
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/uuid"
 
@@ -39,16 +41,16 @@ func hello(whom string) *workflow.Plan {
 }
 
 // openExample opens a vault in an account. A service calls azblob.New with its endpoint and a credential.
-func openExample(server *emulator.Server, opts ...azblob.Option) (context.Context, *azblob.Vault) {
+func openExample(server *emulator.Server, opts azblob.Options) (context.Context, *azblob.Vault) {
 	ctx := context.Background()
-	opts = append(opts, azblob.WithTransport(server.Transport()))
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), registry.Must(greet), opts...)
+	opts.ClientOptions = server.ClientOptions()
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), registry.Must(greet), opts)
 	check(err)
 	return ctx, vault
 }
 
 // example opens a vault in a new account, which is an emulator in this process.
-func example() (context.Context, *azblob.Vault) { return openExample(emulator.New()) }
+func example() (context.Context, *azblob.Vault) { return openExample(emulator.New(), azblob.Options{}) }
 
 func check(err error) {
 	if err != nil {
@@ -60,7 +62,7 @@ func check(err error) {
 // Package engine has more examples.
 func Example() {
 	server := emulator.New()
-	ctx, before := openExample(server) // a process that died when it had begun a plan
+	ctx, before := openExample(server, azblob.Options{}) // a process that died when it had begun a plan
 	plan := hello("world")
 	check(before.Create(ctx, plan))
 	plan.State.Status = workflow.Running
@@ -70,7 +72,7 @@ func Example() {
 		fmt.Println("hello", req.Whom)
 		return greetResponse{"hello " + req.Whom}, nil
 	}))
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), reg, settings.Over(server.Transport()))
 	check(err)
 	defer vault.Close(ctx)
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
@@ -88,7 +90,7 @@ func Example() {
 // again settles it: here the vault finds that its first write took effect.
 func ExampleVault_UpdateAction_unknown() {
 	server := emulator.New()
-	ctx, vault := openExample(server)
+	ctx, vault := openExample(server, azblob.Options{})
 	defer vault.Close(ctx)
 	plan := hello("world")
 	check(vault.Create(ctx, plan))
@@ -234,11 +236,11 @@ func ExampleVault_Check() {
 
 // An emulator in the process tests an engine against any fault. Here the answer to the commit of a plan is
 // lost.
-func ExampleWithTransport() {
+func ExampleNewFromConnectionString() {
 	ctx := context.Background()
 	server := emulator.New()
 	server.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostAnswer()))
-	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil, azblob.Options{ClientOptions: server.ClientOptions()})
 	check(err)
 	fmt.Println(vault.Create(ctx, hello("world")))
 	// Output:
@@ -253,7 +255,7 @@ func ExampleObserver() {
 			return ctx, func(e azblob.OperationEnd) { fmt.Println(e.Name, e.Outcome, e.Requests, "requests") }
 		},
 	}
-	ctx, vault := openExample(emulator.New(), azblob.WithObserver(observer))
+	ctx, vault := openExample(emulator.New(), azblob.Options{Observer: observer})
 	plan := &workflow.Plan{Name: "empty"}
 	check(vault.Create(ctx, plan))
 	check(vault.Delete(ctx, plan.ID))
@@ -277,7 +279,7 @@ func ExampleTee() {
 			}
 		},
 	})
-	ctx, vault := openExample(emulator.New(), azblob.WithObserver(observer))
+	ctx, vault := openExample(emulator.New(), azblob.Options{Observer: observer})
 	check(vault.Create(ctx, hello("world"))) // an entry, a marker, an object, and three sub-objects
 	check(vault.Close(ctx))
 	fmt.Println(writes.Load(), "writes")
@@ -292,7 +294,7 @@ func ExampleNew_workloadIdentity() {
 	ctx := context.Background()
 	cred, err := azidentity.NewWorkloadIdentityCredential(nil)
 	check(err)
-	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil)
+	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil, azblob.Options{})
 	check(err)
 	defer vault.Close(ctx)
 	_, err = vault.Ping(ctx, azblob.PingWrites())
@@ -305,7 +307,7 @@ func ExampleNewFromURL() {
 	ctx := context.Background()
 	url, err := os.ReadFile("/var/run/secrets/vault-url")
 	check(err)
-	vault, err := azblob.NewFromURL(ctx, "my-cluster", string(url), nil)
+	vault, err := azblob.NewFromURL(ctx, "my-cluster", string(url), nil, azblob.Options{})
 	check(err)
 	defer vault.Close(ctx)
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
@@ -70,7 +72,7 @@ func (n *notes) observer() Observer {
 func observed(t *testing.T, server func() *emulator.Server, test func(t *testing.T, v *Vault, server *emulator.Server, n *notes)) {
 	t.Helper()
 	n := new(notes)
-	inTime(t, server, func(*emulator.Server) []Option { return []Option{WithObserver(n.observer())} },
+	inTime(t, server, func(*emulator.Server) Options { return Options{Observer: n.observer()} },
 		func(t *testing.T, v *Vault, s *emulator.Server) {
 			test(t, v, s, n)
 			if len(n.foreign) > 0 {
@@ -264,11 +266,11 @@ func TestLogObserver(t *testing.T) {
 	}})
 	n := new(notes)
 	var ids []uuid.UUID
-	inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(400 * time.Millisecond)) }, func(s *emulator.Server) []Option {
+	inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(400 * time.Millisecond)) }, func(s *emulator.Server) Options {
 		slowly := s.Transport()
 		slowly.Inject(emulator.On().Method(http.MethodGet).Nth(1).Do(emulator.Before(func() { time.Sleep(time.Second) })))
 		observer := Tee(LogObserver(slog.New(handler)), n.observer())
-		return []Option{WithObserver(observer), WithTransport(slowly), WithConcurrency(1), WithRetry(Retry{InitialInterval: time.Millisecond, MaxElapsed: 90 * time.Second})}
+		return Options{Observer: observer, ClientOptions: policy.ClientOptions{Transport: slowly}, Concurrency: 1, Backoff: Backoff{InitialInterval: time.Millisecond, MaxElapsed: 90 * time.Second}}
 	}, func(t *testing.T, v *Vault, s *emulator.Server) {
 		does := func(what string, err, want error) {
 			t.Helper()

@@ -23,16 +23,15 @@ import (
 )
 
 func TestDefaults(t *testing.T) {
-	want := options{
-		concurrency: 256, grace: 10 * time.Minute,
-		retry: Retry{InitialInterval: 200 * time.Millisecond, MaxInterval: 20 * time.Second, MaxElapsed: 15 * time.Minute},
+	want := Options{
+		Concurrency: 256, GracePeriod: 10 * time.Minute,
+		Backoff: Backoff{InitialInterval: 200 * time.Millisecond, MaxInterval: 20 * time.Second, MaxElapsed: 15 * time.Minute},
 	}
-	if o, err := applyOptions(nil); err != nil || !reflect.DeepEqual(o, want) {
+	if o, err := (Options{}).complete(); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	// The zero fields of Retry have their defaults, and later options win.
-	want.retry.MaxInterval = time.Second
-	if o, err := applyOptions([]Option{WithConcurrency(-1), WithRetry(Retry{MaxInterval: time.Second}), WithConcurrency(256)}); err != nil || !reflect.DeepEqual(o, want) {
+	want.Backoff.MaxInterval = time.Second // the zero fields beside it have their defaults
+	if o, err := (Options{Backoff: Backoff{MaxInterval: time.Second}}).complete(); err != nil || !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -53,44 +52,60 @@ const goodEndpoint = "https://account.blob.core.windows.net"
 // tells the key of a connection string.
 func TestNewNamesEachFault(t *testing.T) {
 	const key = "c2VjcmV0LWtleQ=="
-	bad := []Option{WithConcurrency(0), WithGracePeriod(1), WithRetry(Retry{-1, -2, -3}), WithDayProbing(-1), WithServiceVersion("latest")}
-	const allBad = "WithConcurrency|0 is less than 1|WithGracePeriod|1ns|InitialInterval|-1ns|MaxInterval|-2ns|MaxElapsed|-3ns|WithDayProbing|-1 is negative|WithServiceVersion|latest"
-	open := func(prefix, endpoint string, cred azcore.TokenCredential, opts ...Option) func() (*Vault, error) {
-		return func() (*Vault, error) { return New(t.Context(), prefix, endpoint, cred, nil, opts...) }
+	bad := Options{Concurrency: -1, GracePeriod: 1, Backoff: Backoff{-1, -2, -3}, DayProbing: -1, ClientOptions: policy.ClientOptions{APIVersion: "latest", Retry: policy.RetryOptions{MaxRetries: 3}}}
+	const allBad = "Options.Concurrency|-1 is negative|Options.GracePeriod|1ns|InitialInterval|-1ns|MaxInterval|-2ns|MaxElapsed|-3ns|Options.DayProbing|-1 is negative|Options.APIVersion|latest|Options.Retry|Backoff"
+	open := func(prefix, endpoint string, cred azcore.TokenCredential, opts Options) func() (*Vault, error) {
+		return func() (*Vault, error) { return New(t.Context(), prefix, endpoint, cred, nil, opts) }
 	}
-	byString := func(prefix, cs string, opts ...Option) func() (*Vault, error) {
-		return func() (*Vault, error) { return NewFromConnectionString(t.Context(), prefix, cs, nil, opts...) }
+	byString := func(prefix, cs string, opts Options) func() (*Vault, error) {
+		return func() (*Vault, error) { return NewFromConnectionString(t.Context(), prefix, cs, nil, opts) }
 	}
-	with := func(opts ...Option) func() (*Vault, error) { return open("prod", goodEndpoint, token(nil), opts...) }
+	byKey := func(endpoint, name, key string) func() (*Vault, error) {
+		return func() (*Vault, error) {
+			cred, err := NewSharedKeyCredential(name, key)
+			if err != nil {
+				return nil, err
+			}
+			return NewWithSharedKeyCredential(t.Context(), "prod", endpoint, cred, nil, Options{})
+		}
+	}
+	with := func(opts Options) func() (*Vault, error) { return open("prod", goodEndpoint, token(nil), opts) }
 	for i, test := range []struct {
 		open func() (*Vault, error)
 		want string // parts of the error; none if all is well
 	}{
-		{with(), ""},
-		{with(WithConcurrency(1), WithGracePeriod(time.Second), WithRetry(Retry{1, 1, 1}), WithServiceVersion(""), WithTransport(nil), WithDayProbing(0), WithObserver(Observer{})), ""},
-		{with(WithGracePeriod(maxGrace)), ""},
-		{with(WithGracePeriod(maxGrace + 1)), "WithGracePeriod|is more than 12h"},
-		{with(WithGracePeriod(time.Second - 1)), "WithGracePeriod|999.999999ms"},
-		{with(WithGracePeriod(0)), "WithGracePeriod"},
-		{open("prod", goodEndpoint+"/", token(nil)), ""},
-		{open("prod", "https://localhost:10000/devstoreaccount1", token(nil)), ""},
-		{open("", goodEndpoint, token(nil)), "prefix|is empty"},
-		{open(strings.Repeat("p", 53), goodEndpoint, token(nil)), "prefix|52"},
-		{open("prod", "http://account.blob.core.windows.net", token(nil)), "endpoint|https only"},
-		{open("prod", "account.blob.core.windows.net", token(nil)), "endpoint"},
-		{open("prod", "https:///container", token(nil)), "endpoint"},
-		{open("prod", "", token(nil)), "endpoint"},
-		{open("prod", "https://ho st", token(nil)), "endpoint"},
-		{open("prod", goodEndpoint, nil), "cred|is nil"},
-		{open("pr_od", "http://x", nil, bad...), "prefix|endpoint|cred|" + allBad},
-		{byString("prod", emulator.New().ConnectionString()), ""},
-		{byString("prod", "AccountName=a;AccountKey="+key), ""},
-		{byString("prod", "BlobEndpoint=https://a.blob.core.windows.net/;SharedAccessSignature=sv=2024-01-01&sig="+key), ""},
-		{byString("Prod", "nonsense", bad...), "prefix|connectionString|" + allBad},
-		{byString("prod", "AccountName=a;AccountKey="+key+"!"), "connectionString"},
-		{byString("prod", "AccountKey="+key), "connectionString"},
-		{byString("prod", "AccountName=a;AccountKey="+key+";BlobEndpoint=http://["), "connectionString"},
-		{byString("prod", "BlobEndpoint=http://%zz;SharedAccessSignature=sig="+key), "connectionString"},
+		{with(Options{}), ""},
+		{with(Options{Concurrency: 1, GracePeriod: time.Second, Backoff: Backoff{1, 1, 1}, ClientOptions: policy.ClientOptions{APIVersion: "", Transport: nil}, DayProbing: 0, Observer: Observer{}}), ""},
+		{with(Options{GracePeriod: maxGrace}), ""},
+		{with(Options{GracePeriod: maxGrace + 1}), "Options.GracePeriod|is more than 12h"},
+		{with(Options{GracePeriod: time.Second - 1}), "Options.GracePeriod|999.999999ms"},
+		{with(Options{GracePeriod: -1}), "Options.GracePeriod|negative"},
+		{open("prod", goodEndpoint+"/", token(nil), Options{}), ""},
+		{open("prod", "https://localhost:10000/devstoreaccount1", token(nil), Options{}), ""},
+		{open("", goodEndpoint, token(nil), Options{}), "prefix|is empty"},
+		{open(strings.Repeat("p", 53), goodEndpoint, token(nil), Options{}), "prefix|52"},
+		{open("prod", "http://account.blob.core.windows.net", token(nil), Options{}), "endpoint|https only"},
+		{open("prod", "account.blob.core.windows.net", token(nil), Options{}), "endpoint"},
+		{open("prod", "https:///container", token(nil), Options{}), "endpoint"},
+		{open("prod", "", token(nil), Options{}), "endpoint"},
+		{open("prod", "https://ho st", token(nil), Options{}), "endpoint"},
+		{open("prod", goodEndpoint, nil, Options{}), "cred|is nil"},
+		{open("pr_od", "http://x", nil, bad), "prefix|endpoint|cred|" + allBad},
+		{byKey(goodEndpoint, "a", key), ""},
+		{byKey(goodEndpoint, "a", key+"!"), "accountKey|not base64"},
+		{byKey(goodEndpoint, "", key), "accountKey|missing"},
+		{byKey("account", "a", key), "endpoint"},
+		{func() (*Vault, error) {
+			return NewWithSharedKeyCredential(t.Context(), "prod", goodEndpoint, nil, nil, Options{})
+		}, "cred|missing"},
+		{byString("prod", emulator.New().ConnectionString(), Options{}), ""},
+		{byString("prod", "AccountName=a;AccountKey="+key, Options{}), ""},
+		{byString("prod", "BlobEndpoint=https://a.blob.core.windows.net/;SharedAccessSignature=sv=2024-01-01&sig="+key, Options{}), ""},
+		{byString("Prod", "nonsense", bad), "prefix|connectionString|" + allBad},
+		{byString("prod", "AccountName=a;AccountKey="+key+"!", Options{}), "connectionString"},
+		{byString("prod", "AccountKey="+key, Options{}), "connectionString"},
+		{byString("prod", "AccountName=a;AccountKey="+key+";BlobEndpoint=http://[", Options{}), "connectionString"},
+		{byString("prod", "BlobEndpoint=http://%zz;SharedAccessSignature=sig="+key, Options{}), "connectionString"},
 	} {
 		v, err := test.open()
 		if test.want == "" || err == nil {
@@ -115,9 +130,9 @@ func TestNewSendsNoRequest(t *testing.T) {
 	server := emulator.New()
 	asked := token(func() { t.Error("a token was asked for") })
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := New(ctx, "prod", goodEndpoint, asked, nil, WithTransport(server.Transport()))
+	_, err := New(ctx, "prod", goodEndpoint, asked, nil, Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}})
 	must(t, err)
-	v, err := NewFromConnectionString(ctx, "prod", server.ConnectionString(), nil, WithTransport(server.Transport()))
+	v, err := NewFromConnectionString(ctx, "prod", server.ConnectionString(), nil, Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}})
 	must(t, err)
 	if n := len(server.Requests()); n > 0 {
 		t.Errorf("%d requests", n)
@@ -126,10 +141,10 @@ func TestNewSendsNoRequest(t *testing.T) {
 	if _, err := v.Exists(t.Context(), workflow.NewV7()); err != nil {
 		t.Error(err)
 	}
-	if v, err := New(ctx, "prod", goodEndpoint, asked, nil); v != nil || !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInvalid) {
+	if v, err := New(ctx, "prod", goodEndpoint, asked, nil, Options{}); v != nil || !errors.Is(err, context.Canceled) || errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("%v, %v", v, err)
 	}
-	if v, err := NewFromConnectionString(ctx, "Prod", server.ConnectionString(), nil); v != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, storage.ErrInvalid) {
+	if v, err := NewFromConnectionString(ctx, "Prod", server.ConnectionString(), nil, Options{}); v != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("%v, %v", v, err)
 	}
 }
@@ -140,24 +155,28 @@ type transportFunc func(*http.Request) (*http.Response, error)
 func (f transportFunc) Do(req *http.Request) (*http.Response, error) { return f(req) }
 
 // inTime runs a test in virtual time with a vault on a new emulator.
-func inTime(t *testing.T, server func() *emulator.Server, opts func(server *emulator.Server) []Option, test func(t *testing.T, v *Vault, server *emulator.Server)) {
+func inTime(t *testing.T, server func() *emulator.Server, opts func(server *emulator.Server) Options, test func(t *testing.T, v *Vault, server *emulator.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := server()
-		v, err := NewFromConnectionString(t.Context(), "prod", s.ConnectionString(), plantest.Register(), append([]Option{WithTransport(s.Transport())}, opts(s)...)...)
+		o := opts(s)
+		if o.Transport == nil {
+			o.Transport = s.Transport()
+		}
+		v, err := NewFromConnectionString(t.Context(), "prod", s.ConnectionString(), plantest.Register(), o)
 		must(t, err)
 		test(t, v, s)
 		must(t, v.Close(t.Context()))
 	})
 }
 
-// TestWithConcurrency counts the requests in flight of two calls, and looks at the version that each names.
-func TestWithConcurrency(t *testing.T) {
+// TestConcurrency counts the requests in flight of two calls, and looks at the version that each names.
+func TestConcurrency(t *testing.T) {
 	for n, size := range map[int]int{1: 2, 3: 2, 256: 10} {
 		var now, most atomic.Int32
-		inTime(t, slowServer, func(s *emulator.Server) []Option {
+		inTime(t, slowServer, func(s *emulator.Server) Options {
 			transport := s.Transport()
-			return []Option{WithConcurrency(n), WithServiceVersion("2021-12-02"), WithTransport(transportFunc(func(req *http.Request) (*http.Response, error) {
+			return Options{Concurrency: n, ClientOptions: policy.ClientOptions{APIVersion: "2021-12-02", Transport: transportFunc(func(req *http.Request) (*http.Response, error) {
 				in := now.Add(1)
 				defer now.Add(-1)
 				for old := most.Load(); in > old && !most.CompareAndSwap(old, in); old = most.Load() {
@@ -166,7 +185,7 @@ func TestWithConcurrency(t *testing.T) {
 					t.Errorf("the version is %q", sent)
 				}
 				return transport.Do(req)
-			}))}
+			})}}
 		}, func(t *testing.T, v *Vault, _ *emulator.Server) {
 			var wg sync.WaitGroup
 			for range 2 { // the bound is the vault's, not each call's
@@ -179,16 +198,16 @@ func TestWithConcurrency(t *testing.T) {
 			wg.Wait()
 		})
 		if most.Load() != int32(n) {
-			t.Errorf("WithConcurrency(%d): %d requests were in flight at most", n, most.Load())
+			t.Errorf("Options{Concurrency: %d}: %d requests were in flight at most", n, most.Load())
 		}
 	}
 }
 
-// TestWithGracePeriod creates a plan in five requests, one after the other.
-func TestWithGracePeriod(t *testing.T) {
+// TestGracePeriod creates a plan in five requests, one after the other.
+func TestGracePeriod(t *testing.T) {
 	for latency, passes := range map[time.Duration]bool{3 * time.Second: true, 5 * time.Second: false} {
-		inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(latency)) }, func(*emulator.Server) []Option {
-			return []Option{WithGracePeriod(20 * time.Second)}
+		inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(latency)) }, func(*emulator.Server) Options {
+			return Options{GracePeriod: 20 * time.Second}
 		}, func(t *testing.T, v *Vault, _ *emulator.Server) {
 			err := v.Create(t.Context(), &workflow.Plan{Blocks: []*workflow.Block{{}}})
 			if passes != (err == nil) || err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -62,7 +62,7 @@ func (s *store) days(ctx context.Context) ([]day, error) {
 			case !blob.IsForbidden(err):
 				return nil, denied
 			case s.probing == 0:
-				return nil, fmt.Errorf("%w: give the identity the right to list containers, or use WithDayProbing", denied)
+				return nil, fmt.Errorf("%w: give the identity the right to list containers, or use Options.DayProbing", denied)
 			}
 			return s.probe(ctx, denied)
 		}

@@ -32,16 +32,16 @@ type store struct {
 }
 
 // newStore returns the store of a vault in an account.
-func newStore(name string, account blob.Account, o options) (*store, error) {
+func newStore(name string, account blob.Account, o Options) (*store, error) {
 	client, err := account.New(o.client())
 	if err != nil {
 		return nil, err
 	}
 	s := &store{
-		prefix: prefix(name), client: client, grace: o.grace, concurrency: o.concurrency, probing: o.probing, unversioned: o.unversioned,
+		prefix: prefix(name), client: client, grace: o.GracePeriod, concurrency: o.Concurrency, probing: o.DayProbing, unversioned: o.UnversionedUpdates,
 	}
-	if !o.observer.empty() {
-		s.observer = &o.observer
+	if !o.Observer.empty() {
+		s.observer = &o.Observer
 	}
 	return s, nil
 }

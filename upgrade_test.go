@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
@@ -52,7 +54,7 @@ var secondSchema = format{func(docType string, data []byte) ([]byte, error) {
 // openFormat opens a vault of a program that has this stored form.
 func openFormat(t *testing.T, server *emulator.Server, form format) *Vault {
 	t.Helper()
-	v, err := NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), WithTransport(server.Transport()), WithRetry(Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Second}))
+	v, err := NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Backoff: Backoff{InitialInterval: time.Millisecond, MaxElapsed: time.Second}})
 	must(t, err)
 	v.format = form
 	t.Cleanup(func() { must(t, v.Close(t.Context())) })

@@ -123,7 +123,7 @@ type monitored struct {
 
 func monitor(t *testing.T) *monitored {
 	m := &monitored{T: t, server: emulator.New(emulator.WithoutLog()), recording: recording{}, rigs: map[string]*rig{}}
-	m.author = m.open(m.server.Transport())
+	m.author = m.open(m.server.Transport(), azblob.Options{})
 	return m
 }
 
@@ -140,8 +140,9 @@ func work(ctx context.Context, _ engine.Call, how string) (int, error) {
 	return 0, nil
 }
 
-func (m *monitored) open(transport *emulator.Transport, opts ...azblob.Option) *azblob.Vault {
-	v, err := azblob.NewFromConnectionString(m.Context(), "vault", m.server.ConnectionString(), registry.Must(engine.Task("work", work)), append(opts, azblob.WithTransport(transport))...)
+func (m *monitored) open(transport *emulator.Transport, opts azblob.Options) *azblob.Vault {
+	opts.Transport = transport
+	v, err := azblob.NewFromConnectionString(m.Context(), "vault", m.server.ConnectionString(), registry.Must(engine.Task("work", work)), opts)
 	must(m, err)
 	m.Cleanup(func() { _ = v.Close(context.Background()) })
 	return v
@@ -157,7 +158,7 @@ func (m *monitored) start(instance string) (kill func()) {
 	onEngine, err := azblobotel.NewEngine(r.opts...)
 	must(m, err)
 	transport := m.server.NamedTransport(instance)
-	v := m.open(transport, azblob.WithObserver(onVault))
+	v := m.open(transport, azblob.Options{Observer: onVault})
 	e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{Name: instance, Observer: onNode}, Observer: onEngine})
 	must(m, err)
 	m.rigs[instance] = r

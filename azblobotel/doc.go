@@ -2,7 +2,7 @@
 // own, so the vault itself does not depend on OpenTelemetry.
 //
 //	observer, err := azblobotel.New()
-//	vault, err := azblob.New(ctx, "my-cluster", endpoint, cred, plugins, azblob.WithObserver(observer))
+//	vault, err := azblob.New(ctx, "my-cluster", endpoint, cred, plugins, azblob.Options{Observer: observer})
 //
 // [New] returns the observer of a vault, [NewFleet] that of a node, and [NewEngine] that of an engine. They use
 // the global providers of traces and metrics unless options name others. An observer may serve several vaults,

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -34,7 +36,7 @@ func Example() {
 	check(err)
 	account := emulator.New()
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", account.ConnectionString(), nil,
-		azblob.WithTransport(account.Transport()), azblob.WithObserver(observer))
+		azblob.Options{ClientOptions: policy.ClientOptions{Transport: account.Transport()}, Observer: observer})
 	check(err)
 
 	// The spans of the vault's calls are children of the span in the context.
@@ -78,7 +80,7 @@ func Example_fleet() {
 	}))
 	account := emulator.New()
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", account.ConnectionString(), plugins,
-		azblob.WithTransport(account.Transport()), azblob.WithObserver(onVault))
+		azblob.Options{ClientOptions: policy.ClientOptions{Transport: account.Transport()}, Observer: onVault})
 	check(err)
 	e, err := engine.New(vault, engine.Options{Fleet: &fleet.Options{Observer: onNode}, Observer: onEngine, UntilIdle: true})
 	check(err)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -33,7 +35,7 @@ func (r *rig) vault(server *emulator.Server) *azblob.Vault {
 	observer, err := azblobotel.New(r.opts...)
 	must(r.t, err)
 	v, err := azblob.NewFromConnectionString(r.t.Context(), "otel", server.ConnectionString(), nil,
-		azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
+		azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: observer})
 	must(r.t, err)
 	return v
 }
@@ -352,7 +354,7 @@ func TestNoSecrets(t *testing.T) {
 			observer, err := azblobotel.New(r.opts...)
 			must(t, err)
 			bySignature, err := azblob.NewFromConnectionString(t.Context(), "otel", "BlobEndpoint=https://account.example;SharedAccessSignature=sv=2024&sig=c2lnbmF0dXJl",
-				nil, azblob.WithTransport(server.Transport()), azblob.WithObserver(observer))
+				nil, azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: observer})
 			must(t, err)
 			server.Inject(emulator.On(emulator.GetBlob).Do(effect))
 			for _, v := range []*azblob.Vault{byKey, bySignature} {

@@ -160,11 +160,11 @@ func (r row) record(ctx context.Context, t *tape, cred azcore.TokenCredential) (
 		}
 	}
 	t.record(server.Transport())
-	options := []azblob.Option{azblob.WithTransport(t), azblob.WithConcurrency(concurrency)}
+	options := azblob.Options{ClientOptions: policy.ClientOptions{Transport: t}, Concurrency: concurrency}
 	if cred == nil {
-		s.vault, err = azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(), options...)
+		s.vault, err = azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(), options)
 	} else {
-		s.vault, err = azblob.New(ctx, vaultName, tokenEndpoint, cred, plantest.Register(), options...)
+		s.vault, err = azblob.New(ctx, vaultName, tokenEndpoint, cred, plantest.Register(), options)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -96,10 +96,10 @@ func (h history) catalogue(midnight time.Time, day int) ([]byte, error) {
 // watched opens the vault of a server, and returns what its last operation took.
 func watched(ctx context.Context, server *emulator.Server, transport policy.Transporter) (*azblob.Vault, *azblob.OperationEnd, error) {
 	last := &azblob.OperationEnd{}
-	v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), nil, azblob.WithTransport(transport),
-		azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+	v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), nil, azblob.Options{
+		ClientOptions: policy.ClientOptions{Transport: transport}, Observer: azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 			return ctx, func(e azblob.OperationEnd) { *last = e }
-		}}))
+		}}})
 	return v, last, err
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
@@ -277,7 +279,7 @@ func (s setting) staged(ctx context.Context, stored int, do func(context.Context
 		open := func(latency time.Duration) (*azblob.Vault, error) {
 			m := newMeter(server.Transport())
 			m.latency = latency
-			return azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), c.reg, azblob.WithTransport(m), azblob.WithConcurrency(concurrency))
+			return azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), c.reg, azblob.Options{ClientOptions: policy.ClientOptions{Transport: m}, Concurrency: concurrency})
 		}
 		v, err := open(0)
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
@@ -76,7 +78,7 @@ func (t *emulators) measure(ctx context.Context, r row) (result, error) {
 		server := t.filled.Clone()
 		m := newMeter(server.Transport())
 		v, err := azblob.NewFromConnectionString(ctx, vaultName, server.ConnectionString(), plantest.Register(),
-			azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
+			azblob.Options{ClientOptions: policy.ClientOptions{Transport: m}, Concurrency: concurrency, Observer: m.observer()})
 		if err != nil {
 			return err
 		}

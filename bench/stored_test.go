@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
@@ -16,7 +17,7 @@ import (
 func TestStoredBytes(t *testing.T) {
 	for _, size := range sizes() {
 		server := emulator.New(emulator.WithoutLog())
-		v, err := azblob.NewFromConnectionString(t.Context(), "stored", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()))
+		v, err := azblob.NewFromConnectionString(t.Context(), "stored", server.ConnectionString(), plantest.Register(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}})
 		must(t, err)
 		stored := func() (bodies, all int) {
 			for c := range server.Containers() {

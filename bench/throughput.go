@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
@@ -113,7 +115,7 @@ func (l load) driveHere(ctx context.Context, connectionString string, workers in
 	defer connections.CloseIdleConnections()
 	m := newMeter(&http.Client{Transport: connections})
 	v, err := azblob.NewFromConnectionString(ctx, vaultName, connectionString, plantest.Register(),
-		azblob.WithTransport(m), azblob.WithConcurrency(concurrency), azblob.WithObserver(m.observer()))
+		azblob.Options{ClientOptions: policy.ClientOptions{Transport: m}, Concurrency: concurrency, Observer: m.observer()})
 	if err != nil {
 		return t, err
 	}

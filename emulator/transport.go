@@ -30,6 +30,11 @@ func (s *Server) Transport() *Transport {
 	return s.NamedTransport(fmt.Sprintf("client-%d", s.clients.Add(1)))
 }
 
+// ClientOptions returns the options of a client for Azure that sends its requests over a new [Server.Transport].
+func (s *Server) ClientOptions() policy.ClientOptions {
+	return policy.ClientOptions{Transport: s.Transport()}
+}
+
 // NamedTransport is [Server.Transport] with a name of your own, which appears in the log and in rules.
 func (s *Server) NamedTransport(name string) *Transport {
 	return &Transport{server: s, client: &client{name: name}}

@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
@@ -36,10 +39,10 @@ func onEmulator(t *testing.T, play func(t *testing.T, s *stage, server *emulator
 }
 
 // vault opens a vault on the emulator.
-func (s *stage) vault(server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+func (s *stage) vault(server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
 	s.t.Helper()
-	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
-	vault, err := azblob.NewFromConnectionString(s.t.Context(), "test", server.ConnectionString(), s.reg, opts...)
+	opts = append([]azblob.Options{settings.Over(server.Transport())}, opts...)
+	vault, err := azblob.NewFromConnectionString(s.t.Context(), "test", server.ConnectionString(), s.reg, settings.Merge(opts...))
 	must(s.t, err)
 	return vault
 }
@@ -134,7 +137,7 @@ func TestEngineDiesAtEachRequest(t *testing.T) {
 				ctx, end := context.WithTimeout(t.Context(), 10*time.Second) // a process that has died asks for nothing any more
 				defer end()
 				s.open = func() processtest.Store {
-					return s.vault(server, azblob.WithTransport(dying), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+					return s.vault(server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: dying}, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
 				}
 				err := s.report(ctx, s.process())
 				if more = dying.Crashed(); !more && err != nil {

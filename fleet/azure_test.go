@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
@@ -19,11 +21,11 @@ import (
 )
 
 // azure opens a vault of its own on an emulator, over a transport of its own.
-func azure(t testing.TB, server *emulator.Server, opts ...azblob.Option) (*azblob.Vault, *emulator.Transport) {
+func azure(t testing.TB, server *emulator.Server, opts ...azblob.Options) (*azblob.Vault, *emulator.Transport) {
 	t.Helper()
 	transport := server.Transport()
 	v, err := azblob.NewFromConnectionString(t.Context(), "fleet", server.ConnectionString(), plantest.Register(),
-		append(opts, azblob.WithTransport(transport))...)
+		settings.Merge(append(opts, settings.Over(transport))...))
 	must(t, err)
 	t.Cleanup(func() { _ = v.Close(context.WithoutCancel(t.Context())) })
 	return v, transport
@@ -107,7 +109,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New(emulator.WithLatency(500*time.Millisecond), emulator.WithoutLog())
 		author, _ := azure(t, server)
-		worker, _ := azure(t, server, azblob.WithConcurrency(2))
+		worker, _ := azure(t, server, azblob.Options{Concurrency: 2})
 		for range 4 {
 			orphan(t, author, plantest.Sized(1, 5, 10))
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -280,7 +282,7 @@ func runsEngine(t *testing.T, server *emulator.Server, action uuid.UUID) *atomic
 		time.Sleep(time.Second)
 		return &plantest.Response{OK: true}, nil
 	}))
-	v, err := azblob.NewFromConnectionString(t.Context(), "fleet", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+	v, err := azblob.NewFromConnectionString(t.Context(), "fleet", server.ConnectionString(), reg, settings.Over(server.Transport()))
 	must(t, err)
 	e, err := engine.New(v, engine.Options{Fleet: &fleet.Options{}})
 	must(t, err)

@@ -62,7 +62,7 @@ func longestFreeze(ttl time.Duration) time.Duration  { return 2 * ttl }
 
 func (c *chaos) play(ctx context.Context) (err error) {
 	always := context.WithoutCancel(ctx) // what is checked after an interrupt is the same
-	if c.vault, err = c.dial(always, c.cfg.prefix, azblob.WithGracePeriod(c.order.Grace)); err != nil {
+	if c.vault, err = c.dial(always, c.cfg.prefix, azblob.Options{GracePeriod: c.order.Grace}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.vault.Close(always)) }()

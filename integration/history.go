@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -153,7 +151,7 @@ func (h *past) catalogued(ctx context.Context, days int) error {
 
 // purge purges the oldest plan.
 func (h *past) purge(ctx context.Context) (storage.PurgeReport, error) {
-	return storage.Purge(ctx, h.vault, storage.PurgeOptions{Select: storage.Filters{ByIDs: []uuid.UUID{h.plans[len(h.plans)-1].ID}}})
+	return storage.Purge(ctx, h.vault, storage.SelectIDs(h.plans[len(h.plans)-1].ID), storage.PurgeOptions{By: workflow.Attribution{By: "integration"}})
 }
 
 func (h *past) held(ctx context.Context) error {

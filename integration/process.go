@@ -183,7 +183,7 @@ func (p *processes) kill(other *process) bool {
 // conclude recovers until nothing is recent, checks the vault, reads all plans and lets the judge compare them with the
 // reports.
 func (p *processes) conclude(ctx context.Context) error {
-	v, err := p.dial(ctx, p.cfg.prefix, azblob.WithGracePeriod(p.order.Grace))
+	v, err := p.dial(ctx, p.cfg.prefix, azblob.Options{GracePeriod: p.order.Grace})
 	if err != nil {
 		return err
 	}

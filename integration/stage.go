@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
@@ -69,16 +71,16 @@ func (s *stage) printf(format string, args ...any) { fmt.Fprintf(s.out, format, 
 const shortGrace = 8 * time.Second
 
 // open opens a vault of a new process.
-func (s *stage) open(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-	return s.dial(ctx, prefix, append([]azblob.Option{
-		azblob.WithTransport(s.transport),
-		azblob.WithGracePeriod(shortGrace),
-		azblob.WithRetry(azblob.Retry{MaxElapsed: 2 * time.Minute}), // the name of a deleted container is free again by then
-		azblob.WithObserver(azblob.Observer{Request: func(_ context.Context, r azblob.RequestEvent) {
+func (s *stage) open(ctx context.Context, prefix string, opts ...azblob.Options) (*azblob.Vault, error) {
+	return s.dial(ctx, prefix, append([]azblob.Options{
+		settings.Over(s.transport),
+		azblob.Options{GracePeriod: shortGrace},
+		azblob.Options{Backoff: azblob.Backoff{MaxElapsed: 2 * time.Minute}}, // the name of a deleted container is free again by then
+		azblob.Options{Observer: azblob.Observer{Request: func(_ context.Context, r azblob.RequestEvent) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.requests = append(s.requests, r)
-		}}),
+		}}},
 	}, opts...)...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
@@ -174,7 +176,7 @@ func (s *stage) dieInCreate(ctx context.Context, plan *workflow.Plan) error {
 		process.Crash()
 		kill(errDied)
 	})))
-	v, err := s.open(ctx, s.cfg.prefix, azblob.WithTransport(process))
+	v, err := s.open(ctx, s.cfg.prefix, settings.Over(process))
 	if err != nil {
 		return err
 	}

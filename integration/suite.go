@@ -86,7 +86,7 @@ func (s *stage) playCases(ctx context.Context, cases []storagetest.Case) error {
 // when its case ends, because leftovers slow services down.
 func (s *stage) playCase(ctx context.Context, c storagetest.Case) *playedCase {
 	p := &playedCase{}
-	counting := azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { p.requests.Add(1) }})
+	counting := azblob.Options{Observer: azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { p.requests.Add(1) }}}
 	started := time.Now()
 	p.Trial = trial.Run(ctx, suiteName(c), func(t storagetest.T) {
 		c.Run(t, storagetest.Harness{New: func(t storagetest.T) storagetest.Store {
@@ -98,7 +98,7 @@ func (s *stage) playCase(ctx context.Context, c storagetest.Case) *playedCase {
 				}
 			})
 			return conformance.Endpoint{
-				Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
+				Dial: func(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
 					return s.dial(ctx, prefix, append(opts, counting)...)
 				},
 				Transport: func(storagetest.T) policy.Transporter { return s.connect() },

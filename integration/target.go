@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -165,12 +167,12 @@ func (a account) login() (azcore.TokenCredential, error) {
 }
 
 // dial opens a vault on a new connection, unless the options have one.
-func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Option) (*azblob.Vault, error) {
-	opts = append([]azblob.Option{azblob.WithTransport(t.connect())}, opts...)
+func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Options) (*azblob.Vault, error) {
+	opts = append([]azblob.Options{settings.Over(t.connect())}, opts...)
 	if t.Endpoint != "" {
-		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), opts...)
+		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), settings.Merge(opts...))
 	}
-	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), opts...)
+	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), settings.Merge(opts...))
 }
 
 // newHTTPClient keeps a connection for each request that a vault has in flight.

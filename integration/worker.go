@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -154,9 +156,9 @@ func work(stdin io.Reader, stdout io.Writer) (err error) {
 		run, observer = n.run, azblob.Observer{Conflict: n.conflicted}
 	}
 	if w.vault, err = t.dial(ctx, o.Prefix,
-		azblob.WithGracePeriod(o.Grace), azblob.WithConcurrency(16), azblob.WithRetry(azblob.Retry{InitialInterval: 5 * time.Millisecond}),
-		azblob.WithTransport(w.faulty),
-		azblob.WithObserver(azblob.Tee(observer, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { w.requests.Add(1) }}))); err != nil {
+		azblob.Options{GracePeriod: o.Grace, Concurrency: 16, Backoff: azblob.Backoff{InitialInterval: 5 * time.Millisecond}},
+		settings.Over(w.faulty),
+		azblob.Options{Observer: azblob.Tee(observer, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { w.requests.Add(1) }})}); err != nil {
 		return err
 	}
 	err = errors.Join(run(ctx, in), w.vault.Close(context.Background()), w.deaf)

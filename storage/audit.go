@@ -2,11 +2,14 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -48,6 +51,76 @@ const (
 	MaxDetail     = workflow.MaxWhy / 2
 	MaxAuditPlans = 20
 )
+
+// Audit makes a change, and has it in the audit log of the vault: before it begins, because it may not end, and again with its
+// result. The entry's ID, Stored and Result are filled in, and a Detail that is too long is cut. An entry without By is
+// [ErrInvalid]: whoever changes a vault says who asked.
+//
+// do gets a context with which other calls of Audit record nothing: a change of many parts has one entry. A vault
+// without an [AuditLog] just makes the change. So does one whose log can't be written within ten seconds, or within one if
+// ctx has ended: the log keeps no change from being made, and the vault's observer sees that Record failed.
+func Audit(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx context.Context) error) error {
+	log, ok := As[AuditLog](vault)
+	if audited.Is(ctx) {
+		return do(ctx)
+	}
+	if err := checkAsker(entry.Attribution); err != nil {
+		return err
+	}
+	if !ok {
+		return do(audited.Mark(ctx))
+	}
+	entry.ID, entry.Detail = workflow.NewV7(), auditText(entry.Detail)
+	if len(entry.Plans) > MaxAuditPlans {
+		entry.Plans = nil
+	}
+	began := recordWithin(ctx, log, entry, logPatience)
+	err := do(audited.Mark(ctx))
+	if entry.Result = "done"; err != nil {
+		entry.Result = auditText("failed: " + Detail(err))
+	}
+	if began == nil {
+		patience := logPatience
+		if ctx.Err() != nil {
+			patience = lateLogPatience
+		}
+		_ = recordWithin(context.WithoutCancel(ctx), log, entry, patience)
+	}
+	return err
+}
+
+// checkAsker returns [ErrInvalid] for an attribution that does not say who asks.
+func checkAsker(by workflow.Attribution) error {
+	if by.By == "" {
+		return invalid("By", "is empty: say who asks for the change")
+	}
+	if err := workflow.CheckAttribution(by); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// logPatience is how long a change waits for the log, and lateLogPatience how long one whose context has ended.
+const (
+	logPatience     = 10 * time.Second
+	lateLogPatience = time.Second
+)
+
+func recordWithin(ctx context.Context, log AuditLog, entry AuditEntry, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return log.Record(ctx, entry)
+}
+
+// auditText returns one line of a text, of at most [MaxDetail] bytes.
+func auditText(text string) string {
+	const cut = "…"
+	text = strings.TrimSpace(strings.Map(space, strings.ToValidUTF8(text, "\ufffd")))
+	if len(text) > MaxDetail {
+		text = strings.ToValidUTF8(text[:MaxDetail-len(cut)], "") + cut
+	}
+	return text
+}
 
 // AuditFilters selects audit entries. Zero fields select all.
 type AuditFilters struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -13,14 +14,12 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// PurgeOptions say which plans Purge removes, and how.
+// PurgeOptions are the settings of Purge.
 type PurgeOptions struct {
-	// Select selects the plans, as in a Search: EndedBefore for those that ended before a time, Before for
-	// those that were created before it, ByGroupIDs, ByStatus and so on. It must select something in
-	// particular, which Limit alone does not. Without ByStatus, Purge removes plans of every final status and no open plan.
-	Select Filters
-	// IncludeOpen also removes open plans: those in Select.ByStatus or, without it, all. An engine that runs
-	// one of them loses it. Default: an open status in Select.ByStatus is ErrInvalid.
+	// By says who purges, and why, for the audit log. Its At is ignored. Required, but for a dry run.
+	By workflow.Attribution
+	// IncludeOpen also removes open plans: those of an open status in the selection's ByStatus or, without it, all. An engine
+	// that runs one of them loses it. Default: an open status in ByStatus is ErrInvalid.
 	IncludeOpen bool
 	// Budget is the time after which no other plan is removed. The removals in progress end. Default: 0, and
 	// Purge ends when no plan is left.
@@ -58,8 +57,9 @@ type PurgeReport struct {
 	More bool
 }
 
-// Purge removes the plans that are selected, one by one and newest first. Use it to remove some plans of a day;
-// whole days are cheaper to drop, where the vault can do that.
+// Purge removes the plans that are selected, one by one and newest first. Without ByStatus in the selection, it removes plans
+// of every final status and no open plan. Use it to remove some plans of a day; whole days are cheaper to drop, where the
+// vault can do that. The audit log has the purge, see [Audit].
 //
 // Purge takes one Search and a Delete for each plan, and a Read with Keep, and notes nothing: what is removed is the progress,
 // so it can be interrupted at any time and called again, from anywhere. It may run beside engines and beside other
@@ -71,11 +71,11 @@ type PurgeReport struct {
 // failures end up in the error, and the other plans are still removed, unless the failure is a missing right ([LacksRight]) or
 // ErrClosed. After ErrUnknown, another Purge or Recovery settles what happened. When ctx ends, the error is the
 // context's.
-func Purge(ctx context.Context, vault Vault, opts PurgeOptions) (PurgeReport, error) {
-	p := &purge{read: vault.Read, delete: vault.Delete, opts: opts}
-	err := p.opts.complete()
+func Purge(ctx context.Context, vault Vault, s Selection, opts PurgeOptions) (PurgeReport, error) {
+	p := &purge{vault: vault, selection: s, opts: opts}
+	err := errors.Join(s.check(), p.complete())
 	if err == nil {
-		p.run(ctx, vault)
+		p.run(ctx)
 		err = errors.Join(p.errs...)
 	}
 	if err != nil {
@@ -85,23 +85,19 @@ func Purge(ctx context.Context, vault Vault, opts PurgeOptions) (PurgeReport, er
 }
 
 // complete checks the options and fills in the defaults.
-func (o *PurgeOptions) complete() error {
-	bad := func(field, problem string, args ...any) error {
-		return fmt.Errorf("%w: %w", ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
-	}
+func (p *purge) complete() error {
 	isOpen := func(s workflow.Status) bool { return !s.Final() }
-	f := &o.Select
+	f, o := &p.selection.filters, &p.opts
 	switch {
-	case len(f.Fields()) == 0:
-		return bad("Select", "is empty: it would remove all plans")
-	case slices.Equal(f.Fields(), []string{"Limit"}):
-		return bad("Select.Limit", "is all that is set: it would remove the newest plans, whatever they are")
 	case !o.IncludeOpen && slices.ContainsFunc(f.ByStatus, isOpen):
-		return bad("Select.ByStatus", "has an open status: set IncludeOpen to remove open plans")
+		return invalid("Selection.ByStatus", "has an open status: set IncludeOpen to remove open plans")
 	case o.Budget < 0:
-		return bad("Budget", "%v is negative", o.Budget)
+		return invalid("Budget", "%v is negative", o.Budget)
 	case o.Concurrency < 0:
-		return bad("Concurrency", "%d is negative", o.Concurrency)
+		return invalid("Concurrency", "%d is negative", o.Concurrency)
+	}
+	if err := checkAsker(o.By); err != nil && !o.DryRun {
+		return err
 	}
 	if f.ByStatus == nil && !o.IncludeOpen {
 		f.ByStatus = []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}
@@ -114,9 +110,9 @@ func (o *PurgeOptions) complete() error {
 
 // purge is one call of Purge.
 type purge struct {
-	read   func(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
-	delete func(ctx context.Context, id uuid.UUID) error
-	opts   PurgeOptions
+	vault     Vault
+	selection Selection
+	opts      PurgeOptions
 	// stop ends the search.
 	stop context.CancelFunc
 	// held are the days that were held before a dry run.
@@ -127,33 +123,47 @@ type purge struct {
 	errs   []error
 }
 
-func (p *purge) run(ctx context.Context, vault Reader) {
+func (p *purge) run(ctx context.Context) {
 	look, stop := context.WithCancel(ctx)
 	defer stop()
 	p.stop = stop
 	if p.opts.Budget > 0 {
 		defer time.AfterFunc(p.opts.Budget, stop).Stop()
 	}
-	found, err := vault.Search(look, p.opts.Select)
+	found, err := p.vault.Search(look, p.selection.filters)
+	if err == nil {
+		err = p.lookForHolds(ctx)
+	}
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return
 	}
-	if err := p.lookForHolds(ctx, vault); err != nil {
-		p.errs = append(p.errs, err)
-		return
+	next, end := iter.Pull(found)
+	defer end()
+	first, any := next()
+	if !any {
+		return // and so nothing is in the log
 	}
-	p.removeAll(ctx, look, found)
+	do := func(ctx context.Context) error {
+		p.removeAll(ctx, look, first, next)
+		return errors.Join(p.errs...)
+	}
+	if p.opts.DryRun {
+		_ = do(ctx)
+	} else {
+		entry := AuditEntry{What: "purge", Attribution: p.opts.By, Plans: p.selection.filters.ByIDs, Detail: p.selection.String()}
+		_ = Audit(ctx, p.vault, entry, do)
+	}
 	if err := ctx.Err(); err != nil && !errors.Is(errors.Join(p.errs...), err) {
 		p.errs = append(p.errs, err)
 	}
 }
 
 // lookForHolds asks before a dry run which days are held. Otherwise Delete says so.
-func (p *purge) lookForHolds(ctx context.Context, vault Reader) (err error) {
-	h, ok := vault.(interface {
+func (p *purge) lookForHolds(ctx context.Context) (err error) {
+	h, ok := As[interface {
 		Holds(ctx context.Context) ([]time.Time, error)
-	})
+	}](p.vault)
 	if ok && p.opts.DryRun {
 		p.held, err = h.Holds(ctx)
 	}
@@ -161,11 +171,11 @@ func (p *purge) lookForHolds(ctx context.Context, vault Reader) (err error) {
 }
 
 // removeAll removes what the search finds, until its context ends.
-func (p *purge) removeAll(ctx, look context.Context, found func(func(Stream[ListResult]) bool)) {
+func (p *purge) removeAll(ctx, look context.Context, f Stream[ListResult], next func() (Stream[ListResult], bool)) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	free := make(chan struct{}, p.opts.Concurrency)
-	for f := range found {
+	for more := true; more; f, more = next() {
 		free <- struct{}{}
 		switch id := f.Result.ID; {
 		case ctx.Err() != nil || look.Err() != nil: // ctx ends a moment earlier, and removals may fail then
@@ -196,9 +206,9 @@ func (e notKept) Unwrap() error { return e.error }
 // remove removes a plan after a copy of it was kept.
 func (p *purge) remove(ctx context.Context, id uuid.UUID) error {
 	if p.opts.Keep != nil {
-		plan, err := p.read(ctx, id)
+		plan, err := p.vault.Read(ctx, id)
 		if errors.Is(err, ErrNotFound) { // it was listed, so a single answer is not believed
-			plan, err = p.read(ctx, id)
+			plan, err = p.vault.Read(ctx, id)
 		}
 		if err != nil {
 			return fmt.Errorf("keep a copy of what is removed: %w", err)
@@ -207,7 +217,7 @@ func (p *purge) remove(ctx context.Context, id uuid.UUID) error {
 			return notKept{&Error{Op: "Purge", Plan: id, Err: err}}
 		}
 	}
-	return p.delete(ctx, id)
+	return p.vault.Delete(ctx, id)
 }
 
 func dayOf(id uuid.UUID) time.Time { return workflow.Time(id).Truncate(24 * time.Hour) }

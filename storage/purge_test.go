@@ -26,6 +26,8 @@ var purged = time.Date(1999, 12, 10, 12, 0, 0, 0, time.UTC)
 // ended selects all plans of the stock that have ended.
 var ended = storage.Filters{Before: purged.Add(time.Hour)}
 
+var operator = workflow.Attribution{By: "operator", Why: "a test"}
+
 // stocked is a vault with plans of several days, groups and statuses. Its Delete takes a second.
 type stocked struct {
 	storage.Vault
@@ -109,9 +111,10 @@ func (v *stocked) left(t *testing.T) int64 {
 }
 
 // purges runs a purge, and checks its report and its error, which may be nil.
-func purges(ctx context.Context, t *testing.T, what string, v storage.Vault, opts storage.PurgeOptions, want storage.PurgeReport, wantErr error) error {
+func purges(ctx context.Context, t *testing.T, what string, v storage.Vault, f storage.Filters, opts storage.PurgeOptions, want storage.PurgeReport, wantErr error) error {
 	t.Helper()
-	report, err := storage.Purge(ctx, v, opts)
+	opts.By = operator
+	report, err := storage.Purge(ctx, v, storage.SelectWhere(f), opts)
 	if !reflect.DeepEqual(report, want) || !errors.Is(err, wantErr) {
 		t.Errorf("%s: got %+v, %v, want %+v, %v", what, report, err, want, wantErr)
 	}
@@ -120,24 +123,25 @@ func purges(ctx context.Context, t *testing.T, what string, v storage.Vault, opt
 
 func TestPurge(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		opts storage.PurgeOptions
-		want int64
+		name   string
+		filter storage.Filters
+		opts   storage.PurgeOptions
+		want   int64
 	}{
-		{"by age", storage.PurgeOptions{Select: storage.Filters{Before: purged.Add(-time.Hour)}}, 60},
-		{"by status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}}, 30},
-		{"by group", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}}, 45},
-		{"open plans", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{group}}, IncludeOpen: true}, 75},
-		{"one open status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, IncludeOpen: true}, 30},
-		{"a number, with little at once", storage.PurgeOptions{Select: storage.Filters{Limit: 7, Before: purged.AddDate(1, 0, 0)}, Concurrency: 2}, 7},
-		{"no group", storage.PurgeOptions{Select: storage.Filters{ByGroupIDs: []uuid.UUID{}, Before: purged.AddDate(1, 0, 0)}}, 0},
-		{"no status", storage.PurgeOptions{Select: storage.Filters{ByStatus: []workflow.Status{}, Before: purged.AddDate(1, 0, 0)}}, 0},
+		{"by age", storage.Filters{Before: purged.Add(-time.Hour)}, storage.PurgeOptions{}, 60},
+		{"by status", storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, storage.PurgeOptions{}, 30},
+		{"by group", storage.Filters{ByGroupIDs: []uuid.UUID{group}}, storage.PurgeOptions{}, 45},
+		{"open plans", storage.Filters{ByGroupIDs: []uuid.UUID{group}}, storage.PurgeOptions{IncludeOpen: true}, 75},
+		{"one open status", storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, storage.PurgeOptions{IncludeOpen: true}, 30},
+		{"a number, with little at once", storage.Filters{Limit: 7, Before: purged.AddDate(1, 0, 0)}, storage.PurgeOptions{Concurrency: 2}, 7},
+		{"no group", storage.Filters{ByGroupIDs: []uuid.UUID{}, Before: purged.AddDate(1, 0, 0)}, storage.PurgeOptions{}, 0},
+		{"no status", storage.Filters{ByStatus: []workflow.Status{}, Before: purged.AddDate(1, 0, 0)}, storage.PurgeOptions{}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v, want := stock(t), storage.PurgeReport{Deleted: test.want}
 			dry := test.opts
 			dry.DryRun = true
-			purges(t.Context(), t, "dry run "+test.name, v, dry, want, nil)
+			purges(t.Context(), t, "dry run "+test.name, v, test.filter, dry, want, nil)
 			if v.deletes > 0 {
 				t.Errorf("%s: the dry run deleted %d", test.name, v.deletes)
 			}
@@ -148,7 +152,7 @@ func TestPurge(t *testing.T) {
 				}
 				last = p
 			}
-			purges(t.Context(), t, test.name, v, test.opts, want, nil)
+			purges(t.Context(), t, test.name, v, test.filter, test.opts, want, nil)
 			limit := cmp.Or(test.opts.Concurrency, 16)
 			if left := v.left(t); left != 150-test.want || v.atOnce != min(limit, int(test.want)) || last.Done != test.want {
 				t.Errorf("%s: %d plans are left, up to %d were removed at once, and progress was to %+v", test.name, left, v.atOnce, last)
@@ -161,10 +165,10 @@ func TestPurge(t *testing.T) {
 func TestPurgeBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := stock(t)
-		opts := storage.PurgeOptions{Select: ended, Budget: 3500 * time.Millisecond, Concurrency: 10}
+		opts := storage.PurgeOptions{Budget: 3500 * time.Millisecond, Concurrency: 10}
 		for _, want := range []storage.PurgeReport{{Deleted: 40, More: true}, {Deleted: 40, More: true}, {Deleted: 10}, {}} {
 			began := time.Now()
-			purges(t.Context(), t, "with a budget", v, opts, want, nil)
+			purges(t.Context(), t, "with a budget", v, ended, opts, want, nil)
 			if took := time.Since(began); took > 4*time.Second {
 				t.Errorf("it took %v", took)
 			}
@@ -194,7 +198,7 @@ func TestPurgeHeldDays(t *testing.T) {
 			}
 			return nil
 		}
-		purges(t.Context(), t, "beside a held day", v, storage.PurgeOptions{Select: ended, Concurrency: 4}, beside, nil)
+		purges(t.Context(), t, "beside a held day", v, ended, storage.PurgeOptions{Concurrency: 4}, beside, nil)
 		if v.deletes > 64 {
 			t.Errorf("%d deletes", v.deletes)
 		}
@@ -203,10 +207,10 @@ func TestPurgeHeldDays(t *testing.T) {
 
 // TestPurgeDryRunOfHeldDays checks that a dry run leaves out what is held.
 func TestPurgeDryRunOfHeldDays(t *testing.T) {
-	opts := storage.PurgeOptions{Select: ended, DryRun: true}
+	opts := storage.PurgeOptions{DryRun: true}
 	v := stock(t)
-	purges(t.Context(), t, "a dry run", holder{v, nil}, opts, beside, nil)
-	purges(t.Context(), t, "without the right to see holds", holder{v, storage.ErrDenied}, opts, storage.PurgeReport{}, storage.ErrDenied)
+	purges(t.Context(), t, "a dry run", holder{v, nil}, ended, opts, beside, nil)
+	purges(t.Context(), t, "without the right to see holds", holder{v, storage.ErrDenied}, ended, opts, storage.PurgeReport{}, storage.ErrDenied)
 }
 
 // TestPurgeFailures checks which failures end a purge, and which only end up in its error.
@@ -238,7 +242,7 @@ func TestPurgeFailures(t *testing.T) {
 			if test.want.Gone > 0 {
 				wantErr = nil
 			}
-			err := purges(t.Context(), t, test.name, v, storage.PurgeOptions{Select: ended, Concurrency: 1}, test.want, wantErr)
+			err := purges(t.Context(), t, test.name, v, ended, storage.PurgeOptions{Concurrency: 1}, test.want, wantErr)
 			if err != nil && (strings.Count(err.Error(), "Delete plan ") != test.lines || !strings.HasPrefix(err.Error(), "Purge: ")) {
 				t.Errorf("%s: the error is %v", test.name, err)
 			}
@@ -254,14 +258,14 @@ func TestPurgeContext(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v := stock(t)
-			opts := storage.PurgeOptions{Select: ended, Concurrency: 10}
+			opts := storage.PurgeOptions{Concurrency: 10}
 			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 			defer cancel()
-			purges(of(ctx), t, name, v, opts, storage.PurgeReport{Deleted: 20, Failed: 10, More: true}, context.DeadlineExceeded)
-			if report, err := storage.Purge(of(ctx), v, opts); !errors.Is(err, context.DeadlineExceeded) || report.Deleted > 0 {
+			purges(of(ctx), t, name, v, ended, opts, storage.PurgeReport{Deleted: 20, Failed: 10, More: true}, context.DeadlineExceeded)
+			if report, err := storage.Purge(of(ctx), v, storage.SelectWhere(ended), storage.PurgeOptions{By: operator, Concurrency: 10}); !errors.Is(err, context.DeadlineExceeded) || report.Deleted > 0 {
 				t.Errorf("%s: after the end: %+v, %v", name, report, err)
 			}
-			purges(t.Context(), t, name+", again", v, opts, storage.PurgeReport{Deleted: 70}, nil)
+			purges(t.Context(), t, name+", again", v, ended, opts, storage.PurgeReport{Deleted: 70}, nil)
 			if left := v.left(t); left != 60 {
 				t.Errorf("%s: %d plans are left", name, left)
 			}
@@ -285,25 +289,30 @@ func (tardy) Value(any) any { return nil }
 
 func TestPurgeRefuses(t *testing.T) {
 	v := stock(t)
-	old := storage.Filters{Before: purged}
-	for field, opts := range map[string]storage.PurgeOptions{
-		"Select":             {},
-		"Select.ByStatus":    {Select: storage.Filters{ByStatus: []workflow.Status{workflow.Failed, workflow.Running}}},
-		"Budget":             {Select: old, Budget: -1},
-		"Concurrency":        {Select: old, Concurrency: -1},
-		"Select.Limit":       {Select: storage.Filters{Limit: 2}, IncludeOpen: true},
-		"Filters.Limit":      {Select: storage.Filters{Before: purged, Limit: -1}},
-		"Filters.ByGroupIDs": {Select: storage.Filters{ByGroupIDs: make([]uuid.UUID, 1)}},
+	old, by := storage.Filters{Before: purged}, storage.PurgeOptions{By: operator}
+	for _, test := range []struct {
+		field  string
+		chosen storage.Selection
+		opts   storage.PurgeOptions
+	}{
+		{"Selection", storage.Selection{}, by},
+		{"Selection", storage.SelectWhere(storage.Filters{}), storage.PurgeOptions{By: operator, IncludeOpen: true}},
+		{"Selection.ByStatus", storage.SelectWhere(storage.Filters{ByStatus: []workflow.Status{workflow.Failed, workflow.Running}}), by},
+		{"Selection.Limit", storage.SelectWhere(storage.Filters{Limit: 2}), storage.PurgeOptions{By: operator, IncludeOpen: true}},
+		{"Budget", storage.SelectWhere(old), storage.PurgeOptions{By: operator, Budget: -1}},
+		{"Concurrency", storage.SelectWhere(old), storage.PurgeOptions{By: operator, Concurrency: -1}},
+		{"By", storage.SelectWhere(old), storage.PurgeOptions{}},
+		{"Why", storage.SelectWhere(old), storage.PurgeOptions{By: workflow.Attribution{By: "eve", Why: "\x00"}}},
+		{"Filters.Limit", storage.SelectWhere(storage.Filters{Before: purged, Limit: -1}), by},
+		{"Filters.ByGroupIDs", storage.SelectWhere(storage.Filters{ByGroupIDs: make([]uuid.UUID, 1)}), by},
 	} {
-		report, err := storage.Purge(t.Context(), v, opts)
+		report, err := storage.Purge(t.Context(), v, test.chosen, test.opts)
 		wrong, ok := errors.AsType[*workflow.FieldError](err)
-		if !errors.Is(err, storage.ErrInvalid) || !ok || !strings.HasPrefix(wrong.Field, field) || !reflect.DeepEqual(report, storage.PurgeReport{}) {
-			t.Errorf("%s: %+v, %v", field, report, err)
+		if !errors.Is(err, storage.ErrInvalid) || !ok || !strings.HasPrefix(wrong.Field, test.field) || !reflect.DeepEqual(report, storage.PurgeReport{}) || v.deletes > 0 {
+			t.Errorf("%s: %+v, %v", test.field, report, err)
 		}
 	}
-	if _, err := storage.Purge(t.Context(), v, storage.PurgeOptions{IncludeOpen: true}); !errors.Is(err, storage.ErrInvalid) || v.deletes > 0 {
-		t.Errorf("all plans: %v", err)
-	}
+	purges(t.Context(), t, "no IDs", v, storage.Filters{ByIDs: []uuid.UUID{}}, storage.PurgeOptions{IncludeOpen: true}, storage.PurgeReport{}, nil)
 }
 
 func ExamplePurge() {
@@ -322,8 +331,9 @@ func ExamplePurge() {
 	}
 
 	// What was created more than 30 days ago and has ended, for at most a minute.
-	report, err := storage.Purge(ctx, vault, storage.PurgeOptions{
-		Select: storage.Filters{Before: time.Now().AddDate(0, 0, -30)},
+	old := storage.SelectWhere(storage.Filters{Before: time.Now().AddDate(0, 0, -30)})
+	report, err := storage.Purge(ctx, vault, old, storage.PurgeOptions{
+		By:     workflow.Attribution{By: "nightly job", Why: "older than 30 days"},
 		Budget: time.Minute,
 	})
 	if err != nil {

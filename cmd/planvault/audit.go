@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -81,46 +83,24 @@ func (a *app) attributionOf(ctx context.Context) workflow.Attribution {
 	return workflow.Attribution{By: a.who.as, Why: a.who.reason}
 }
 
-// logPatience is how long a change waits for the log. An interrupted change waits for lateLogPatience.
-const (
-	logPatience     = 10 * time.Second
-	lateLogPatience = time.Second
-)
-
-// auditEntry makes a change, and has it in the log: before it begins, because it may not end, and again with its result. A
-// log that can't be written keeps no change from being made: the reason is said.
-func (a *app) auditEntry(ctx context.Context, j storage.AuditLog, d storage.AuditEntry, do func() error) error {
-	if err := a.expectVault(ctx, j); err != nil {
+// auditEntry makes a change, and has it in the log with the flags that were given.
+func (a *app) auditEntry(ctx context.Context, v storage.Vault, d storage.AuditEntry, do func(ctx context.Context) error) error {
+	if err := a.expectVault(ctx, v); err != nil {
 		return err
 	}
-	d.ID, d.Attribution = workflow.NewV7(), a.attributionOf(ctx)
-	if len(d.Plans) > storage.MaxAuditPlans {
-		d.Plans = nil
-	}
-	d.Detail = clip(strings.TrimSpace(d.Detail+" "+a.told), storage.MaxDetail)
-	unlogged := record(ctx, j, d, logPatience)
-	err := do()
-	d.Result = "done"
-	if err != nil {
-		d.Result = clip("failed: "+storage.Detail(err), storage.MaxDetail)
-	}
-	if unlogged == nil {
-		patience := logPatience
-		if ctx.Err() != nil {
-			patience = lateLogPatience
-		}
-		unlogged = record(context.WithoutCancel(ctx), j, d, patience)
-	}
-	if unlogged != nil && ctx.Err() == nil {
-		a.complain(fmt.Errorf("the log does not have all of this change, which was made all the same: %w", unlogged))
-	}
-	return err
+	d.Attribution, d.Detail = a.attributionOf(ctx), strings.TrimSpace(d.Detail+" "+a.told)
+	return storage.Audit(ctx, v, d, do)
 }
 
-func record(ctx context.Context, j storage.AuditLog, d storage.AuditEntry, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return j.Record(ctx, d)
+// unlogged returns an observer that says that the log could not be written. The change is made all the same.
+func (a *app) unlogged() azblob.Observer {
+	return azblob.Observer{OperationStart: func(ctx context.Context, o azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+		return ctx, func(e azblob.OperationEnd) {
+			if o.Name == "Record" && e.Err != nil && !errors.Is(e.Err, context.Canceled) {
+				a.complain(fmt.Errorf("the log does not have all of this change, which was made all the same: %w", e.Err))
+			}
+		}
+	}}
 }
 
 // about returns the audit entry of a change of these plans.
@@ -164,7 +144,7 @@ func (a *app) loginName(ctx context.Context) string {
 	if a.login == nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, logPatience)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	token, err := a.login.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{storageScope}})
 	if err != nil {

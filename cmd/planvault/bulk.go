@@ -64,10 +64,10 @@ type due[R any] struct {
 	found   R                   // by a look
 	err     error               // what the look could not read, which does not keep the rest
 	wouldDo func(planned) error // prints what was found, for a dry run
-	journal storage.AuditLog
+	journal storage.Vault
 	entry   storage.AuditEntry // for the journal, without Detail; none if its What is empty
 
-	do func() (R, error)
+	do func(ctx context.Context) (R, error)
 	// done prints what was done, or that there is nothing to do. It reports whether the budget has left more.
 	done func(R, error) (more bool, err error)
 }
@@ -86,13 +86,13 @@ func carryOut[R any](ctx context.Context, a *app, dryRun bool, d due[R]) error {
 		}
 	}
 	var report R
-	do := func() (err error) {
-		report, err = d.do()
+	do := func(ctx context.Context) (err error) {
+		report, err = d.do(ctx)
 		return err
 	}
 	var err error
 	if d.entry.What == "" || d.n == 0 {
-		err = do()
+		err = do(ctx)
 	} else {
 		d.entry.Detail = d.what
 		err = a.auditEntry(ctx, d.journal, d.entry, do)

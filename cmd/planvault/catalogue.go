@@ -36,7 +36,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 			had := fmt.Sprintf("%s of %s had one", count(found.Present), plural(found.Past, "past day"))
 			return cmp.Or(a.printCatalogued(found, "due"), a.print(p, p.after("would build "+plural(n, "catalogue")+", "+had)))
 		},
-		do: func() (azblob.CatalogueReport, error) {
+		do: func(ctx context.Context) (azblob.CatalogueReport, error) {
 			p := a.progress("catalogue", "day", n).then(goOn)
 			defer p.end()
 			o.Progress = p.reach

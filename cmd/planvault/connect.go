@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -147,9 +149,9 @@ func (c connection) fill(from connection) connection {
 }
 
 // open opens a vault that should have containers.
-func (a *app) open(ctx context.Context, c connection, options ...azblob.Option) (*azblob.Vault, error) {
+func (a *app) open(ctx context.Context, c connection, options ...azblob.Options) (*azblob.Vault, error) {
 	s := new(site)
-	v, err := a.openNew(ctx, c, append(options, azblob.WithObserver(azblob.Tee(a.observer(), s.observer())))...)
+	v, err := a.openNew(ctx, c, append(options, azblob.Options{Observer: azblob.Tee(a.observer(), s.observer())})...)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +162,12 @@ func (a *app) open(ctx context.Context, c connection, options ...azblob.Option) 
 }
 
 // openNew opens a vault that may have no containers, without plugins: requests and responses stay as they are stored.
-func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Option) (*azblob.Vault, error) {
+func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Options) (*azblob.Vault, error) {
 	c, err := a.resolve(c)
 	if err != nil {
 		return nil, err
 	}
-	v, login, err := c.dial(ctx, &a.outage, nil, slices.Concat([]azblob.Option{azblob.WithObserver(a.observer())}, a.options, options))
+	v, login, err := c.dial(ctx, &a.outage, nil, slices.Concat([]azblob.Options{{Observer: a.observer()}}, a.options, options))
 	if err != nil {
 		return nil, err
 	}
@@ -175,25 +177,27 @@ func (a *app) openNew(ctx context.Context, c connection, options ...azblob.Optio
 }
 
 // observer returns the observer of all vaults of the run.
-func (a *app) observer() azblob.Observer { return azblob.Tee(a.meter.observer(), a.outage.observer()) }
+func (a *app) observer() azblob.Observer {
+	return azblob.Tee(a.meter.observer(), a.outage.observer(), a.unlogged())
+}
 
 // dial opens the vault with the plugins of a registry, which may be nil. login is what makes the tokens of its
 // requests, or nil if they have none.
-func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register, options []azblob.Option) (v *azblob.Vault, login azcore.TokenCredential, err error) {
-	options = slices.Concat([]azblob.Option{azblob.WithServiceVersion(c.ServiceVersion)}, options)
+func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register, options []azblob.Options) (v *azblob.Vault, login azcore.TokenCredential, err error) {
+	options = slices.Concat([]azblob.Options{{ClientOptions: policy.ClientOptions{APIVersion: c.ServiceVersion}}}, options)
 	if c.ConnectionString != "" {
-		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, reg, options...)
+		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, reg, settings.Merge(options...))
 		return v, nil, err
 	}
 	if c.hasSignature() {
-		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, reg, options...)
+		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, reg, settings.Merge(options...))
 		return v, nil, err
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("log in: %w", err)
 	}
-	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, reg, options...)
+	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, reg, settings.Merge(options...))
 	return v, cred, err
 }
 

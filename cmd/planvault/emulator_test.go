@@ -47,7 +47,7 @@ func TestEmulator(t *testing.T) {
 		if got := countOn(t, served, served.Prefix); got != want.count {
 			t.Errorf("%q plans", got)
 		}
-		v, err := azblob.NewFromConnectionString(t.Context(), served.Prefix, served.ConnectionString, nil)
+		v, err := azblob.NewFromConnectionString(t.Context(), served.Prefix, served.ConnectionString, nil, azblob.Options{})
 		must(t, err)
 		if err := v.Create(t.Context(), &workflow.Plan{Name: "stays"}); err != nil {
 			t.Error(err)

@@ -73,7 +73,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},
-		do: func() (r azblob.ExpireReport, err error) {
+		do: func(ctx context.Context) (r azblob.ExpireReport, err error) {
 			k, err := a.keep(keep, "expire")
 			if err != nil {
 				return r, err

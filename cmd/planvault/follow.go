@@ -74,7 +74,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	}
 	entry := about("mirror")
 	entry.Detail = "from " + a.places[0]
-	return a.auditEntry(ctx, into, entry, func() error {
+	return a.auditEntry(ctx, into, entry, func(ctx context.Context) error {
 		if err := mirror.Follow(ctx, from, into, options); ctx.Err() == nil {
 			return err
 		}

@@ -79,7 +79,7 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 	report.ID, report.Again = &f.ID, nil
 	reached.then(fmt.Sprintf("the same command makes plan %s, unless it exists", f.ID))
 	f.Forked = a.attributionOf(ctx)
-	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func() error { return create(ctx, v, f) }); err != nil {
+	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func(ctx context.Context) error { return create(ctx, v, f) }); err != nil {
 		if errors.Is(err, storage.ErrExists) { // somebody else was faster
 			err = existing(f.ID, "")
 		}

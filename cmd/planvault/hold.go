@@ -170,7 +170,7 @@ type dayChange struct {
 }
 
 // changeDays makes a change, or says what it would change.
-func (a *app) changeDays(ctx context.Context, v storage.AuditLog, c dayChange, dryRun bool) error {
+func (a *app) changeDays(ctx context.Context, v storage.Vault, c dayChange, dryRun bool) error {
 	all := plural(len(c.days), "day")
 	return carryOut(ctx, a, dryRun, due[struct{}]{
 		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)), journal: v, entry: c.days.auditEntry(c.doing),
@@ -178,7 +178,7 @@ func (a *app) changeDays(ctx context.Context, v storage.AuditLog, c dayChange, d
 			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))
 		},
-		do:   func() (none struct{}, err error) { return none, a.eachDay(ctx, c) },
+		do:   func(ctx context.Context) (none struct{}, err error) { return none, a.eachDay(ctx, c) },
 		done: func(struct{}, error) (bool, error) { return false, nil }, // eachDay prints each day
 	})
 }

@@ -162,14 +162,14 @@ func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File,
 		}
 	}
 	var report bundle.ImportReport
-	do := func() (err error) {
+	do := func(ctx context.Context) (err error) {
 		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Plans: o.plans, Budget: o.timeLeft(), Each: each, Progress: p.reach})
 		return err
 	}
 	if !o.dryRun && found.Plans > 0 {
 		err = a.auditEntry(ctx, v, entry, do)
 	} else {
-		err = do()
+		err = do(ctx)
 	}
 	p.end()
 	done := imported{Restored: report.Restored, Present: report.Present, Failed: report.Failed, More: report.More}

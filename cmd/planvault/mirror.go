@@ -102,7 +102,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 					plural(m.Copied, "plan"), count(m.Updated), count(m.Removed), m.planned, m.rest(), span(found.Behind))
 			})
 		},
-		do: func() (mirror.Report, error) {
+		do: func(ctx context.Context) (mirror.Report, error) {
 			return a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
 		},
 		done: func(r mirror.Report, _ error) (more bool, err error) {

@@ -132,7 +132,7 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 		return err
 	}
 	who := a.attributionOf(ctx)
-	if err := a.auditEntry(ctx, v, storage.AuditEntry{What: "policy-set", Detail: policyText(p)}, func() (err error) {
+	if err := a.auditEntry(ctx, v, storage.AuditEntry{What: "policy-set", Detail: policyText(p)}, func(ctx context.Context) (err error) {
 		set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now, By: who.By, Why: who.Why})
 		return err
 	}); err != nil {
@@ -165,7 +165,7 @@ func policyText(p retention.Policy) string {
 func (a *app) policyRemoveCommand() *cobra.Command {
 	return a.signed(a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
 		removed := false
-		if err := a.auditEntry(ctx, v, about("policy-remove"), func() (err error) {
+		if err := a.auditEntry(ctx, v, about("policy-remove"), func(ctx context.Context) (err error) {
 			removed, err = retention.Remove(ctx, v)
 			return err
 		}); err != nil {

@@ -31,7 +31,7 @@ func (a *app) purgeCommand() *cobra.Command {
 			if !includeOpen && slices.ContainsFunc(f.ByStatus, isOpen) {
 				return usageError("--status has an open status, and open plans stay: give --include-open to remove them, too")
 			}
-			return a.purge(ctx, v, storage.PurgeOptions{Select: f, IncludeOpen: includeOpen, Budget: b.timeLeft()}, keep, b.dryRun)
+			return a.purge(ctx, v, f, storage.PurgeOptions{By: a.attributionOf(ctx), IncludeOpen: includeOpen, Budget: b.timeLeft()}, keep, b.dryRun)
 		})
 	c.Args = cobra.ArbitraryArgs
 	s.addFlags(c.Flags())
@@ -61,15 +61,15 @@ type purgeDone struct {
 	More     bool     `json:"more" help:"whether the budget ended it early"`
 }
 
-func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions, keep string, dryRun bool) error {
-	run := func(p *progress, o storage.PurgeOptions) (storage.PurgeReport, error) {
+func (a *app) purge(ctx context.Context, v *azblob.Vault, f storage.Filters, o storage.PurgeOptions, keep string, dryRun bool) error {
+	run := func(ctx context.Context, p *progress, o storage.PurgeOptions) (storage.PurgeReport, error) {
 		defer p.end()
 		o.Progress = p.reach
-		return storage.Purge(ctx, v, o)
+		return storage.Purge(ctx, v, storage.SelectWhere(f), o)
 	}
 	look := o
 	look.DryRun, look.Budget = true, 0
-	found, failed := run(a.progress("look", "plan", 0).then(untouched), look)
+	found, failed := run(ctx, a.progress("look", "plan", 0).then(untouched), look)
 	if found.More || found.Failed == 0 && failed != nil { // a plan that can't be read does not keep the others
 		return failed
 	}
@@ -78,7 +78,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	warning := ""
 	if o.IncludeOpen {
 		var err error
-		if plan.Open, err = countOpen(ctx, v, o.Select); err != nil {
+		if plan.Open, err = countOpen(ctx, v, f); err != nil {
 			return err
 		}
 	}
@@ -92,13 +92,13 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 	requests := estimate(a.meter.traffic().requests, steps...)
 	return carryOut(ctx, a, dryRun, due[storage.PurgeReport]{
 		change:  change{doing: "purge", what: plural(plan.Plans, "plan"), requests: requests, warning: warning},
-		journal: v, entry: about("purge", o.Select.ByIDs...),
+		journal: v, entry: about("purge", f.ByIDs...),
 		n: plan.Plans, found: storage.PurgeReport{Held: found.Held, HeldDays: found.HeldDays}, err: failed,
 		wouldDo: func(p planned) error {
 			plan.planned = p
 			return a.print(plan, plan.text)
 		},
-		do: func() (r storage.PurgeReport, err error) {
+		do: func(ctx context.Context) (r storage.PurgeReport, err error) {
 			k, err := a.keep(keep, "purge")
 			if err != nil {
 				return r, err
@@ -106,7 +106,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, o storage.PurgeOptions
 			if k.keeper != nil {
 				o.Keep = k.keeper.Keep
 			}
-			r, err = run(a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
+			r, err = run(ctx, a.progress("purge", "plan", plan.Plans+plan.Held).then(goOn), o)
 			return r, errors.Join(err, a.endKeeping(k))
 		},
 		done: func(r storage.PurgeReport, _ error) (more bool, err error) {

@@ -126,7 +126,9 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptio
 			doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),
 		},
 		n: n + catalogues, journal: v, entry: about("recover"),
-		do:   func() (azblob.RepairReport, error) { return a.runRecover(ctx, v, o, "recover", goOn) },
+		do: func(ctx context.Context) (azblob.RepairReport, error) {
+			return a.runRecover(ctx, v, o, "recover", goOn)
+		},
 		done: func(r azblob.RepairReport, err error) (bool, error) { return false, a.recovered(ctx, r, err, false) },
 	})
 }

@@ -38,7 +38,7 @@ type process struct {
 	// zone is the local time zone. The default is that of the machine.
 	zone *time.Location
 	// options are those of each vault that is opened.
-	options []azblob.Option
+	options []azblob.Options
 	// transport sends requests that are not a vault's. If it is nil, they are sent over the network.
 	transport policy.Transporter
 }
@@ -396,7 +396,7 @@ func (a *app) onVault(use, short string, act func(ctx context.Context, v *azblob
 }
 
 // onVaultBy is onVault for a vault that is opened in this way.
-func (a *app) onVaultBy(open func(context.Context, connection, ...azblob.Option) (*azblob.Vault, error), use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
+func (a *app) onVaultBy(open func(context.Context, connection, ...azblob.Options) (*azblob.Vault, error), use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, args []string) error {
 		v, err := open(c.Context(), a.connection)
 		if err != nil {

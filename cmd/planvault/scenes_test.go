@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
@@ -114,7 +116,7 @@ func (s *stage) engine(t *testing.T, name string, n int, run work) (e *engine.En
 	})
 	plugins := registry.Must(plugin)
 	network := s.server.Transport()
-	vault, err := azblob.NewFromConnectionString(t.Context(), "ci", s.server.ConnectionString(), plugins, azblob.WithTransport(network))
+	vault, err := azblob.NewFromConnectionString(t.Context(), "ci", s.server.ConnectionString(), plugins, settings.Over(network))
 	must(t, err)
 	e, err = engine.New(vault, engine.Options{Plans: n, Fleet: &fleet.Options{Name: name}})
 	must(t, err)

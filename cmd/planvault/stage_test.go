@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
@@ -55,7 +57,7 @@ func openStage(ctx context.Context, dir string, options ...emulator.Option) (*st
 
 // openVault opens a vault of the account, on the stage's connection.
 func (s *stage) openVault(ctx context.Context, prefix string) (*azblob.Vault, error) {
-	return azblob.NewFromConnectionString(ctx, prefix, s.server.ConnectionString(), s.plugins, azblob.WithTransport(s.transport()))
+	return azblob.NewFromConnectionString(ctx, prefix, s.server.ConnectionString(), s.plugins, settings.Over(s.transport()))
 }
 
 // open opens a vault as openVault does.
@@ -99,7 +101,7 @@ func (s *stage) process(stdout, stderr io.Writer) process {
 	return process{
 		stdin: strings.NewReader(""), stdout: stdout, stderr: stderr,
 		getenv:  func(name string) string { return s.env[name] },
-		options: []azblob.Option{azblob.WithTransport(network)}, transport: network,
+		options: []azblob.Options{settings.Over(network)}, transport: network,
 		whoami: func() string { return "operator@desk" },
 	}
 }

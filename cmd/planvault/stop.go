@@ -44,7 +44,7 @@ func (a *app) stop(ctx context.Context, v *azblob.Vault, id uuid.UUID, wait bool
 	if p.State.Status.Final() {
 		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Obeyed: true, Message: "The plan is " + p.State.Status.String() + " already. Nothing was changed."})
 	}
-	if err := a.auditEntry(ctx, v, about("stop", id), func() error { return fleet.Stop(ctx, v, id, a.attributionOf(ctx)) }); err != nil {
+	if err := a.auditEntry(ctx, v, about("stop", id), func(ctx context.Context) error { return fleet.Stop(ctx, v, id, a.attributionOf(ctx)) }); err != nil {
 		return err
 	}
 	reached.then("the request is stored, and stays").at(1)

@@ -53,7 +53,7 @@ func (a *app) suspendCommand() *cobra.Command {
 // suspend suspends a vault and waits until no node works on it.
 func (a *app) suspend(ctx context.Context, v *azblob.Vault, c storage.Suspension) (report suspended, err error) {
 	c.At, c.By = time.Now().UTC(), a.attributionOf(ctx).By
-	err = a.auditEntry(ctx, v, about("suspend"), func() (err error) {
+	err = a.auditEntry(ctx, v, about("suspend"), func(ctx context.Context) (err error) {
 		report, err = a.suspendUnlogged(ctx, v, c)
 		return err
 	})
@@ -90,13 +90,13 @@ func (a *app) resumeCommand() *cobra.Command {
 	var to connection
 	c := a.onVault("resume", "Let engines work on a suspended vault again",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			resume := func() error { return fleet.Resume(ctx, v) }
+			resume := func(ctx context.Context) error { return fleet.Resume(ctx, v) }
 			if back {
 				copied, err := a.open(ctx, to)
 				if err != nil {
 					return err
 				}
-				resume = func() error { return mirror.MoveBack(ctx, v, copied, a.places[0]) }
+				resume = func(ctx context.Context) error { return mirror.MoveBack(ctx, v, copied, a.places[0]) }
 			}
 			if err := a.confirm(ctx, change{doing: "resume", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
 				return err

@@ -110,7 +110,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 		return err
 	}
 	reached.then("the vaults may be suspended; " + goOn)
-	if err := a.auditEntry(ctx, into, about("switch"), func() error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
+	if err := a.auditEntry(ctx, into, about("switch"), func(ctx context.Context) error { return a.moveEngines(ctx, from, into, s, state, &report) }); err != nil {
 		return err
 	}
 	return a.print(report, report.write)

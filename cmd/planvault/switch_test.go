@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
@@ -29,7 +31,7 @@ type runsIn struct {
 }
 
 // host keeps an engine running on a vault until ctx ends: where it ends, it is started again.
-func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, network azblob.Option, server *emulator.Server) {
+func (r *runsIn) host(ctx context.Context, t *testing.T, name, account string, network azblob.Options, server *emulator.Server) {
 	plugins := registry.Must(engine.Task("deploy", func(ctx context.Context, _ engine.Call, s task) (map[string]bool, error) {
 		r.mu.Lock()
 		r.log = append(r.log, s.Target+" "+account)
@@ -87,8 +89,8 @@ func switchBesideEngines(t *testing.T, k int) {
 			time.Sleep(time.Until(thaw))
 		}
 	})))
-	all.Go(func() { runs.host(ctx, t, "frozen", "prod", azblob.WithTransport(network), s.server) })
-	all.Go(func() { runs.host(ctx, t, "works", "prod", azblob.WithTransport(s.server.Transport()), s.server) })
+	all.Go(func() { runs.host(ctx, t, "frozen", "prod", settings.Over(network), s.server) })
+	all.Go(func() { runs.host(ctx, t, "works", "prod", settings.Over(s.server.Transport()), s.server) })
 	args := []string{"--to-connection-string", loginTo(next, "next"), "--to-prefix", "ci", "--yes"}
 	all.Go(func() { s.run(ctx, append([]string{"mirror", "--follow", "--every", "10s"}, args...)...) })
 	time.Sleep(2 * time.Second)
@@ -96,7 +98,7 @@ func switchBesideEngines(t *testing.T, k int) {
 		must(t, s.vault.Create(t.Context(), release(fmt.Sprint("release ", n), 25*time.Second, fmt.Sprint("region ", n))))
 	}
 	time.Sleep(14 * time.Second)
-	all.Go(func() { runs.host(ctx, t, "host-4", "next", azblob.WithTransport(next.Transport()), next) })
+	all.Go(func() { runs.host(ctx, t, "host-4", "next", settings.Over(next.Transport()), next) })
 	life, die := context.WithCancel(t.Context())
 	defer die()
 	mortal := s.server.Transport()
@@ -119,7 +121,7 @@ func switchBesideEngines(t *testing.T, k int) {
 	if len(runs.late) > 0 || !runs.moved {
 		t.Errorf("killed at %d: %v began in the vault after %v", k, runs.late, runs.log)
 	}
-	v, err := azblob.NewFromConnectionString(t.Context(), "ci", next.ConnectionString(), nil, azblob.WithTransport(next.Transport()))
+	v, err := azblob.NewFromConnectionString(t.Context(), "ci", next.ConnectionString(), nil, settings.Over(next.Transport()))
 	must(t, err)
 	plans, err := storage.Collect(v.List(t.Context(), 0))
 	if err != nil || len(plans) != 6 {

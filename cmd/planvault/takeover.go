@@ -83,7 +83,7 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it when its TTL has passed")
 	a.remark("Taking plan %s over. This usually takes less than a minute. An interrupt is safe.", id)
 	var h fleet.Handover
-	err = a.auditEntry(ctx, v, about("takeover", id), func() (err error) {
+	err = a.auditEntry(ctx, v, about("takeover", id), func(ctx context.Context) (err error) {
 		h, err = fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
 		return err
 	})
@@ -239,7 +239,7 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, plan, node uuid.UUID, 
 		return false, err
 	}
 	reached.then("the node may be evicted; run it again, which is safe")
-	evict := func() error { return fleet.Evict(ctx, v, node) }
+	evict := func(ctx context.Context) error { return fleet.Evict(ctx, v, node) }
 	if err := a.auditEntry(ctx, v, about("evict", plan), evict); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return false, err
 	}

@@ -159,9 +159,9 @@ func (a *app) found() bool {
 
 // expectVault returns an error if a vault that is about to be changed has no container: the change would make one, of a
 // prefix that is wrong.
-func (a *app) expectVault(ctx context.Context, v storage.AuditLog) error {
+func (a *app) expectVault(ctx context.Context, v storage.Vault) error {
 	for _, s := range a.sites {
-		if v == storage.AuditLog(s.vault) && !a.allowEmpty {
+		if v == storage.Vault(s.vault) && !a.allowEmpty {
 			return s.missing(ctx)
 		}
 	}

@@ -28,6 +28,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/uuid"
 
@@ -132,18 +134,18 @@ func readPlan(path string, reg *registry.Register) (*workflow.Plan, error) {
 
 // withVault opens the vault in the account that the flags name, or else in the folder, and closes it after use.
 func withVault(ctx context.Context, c config, reg *registry.Register, use func(*azblob.Vault) error) (err error) {
-	opts := []azblob.Option{azblob.WithObserver(azblob.Observer{Retry: func(_ context.Context, e azblob.RetryEvent) {
+	opts := []azblob.Options{{Observer: azblob.Observer{Retry: func(_ context.Context, e azblob.RetryEvent) {
 		if !errors.Is(e.Err, errMoved) {
 			fmt.Printf("%s failed and is tried again: %v\n", e.Name, e.Err)
 		}
-	}})}
+	}}}}
 	if c.endpoint == "" && c.connectionString == "" {
 		f, openErr := openFolder(c.data, c.node != "")
 		if openErr != nil {
 			return openErr
 		}
 		defer func() { err = errors.Join(err, f.close()) }()
-		c.connectionString, opts = emulator.New().ConnectionString(), append(opts, azblob.WithTransport(f))
+		c.connectionString, opts = emulator.New().ConnectionString(), append(opts, settings.Over(f))
 	}
 	vault, err := open(ctx, c, reg, opts)
 	if err != nil {
@@ -152,13 +154,13 @@ func withVault(ctx context.Context, c config, reg *registry.Register, use func(*
 	return errors.Join(use(vault), vault.Close(context.WithoutCancel(ctx)))
 }
 
-func open(ctx context.Context, c config, reg *registry.Register, opts []azblob.Option) (*azblob.Vault, error) {
+func open(ctx context.Context, c config, reg *registry.Register, opts []azblob.Options) (*azblob.Vault, error) {
 	if c.endpoint == "" {
-		return azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, reg, opts...)
+		return azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, reg, settings.Merge(opts...))
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, err
 	}
-	return azblob.New(ctx, c.prefix, c.endpoint, cred, reg, opts...)
+	return azblob.New(ctx, c.prefix, c.endpoint, cred, reg, settings.Merge(opts...))
 }

@@ -118,20 +118,43 @@ func ParseConnectionString(text string) (Account, error) {
 	if fields["blobendpoint"] == "" && !strings.HasPrefix(u.Host, name+".") { // such as a/b, whose host would be a
 		return Account{}, errors.New("the AccountName is not the name of an account")
 	}
-	a := Account{url: u}
 	switch key, signature := fields["accountkey"], strings.TrimPrefix(fields["sharedaccesssignature"], "?"); {
 	case key != "" && name != "":
-		if a.key, err = service.NewSharedKeyCredential(name, key); err != nil {
-			return Account{}, errors.New("the AccountKey is not base64") // err may quote it
-		}
-		secret, _ := base64.StdEncoding.DecodeString(key)
-		a.login = newSigner(name, secret)
+		return withKey(u, name, key)
 	case signature != "":
 		u.RawQuery = signature
-	default:
-		return Account{}, errors.New("the connection string needs AccountName with AccountKey, or SharedAccessSignature")
+		return Account{url: u}, nil
 	}
-	return a, nil
+	return Account{}, errors.New("the connection string needs AccountName with AccountKey, or SharedAccessSignature")
+}
+
+// WithKey returns the account at an endpoint with its name and key.
+func WithKey(endpoint, name, key string) (Account, error) {
+	u, err := accountEndpoint(endpoint)
+	if err != nil {
+		return Account{}, err
+	}
+	return withKey(u, name, key)
+}
+
+func withKey(u *url.URL, name, key string) (Account, error) {
+	if err := CheckKey(name, key); err != nil {
+		return Account{}, err
+	}
+	secret, _ := base64.StdEncoding.DecodeString(key)
+	ofSDK, err := service.NewSharedKeyCredential(name, key)
+	return Account{url: u, login: newSigner(name, secret), key: ofSDK}, err
+}
+
+// CheckKey says what is wrong with the name and the key of an account. It quotes no part of the key.
+func CheckKey(name, key string) error {
+	if name == "" || key == "" {
+		return errors.New("the name or the key of the account is missing")
+	}
+	if _, err := base64.StdEncoding.DecodeString(key); err != nil {
+		return errors.New("the AccountKey is not base64")
+	}
+	return nil
 }
 
 // parseFields splits a connection string into its fields, with names in lower case.

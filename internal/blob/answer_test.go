@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/planvault/azblob/emulator"
@@ -339,7 +340,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}))
 	defer portal.Close()
 	given := &http.Client{}
-	for what, o := range map[string]Options{"own transport": {}, "given client": {Transport: given}} {
+	for what, o := range map[string]Options{"own transport": {}, "given client": {ClientOptions: policy.ClientOptions{Transport: given}}} {
 		o.Concurrency, o.Retry = 1, Retry{time.Millisecond, time.Millisecond, 5 * time.Millisecond}
 		c, err := NewFromConnectionString("BlobEndpoint="+portal.URL+";SharedAccessSignature=sig=secret", o)
 		must(t, err)
@@ -423,7 +424,7 @@ func TestRefusalsNameTheRemedy(t *testing.T) {
 		"AuthenticationFailed": "key", "AuthorizationPermissionMismatch": "Storage Blob Data Contributor", "AuthorizationFailure": "firewall",
 		"AuthorizationSourceIPMismatch": "address", "SnapshotsPresent": "snapshots", "BlobArchived": "archive", "BlobImmutableDueToLegalHold": "legal hold",
 		"LeaseIdMissing": "lease", "KeyBasedAuthenticationNotPermitted": "log in with an identity", "TlsVersionNotPermitted": "minimum TLS version",
-		"ContainerImmutabilityPolicyLocked": "az storage container-rm delete", "ContainerHasLegalHold": "legal hold", "InvalidHeaderValue": "WithServiceVersion",
+		"ContainerImmutabilityPolicyLocked": "az storage container-rm delete", "ContainerHasLegalHold": "legal hold", "InvalidHeaderValue": "APIVersion",
 		"InvalidInput": "does not send such requests", "AccountIsDisabled": "subscription", "InsufficientAccountPermissions": "read-only",
 		"ContainerDisabled": "state of the account",
 	} {
@@ -449,7 +450,7 @@ func TestRefusalsOfVersions(t *testing.T) {
 			})
 			err := do(t.Context(), w)
 			wantError(t, op, err, Refused, false)
-			for _, want := range []string{"400 to version " + Version + " (request 1)", "WithServiceVersion", "--service-version"} {
+			for _, want := range []string{"400 to version " + Version + " (request 1)", "APIVersion", "--service-version"} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v, want %q", op, err, want)
 				}
@@ -486,12 +487,12 @@ func TestHeadersOfRequests(t *testing.T) {
 	}
 	account, err := ParseConnectionString(emulator.New().ConnectionString())
 	must(t, err)
-	c, err := account.New(Options{Concurrency: 1, ServiceVersion: "2021-12-02", Transport: sender(func(req *http.Request) (*http.Response, error) {
+	c, err := account.New(Options{Concurrency: 1, ClientOptions: policy.ClientOptions{APIVersion: "2021-12-02", Transport: sender(func(req *http.Request) (*http.Response, error) {
 		if got := headerOf(req, "x-ms-version"); !slices.Equal(got, []string{"2021-12-02"}) {
 			t.Errorf("version %q", got)
 		}
 		return nil, context.Canceled
-	})})
+	})}})
 	must(t, err)
 	_, _ = c.Head(Once(t.Context()), ref)
 }
@@ -527,9 +528,9 @@ func TestErrorsTellNoSecret(t *testing.T) {
 			var events []error
 			c, err := NewFromConnectionString("BlobEndpoint=https://a.invalid;SharedAccessSignature="+query, Options{
 				Concurrency: 1, Retry: Retry{time.Millisecond, time.Millisecond, 3 * time.Millisecond},
-				Transport: sender(func(*http.Request) (*http.Response, error) { return send(text) }),
-				OnRequest: func(_ context.Context, e RequestEvent) { events = append(events, e.Err) },
-				OnRetry:   func(_ context.Context, e RetryEvent) { events = append(events, e.Err) },
+				ClientOptions: policy.ClientOptions{Transport: sender(func(*http.Request) (*http.Response, error) { return send(text) })},
+				OnRequest:     func(_ context.Context, e RequestEvent) { events = append(events, e.Err) },
+				OnRetry:       func(_ context.Context, e RetryEvent) { events = append(events, e.Err) },
 			})
 			must(t, err)
 			_, err = c.Head(t.Context(), ref)

@@ -392,7 +392,7 @@ func TestBatchIsThatOfTheSDK(t *testing.T) {
 				must(t, batch.Delete(b.Name, &container.BatchDeleteOptions{DeleteOptions: blob.DeleteOptions{AccessConditions: b.condition().sdk()}}))
 			}
 			_, _ = sdk.NewContainerClient("box").SubmitBatch(Once(t.Context()), batch, nil)
-			c, err := NewFromConnectionString(login, Options{Transport: record, Concurrency: 1})
+			c, err := NewFromConnectionString(login, Options{ClientOptions: policy.ClientOptions{Transport: record}, Concurrency: 1})
 			must(t, err)
 			_, _ = c.blobs.submit(Once(t.Context()), "box", targets)
 			if len(sent) != 2 || sent[0] != sent[1] {

@@ -16,6 +16,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,10 +69,10 @@ func (r Ref) String() string {
 
 // Options configures a [Client]. Concurrency and Retry are required.
 type Options struct {
-	Concurrency    int // the most attempts in flight at the same time, apart from urgent ones
-	Retry          Retry
-	Transport      policy.Transporter
-	ServiceVersion string // x-ms-version to send instead of [Version]
+	// ClientOptions are the caller's. APIVersion is the x-ms-version to send instead of [Version]. Retry is ignored.
+	policy.ClientOptions
+	Concurrency int // the most attempts in flight at the same time, apart from urgent ones
+	Retry       Retry
 	// OnStart is called before each HTTP request, OnRequest after it, and OnRetry before each wait for another
 	// attempt, in the goroutine of the request. The context has the values of the caller's.
 	OnStart   func(context.Context, RequestEvent)
@@ -171,14 +172,15 @@ func (c *Client) transport(given policy.Transporter) policy.Transporter {
 }
 
 func (c *Client) options(o Options) service.ClientOptions {
-	version := serviceVersion(cmp.Or(o.ServiceVersion, Version))
-	opts := service.ClientOptions{ClientOptions: policy.ClientOptions{PerCallPolicies: []policy.Policy{decode{}, version}}}
+	opts := service.ClientOptions{ClientOptions: o.ClientOptions}
+	version := serviceVersion(cmp.Or(o.APIVersion, Version))
+	opts.APIVersion, opts.PerCallPolicies = "", slices.Concat([]policy.Policy{decode{}, version}, o.PerCallPolicies)
 	// For a minute after a 429, 500 or 503 the SDK would let writes wait for 100 Continue before they send the body. Most
 	// bodies are a few KB: the wait costs a round trip while the service is slow, and a second behind a proxy that does
 	// not know 100 Continue, to save less than the headers take.
 	opts.ExpectContinueBehavior.Mode = service.ExpectContinueModeOff
-	opts.Retry.MaxRetries = -1 // this package has the only retry layer; the SDK's would turn a lost answer into an error
-	opts.Telemetry.ApplicationID = application
+	opts.Retry = policy.RetryOptions{MaxRetries: -1} // this package has the only retry layer; the SDK's would turn a lost answer into an error
+	opts.Telemetry.ApplicationID = cmp.Or(o.Telemetry.ApplicationID, application)
 	opts.Transport = wire{c.transport(o.Transport), o.OnStart, o.OnRequest}
 	return opts
 }

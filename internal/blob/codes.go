@@ -32,7 +32,7 @@ var (
 	garbled = meaning{verdict: verdict{reason: Damaged, again: true, once: true}}
 
 	// otherVersion is a refusal of a version, or of a header of that version, that the service does not know.
-	otherVersion = refused("the service may not know this version: give an older one with WithServiceVersion, or --service-version; " +
+	otherVersion = refused("the service may not know this version: give an older one with Options.APIVersion, or --service-version; " +
 		"before " + Version + ", listings read each day from its start")
 	leased = protected("the blob has a lease, which the vault never takes: break the lease")
 	// undeletable is a refusal to delete a container.
@@ -122,11 +122,11 @@ var meanings = map[bloberror.Code]meaning{
 	bloberror.LeaseNotPresentWithBlobOperation:       leased,
 
 	// The account does not support the request.
-	bloberror.FeatureVersionMismatch:       refused("the account does not support this operation: try another version with WithServiceVersion"),
+	bloberror.FeatureVersionMismatch:       refused("the account does not support this operation: try another version with Options.APIVersion"),
 	bloberror.InvalidHeaderValue:           otherVersion,
 	bloberror.UnsupportedHeader:            otherVersion,
 	bloberror.UnsupportedHTTPVerb:          refused("the account does not support this operation: check its kind"),
-	bloberror.UnsupportedQueryParameter:    refused("the account does not support this operation: check its kind, or try another version with WithServiceVersion"),
+	bloberror.UnsupportedQueryParameter:    refused("the account does not support this operation: check its kind, or try another version with Options.APIVersion"),
 	bloberror.ConditionHeadersNotSupported: refused("the account does not support conditional requests, which the vault needs: check its kind"),
 	bloberror.InvalidOperation:             refused("the account does not support this operation: check its kind"),
 }

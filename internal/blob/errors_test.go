@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
@@ -189,7 +190,7 @@ func TestRemediesNameThePermission(t *testing.T) {
 		must(t, err)
 		account, err = WithSignature(account.url.String()+"?"+w.server.AccountSAS(emulator.Permissions{Allowed: "t"}), func(string) bool { return false })
 		must(t, err)
-		c, err := account.New(Options{Concurrency: 1, Retry: retry, Transport: w.transport})
+		c, err := account.New(Options{ClientOptions: policy.ClientOptions{Transport: w.transport}, Concurrency: 1, Retry: retry})
 		must(t, err)
 		lease := c.AcquireLease(t.Context(), "box", uuid.NewString(), Forever)
 		_, head := c.HeadContainer(t.Context(), "box")

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/planvault/azblob/emulator"
 )
 
@@ -50,9 +51,9 @@ func newWorld(t *testing.T, server *emulator.Server) *world {
 func (w *world) over(t *testing.T, through func(req *http.Request, next sender) (*http.Response, error)) *Client {
 	t.Helper()
 	c, err := NewFromConnectionString(w.server.ConnectionString(), Options{
-		Concurrency: 4,
-		Retry:       retry,
-		Transport:   sender(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) }),
+		Concurrency:   4,
+		Retry:         retry,
+		ClientOptions: policy.ClientOptions{Transport: sender(func(req *http.Request) (*http.Response, error) { return through(req, w.transport.Do) })},
 		OnRequest: func(_ context.Context, e RequestEvent) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

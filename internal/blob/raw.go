@@ -68,7 +68,7 @@ func (l *Login) Do(req *http.Request) (*http.Response, error) {
 
 // DeleteBatch deletes blobs of a container in one request of a version. It returns an error for each.
 func (l *Login) DeleteBatch(ctx context.Context, version, containerName string, targets []Target) ([]error, error) {
-	c, err := l.New(Options{Concurrency: 1, Transport: l.transport, ServiceVersion: version})
+	c, err := l.New(Options{ClientOptions: policy.ClientOptions{Transport: l.transport, APIVersion: version}, Concurrency: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // Endpoint is a prefix on a service.
 type Endpoint struct {
 	// Dial opens a vault with the given options, which include the transport.
-	Dial func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error)
+	Dial func(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error)
 	// Transport returns a new connection to the service.
 	Transport func(t storagetest.T) policy.Transporter
 	// Faulty returns a new connection with random temporary faults. If it is nil, NewFaulty is used, with a
@@ -60,7 +60,7 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		Unversioned: func(t storagetest.T) storage.Vault {
 			t.Helper()
-			return e.open(t, c.on(e.connect(t)), azblob.WithUnversionedUpdates())
+			return e.open(t, c.on(e.connect(t)), azblob.Options{UnversionedUpdates: true})
 		},
 		PassGrace: func(t storagetest.T) {
 			t.Helper()
@@ -113,11 +113,11 @@ func (v connected) Close(ctx context.Context) error {
 	return v.Vault.Close(ctx)
 }
 
-func (e Endpoint) open(t storagetest.T, transport policy.Transporter, more ...azblob.Option) storage.Vault {
+func (e Endpoint) open(t storagetest.T, transport policy.Transporter, more ...azblob.Options) storage.Vault {
 	t.Helper()
-	v, err := e.Dial(t.Context(), append([]azblob.Option{
-		azblob.WithTransport(transport), azblob.WithGracePeriod(grace),
-		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond}),
+	v, err := e.Dial(t.Context(), append([]azblob.Options{
+		azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, GracePeriod: grace},
+		azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Millisecond}},
 	}, more...)...)
 	if err != nil {
 		t.Fatalf("%v", err)

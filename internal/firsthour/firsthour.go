@@ -171,7 +171,7 @@ func (r *run) open(ctx context.Context) (wire, error) {
 			return ctx.Err()
 		}
 	}
-	login := account.Login(blob.Options{Transport: r.Transport, Concurrency: rampWorkers})
+	login := account.Login(blob.Options{ClientOptions: policy.ClientOptions{Transport: r.Transport}, Concurrency: rampWorkers})
 	return wire{ctx: ctx, login: login, version: cmp.Or(r.Version, blob.Version), sent: func(class blob.Class) {
 		r.requests.Add(1)
 		if r.Sent != nil {

@@ -32,7 +32,7 @@ func newProbe(tried, expected, breaks string, try func(x *trial)) probe {
 var probes = []probe{
 	newProbe("GET and HEAD; the versions that support startFrom",
 		"200 with the service's headers; startFrom works in the vault's version",
-		"no request works: open the vault WithServiceVersion", versions),
+		"no request works: open the vault with Options.APIVersion", versions),
 	newProbe("Date and Last-Modified of 50 writes", "they differ by at most 5 seconds",
 		"ages are wrong: make grace periods and TTLs longer than the lag", dates),
 	newProbe("HEAD, GET, PUT and DELETE that must be refused",

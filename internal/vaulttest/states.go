@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -19,7 +21,7 @@ import (
 // World is a service and a way to open vaults on it.
 type World struct {
 	Server *emulator.Server
-	Open   func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault
+	Open   func(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azblob.Vault
 	Skew   *atomic.Int64 // nanoseconds by which the service's clock is ahead; nil for a clock that a test doesn't change
 	// Pairs says that the call sends two requests at once, of which one may decide while the process dies at the other.
 	Pairs bool
@@ -29,7 +31,7 @@ type World struct {
 func WorldOf(server *emulator.Server) World { return World{Server: server, Open: OnEmulator} }
 
 // Vault opens a vault. Each process has its own.
-func (w World) Vault(t *testing.T, opts ...azblob.Option) *azblob.Vault {
+func (w World) Vault(t *testing.T, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
 	return w.Open(t, w.Server, opts...)
 }
@@ -42,17 +44,17 @@ func (w World) Clone() World {
 
 // MayDie makes a call on a vault whose process dies at the request that the rule matches, before the request
 // takes effect. It sends one request at a time, so that the remains are always the same.
-func (w World) MayDie(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) (died bool) {
+func (w World) MayDie(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Options) (died bool) {
 	t.Helper()
 	transport := w.Server.Transport()
 	transport.Inject(at.Do(emulator.Crash()))
-	opts = append(opts, azblob.WithTransport(transport), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+	opts = append(opts, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
 	do(w.Vault(t, opts...))
 	return transport.Crashed()
 }
 
 // dies is [World.MayDie] for a process that must die.
-func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
+func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Options) {
 	t.Helper()
 	if !w.MayDie(t, at, do, opts...) {
 		t.Fatalf("the process did not die: %v", at)
@@ -60,7 +62,7 @@ func (w World) dies(t *testing.T, at *emulator.Rule, do func(v *azblob.Vault), o
 }
 
 // Dies is [World.MayDie] for a process on the emulator that must die.
-func Dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Option) {
+func Dies(t *testing.T, server *emulator.Server, at *emulator.Rule, do func(v *azblob.Vault), opts ...azblob.Options) {
 	t.Helper()
 	WorldOf(server).dies(t, at, do, opts...)
 }
@@ -72,7 +74,7 @@ func (w World) Dying(t *testing.T, n int, crash emulator.Effect, do func(ctx con
 	transport.Inject(emulator.On().Nth(n).Do(crash))
 	ctx := Within(t, 5*time.Minute)
 	// A dead process does not retry.
-	err = do(ctx, t, w.Vault(t, azblob.WithTransport(transport), azblob.WithRetry(azblob.Retry{InitialInterval: 20 * time.Minute})))
+	err = do(ctx, t, w.Vault(t, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Backoff: azblob.Backoff{InitialInterval: 20 * time.Minute}}))
 	if died = transport.Crashed(); died && err == nil && !w.Pairs {
 		t.Error("the call of a process that died returned nil")
 	}
@@ -93,7 +95,7 @@ type NthRequest struct {
 func (r *NthRequest) Vault(t *testing.T, server *emulator.Server, do func()) *azblob.Vault {
 	t.Helper()
 	r.rule = emulator.On().Nth(r.N).Do(emulator.Before(do))
-	return OnEmulator(t, server, Meets(server, r.rule), azblob.WithConcurrency(1))
+	return OnEmulator(t, server, Meets(server, r.rule), azblob.Options{Concurrency: 1})
 }
 
 // Came reports whether there was an nth request.

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
@@ -31,17 +33,17 @@ import (
 var Azurite azuritetest.Holder
 
 // OnServices runs a test on the emulator, and on Azurite where it is installed.
-func OnServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault)) {
+func OnServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.Options) *azblob.Vault)) {
 	t.Run("emulator", func(t *testing.T) {
 		server := emulator.New()
-		test(t, func(opts ...azblob.Option) *azblob.Vault {
+		test(t, func(opts ...azblob.Options) *azblob.Vault {
 			return OnEmulator(t, server, opts...)
 		})
 	})
 	t.Run("azurite", func(t *testing.T) {
 		cs := Azurite.Get(t).ConnectionString()
 		prefix := "t" + uuid.NewString()
-		test(t, func(opts ...azblob.Option) *azblob.Vault {
+		test(t, func(opts ...azblob.Options) *azblob.Vault {
 			return OpenVault(t, prefix, cs, opts...)
 		})
 	})
@@ -49,30 +51,30 @@ func OnServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.O
 
 // OnEmulator opens a vault on an emulator in this process until the test ends. Its token takes less time than a signature
 // for each request.
-func OnEmulator(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+func OnEmulator(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
-	v := WithToken(t, server, append([]azblob.Option{impatient}, opts...)...)
+	v := WithToken(t, server, append([]azblob.Options{impatient}, opts...)...)
 	closeAtEnd(t, v)
 	return v
 }
 
 // Signing opens a vault on an emulator in this process that signs its requests.
-func Signing(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+func Signing(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
-	return OpenVault(t, "test", server.ConnectionString(), append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)...)
+	return OpenVault(t, "test", server.ConnectionString(), append([]azblob.Options{settings.Over(server.Transport())}, opts...)...)
 }
 
 // OpenVault opens a vault that signs its requests until the test ends.
-func OpenVault(t *testing.T, prefix, connectionString string, opts ...azblob.Option) *azblob.Vault {
+func OpenVault(t *testing.T, prefix, connectionString string, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), append([]azblob.Option{impatient}, opts...)...)
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), settings.Merge(append([]azblob.Options{impatient}, opts...)...))
 	Must(t, err)
 	closeAtEnd(t, v)
 	return v
 }
 
 // impatient lets a vault try again soon.
-var impatient = azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond})
+var impatient = azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Millisecond}}
 
 func closeAtEnd(t *testing.T, v *azblob.Vault) {
 	t.Cleanup(func() {
@@ -83,17 +85,17 @@ func closeAtEnd(t *testing.T, v *azblob.Vault) {
 }
 
 // WithToken opens a vault on an emulator in this process with a made-up token, and never closes it.
-func WithToken(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
+func WithToken(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
-	opts = append([]azblob.Option{azblob.WithTransport(server.Transport())}, opts...)
+	opts = append([]azblob.Options{settings.Over(server.Transport())}, opts...)
 	v, err := Dial(t.Context(), opts...)
 	Must(t, err)
 	return v
 }
 
 // Dial opens a vault on an emulator in this process with a made-up token, which is the cheapest login: nothing is signed.
-func Dial(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-	return azblob.New(ctx, "test", "https://blob.emulator.invalid/"+emulator.DefaultAccount, Token{}, plantest.Register(), opts...)
+func Dial(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
+	return azblob.New(ctx, "test", "https://blob.emulator.invalid/"+emulator.DefaultAccount, Token{}, plantest.Register(), settings.Merge(opts...))
 }
 
 // Token is a credential that the emulator accepts.
@@ -184,10 +186,10 @@ func Strict(t storagetest.T, server *emulator.Server) {
 var ownContainer = regexp.MustCompile(`^test-(\d{4}-\d\d-\d\d|control|log)$`)
 
 // Meets lets the requests of a vault meet faults.
-func Meets(server *emulator.Server, rules ...*emulator.Rule) azblob.Option {
+func Meets(server *emulator.Server, rules ...*emulator.Rule) azblob.Options {
 	transport := server.Transport()
 	transport.Inject(rules...)
-	return azblob.WithTransport(transport)
+	return settings.Over(transport)
 }
 
 // Faulty opens a vault whose requests meet faults.

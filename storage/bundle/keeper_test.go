@@ -55,7 +55,7 @@ func TestPurgeKeepsBeforeItRemoves(t *testing.T) {
 		if err != nil {
 			continue // no room for anything
 		}
-		report, err := storage.Purge(t.Context(), v, storage.PurgeOptions{Select: final, Keep: k.Keep, Concurrency: 1})
+		report, err := storage.Purge(t.Context(), v, storage.SelectWhere(final), storage.PurgeOptions{By: workflow.Attribution{By: "operator"}, Keep: k.Keep, Concurrency: 1})
 		if closed := k.Close(); (err == nil) != (closed == nil && report.Deleted == 12) || report.Deleted > k.Plans() || err != nil && report.Failed != 1 {
 			t.Errorf("with room for %d: %+v, %v, %v, %d kept", room, report, err, closed, k.Plans())
 		}

@@ -166,7 +166,7 @@ func TestCost(t *testing.T) {
 				t.Run(fmt.Sprintf("%s of %d sub-objects, %d at a time", op.name, n, c), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						server := emulator.New(emulator.WithLatency(latency))
-						v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
+						v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: c})
 						vaulttest.Must(t, v.Create(t.Context(), plantest.Small())) // the day is there
 						p := plan()
 						op.prepare(t, v, p)
@@ -298,7 +298,7 @@ func TestCostOfATake(t *testing.T) {
 		for _, actions := range efforttest.Pick([]int{1, 60}, []int{1, 60}, []int{1, 60, 1000}) {
 			synctest.Test(t, func(t *testing.T) {
 				server := emulator.New(emulator.WithLatency(latency))
-				v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(c))
+				v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: c})
 				p := vaulttest.CreatedRunning(t, v, plantest.Sized(1, actions, 1))
 				p.Owner, p.Epoch = workflow.NewV7(), 1
 				vaulttest.Must(t, v.UpdatePlan(t.Context(), p))

@@ -28,7 +28,7 @@ func TestTraces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New()
 		vaulttest.Strict(t, server)
-		v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(1))
+		v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: 1})
 		ctx := t.Context()
 		plan := plantest.Small()
 		action := func() *workflow.Action { return plan.Blocks[0].Sequences[0].Actions[0] }

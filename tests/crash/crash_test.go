@@ -36,8 +36,8 @@ func plainWorld() vaulttest.World {
 // unversionedWorld is plainWorld with vaults that accept updates without a version.
 func unversionedWorld() vaulttest.World {
 	w := plainWorld()
-	w.Open = func(t *testing.T, server *emulator.Server, opts ...azblob.Option) *azblob.Vault {
-		return vaulttest.OnEmulator(t, server, append(opts, azblob.WithUnversionedUpdates())...)
+	w.Open = func(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
+		return vaulttest.OnEmulator(t, server, append(opts, azblob.Options{UnversionedUpdates: true})...)
 	}
 	return w
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -129,11 +131,11 @@ func TestCancelled(t *testing.T) {
 					if when.effect != nil {
 						transport.Inject(emulator.On().Nth(n).Do(when.effect(cancel)))
 					}
-					v := w.Vault(t, azblob.WithTransport(transport), azblob.WithObserver(azblob.Observer{Request: func(context.Context, azblob.RequestEvent) {
+					v := w.Vault(t, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Observer: azblob.Observer{Request: func(context.Context, azblob.RequestEvent) {
 						if answers.Add(1) == int64(n) {
 							cancel()
 						}
-					}}))
+					}}})
 					err := c.do(ctx, t, v)
 					if ctx.Err() == nil {
 						t.Fatal("the context did not end")

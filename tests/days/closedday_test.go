@@ -73,9 +73,9 @@ func TestCostOfClosedDays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := emulator.New(emulator.WithLatency(time.Second))
 				var end azblob.OperationEnd
-				v := vaulttest.OnEmulator(t, server, azblob.WithObserver(azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
+				v := vaulttest.OnEmulator(t, server, azblob.Options{Observer: azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 					return ctx, func(e azblob.OperationEnd) { end = e }
-				}}))
+				}}})
 				plan := plantest.Small()
 				plan.ID = workflow.NewV7At(time.Now().Add(-age))
 				if name != "Create" {

@@ -318,7 +318,7 @@ func TestLeftExpiry(t *testing.T) {
 
 // TestHoldAndExpireOnServices holds, releases and drops a day on the emulator and on Azurite.
 func TestHoldAndExpireOnServices(t *testing.T) {
-	vaulttest.OnServices(t, func(t *testing.T, open func(opts ...azblob.Option) *azblob.Vault) {
+	vaulttest.OnServices(t, func(t *testing.T, open func(opts ...azblob.Options) *azblob.Vault) {
 		v := open()
 		day := vaulttest.DaysAgo(9)
 		plan := finished(t, v, vaulttest.PlanOf(day))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -146,7 +148,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 				v := vaulttest.OnEmulator(t, server)
 				plan := row.prepare(t, server, v)
 				short := &vaulttest.ShortLister{Transport: server.Transport(), Name: row.omitted, Cached: cached, Times: 1}
-				row.do(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)), plan)
+				row.do(t, vaulttest.OnEmulator(t, server, settings.Over(short)), plan)
 				if short.Query == "" {
 					t.Error("no listing was short")
 				}
@@ -201,7 +203,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 			transport := server.Transport()
 			transport.Inject(emulator.Lies(0.1, seed), emulator.FalseAbsences(0.1, seed), absent)
 			short := &vaulttest.ShortLister{Transport: transport, Name: []string{"", "open/", "plans/"}[seed%3], Cached: seed%2 == 0, Times: 1}
-			liar := vaulttest.OnEmulator(t, server, azblob.WithTransport(short))
+			liar := vaulttest.OnEmulator(t, server, settings.Over(short))
 			day := workflow.Time(ended.ID)
 			for what, do := range []func(ctx context.Context) error{
 				func(ctx context.Context) error { return liar.Upkeep(ctx) },
@@ -255,7 +257,7 @@ func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
 				t.Errorf("%s: Recover finds nothing", what)
 			}
 		}
-		finds("a page without the catalogue", vaulttest.OnEmulator(t, server, azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "catalogue", Times: 9})))
+		finds("a page without the catalogue", vaulttest.OnEmulator(t, server, settings.Over(&vaulttest.ShortLister{Transport: server.Transport(), Name: "catalogue", Times: 9})))
 		server.ResetRequests()
 		finds("no lie", v)
 		for n := range len(server.Requests()) {

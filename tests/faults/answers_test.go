@@ -164,7 +164,7 @@ func TestCreateKeepsToMaxElapsed(t *testing.T) {
 	for n := 1; n <= 7; n++ { // the requests of a Create of a small plan
 		vaulttest.InBubble(t, fmt.Sprintf("from request %d", n), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, emulator.On().Range(n, 0).Do(emulator.Answer(503, "ServerBusy"))),
-				azblob.WithRetry(azblob.Retry{InitialInterval: 10 * time.Millisecond, MaxInterval: 50 * time.Millisecond, MaxElapsed: 500 * time.Millisecond}))
+				azblob.Options{Backoff: azblob.Backoff{InitialInterval: 10 * time.Millisecond, MaxInterval: 50 * time.Millisecond, MaxElapsed: 500 * time.Millisecond}})
 			started := time.Now()
 			err := v.Create(t.Context(), plantest.Small())
 			if took := time.Since(started); took > 2*time.Second || !errors.Is(err, storage.ErrUnavailable) {
@@ -180,8 +180,8 @@ func TestOutagesAreToldOfAtOnce(t *testing.T) {
 	var told []azblob.RetryEvent
 	ctx, cancel := context.WithCancel(t.Context())
 	v := vaulttest.OpenVault(t, "test", "AccountName=a;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:1/a", // nobody listens there
-		azblob.WithRetry(azblob.Retry{InitialInterval: time.Hour, MaxInterval: time.Hour, MaxElapsed: 24 * time.Hour}),
-		azblob.WithObserver(azblob.Observer{Retry: func(_ context.Context, r azblob.RetryEvent) { told = append(told, r); cancel() }}))
+		azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Hour, MaxInterval: time.Hour, MaxElapsed: 24 * time.Hour}},
+		azblob.Options{Observer: azblob.Observer{Retry: func(_ context.Context, r azblob.RetryEvent) { told = append(told, r); cancel() }}})
 	_, err := v.Exists(ctx, workflow.NewV7())
 	if !errors.Is(err, context.Canceled) || len(told) != 1 || !strings.Contains(told[0].Err.Error(), "127.0.0.1:1") {
 		t.Errorf("%v; the observer was told of %+v", err, told)
@@ -194,5 +194,5 @@ func TestNewWithAReplacedDefaultTransport(t *testing.T) {
 	old := http.DefaultTransport
 	defer func() { http.DefaultTransport = old }()
 	http.DefaultTransport = http.NewFileTransport(http.Dir("."))
-	vaulttest.Should(t, vaulttest.ErrOf(azblob.New(t.Context(), "prod", "https://account.blob.core.windows.net", vaulttest.Token{}, nil)))
+	vaulttest.Should(t, vaulttest.ErrOf(azblob.New(t.Context(), "prod", "https://account.blob.core.windows.net", vaulttest.Token{}, nil, azblob.Options{})))
 }

@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -108,7 +111,7 @@ func (l *liars) process(t *testing.T) {
 		time.Sleep([]time.Duration{time.Second, time.Minute, 5 * time.Minute, vaulttest.PastGrace}[l.r.IntN(4)])
 	}
 	rules := l.rules()
-	v := vaulttest.OnEmulator(t, l.server, vaulttest.Meets(l.server, rules...), azblob.WithConcurrency(1+7*l.r.IntN(2)))
+	v := vaulttest.OnEmulator(t, l.server, vaulttest.Meets(l.server, rules...), azblob.Options{Concurrency: 1 + 7*l.r.IntN(2)})
 	for range 1 + l.r.IntN(3) {
 		l.operations++
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -185,7 +188,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 			plan, _ := in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-			report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.OnEmulator(t, server, settings.Over(short)).Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -200,7 +203,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 	vaulttest.InBubble(t, "a delete that is called again", func(t *testing.T, server *emulator.Server) {
 		plan, _ := vaulttest.DeleteBroken(emulator.BatchDelete, "")(t, vaulttest.WorldOf(server), plantest.Small())
 		short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)).Delete(t.Context(), plan.ID), storage.ErrUnknown)
+		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, settings.Over(short)).Delete(t.Context(), plan.ID), storage.ErrUnknown)
 		if err := vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID); err != nil || vaulttest.Stored(server) != 0 {
 			t.Errorf("again: %v, %d blobs are left", err, vaulttest.Stored(server))
 		}
@@ -245,7 +248,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 			return strings.HasPrefix(r.Prefix, "open/") && begins.Fired() == 1
 		}).Nth(1).Do(emulator.Before(func() { vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID)) }))
 		transport.Inject(begins, ends)
-		report, err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport), azblob.WithConcurrency(1)).Repair(t.Context(), azblob.RepairOptions{Thorough: true})
+		report, err := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1}).Repair(t.Context(), azblob.RepairOptions{Thorough: true})
 		if err != nil || len(report.Plans) != 0 || ends.Fired() != 1 {
 			t.Errorf("%+v, %v; the Delete ended: %d", report, err, ends.Fired())
 		}

@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -95,7 +98,7 @@ func TestStorms(t *testing.T) {
 						server.Inject(storm(effects, share, end))
 						// The grace period would end a Create that is delayed by the storm.
 						open := func() *azblob.Vault {
-							return vaulttest.OpenVault(t, "test", server.ConnectionString(), azblob.WithTransport(server.Transport()), azblob.WithRetry(azblob.Retry{}), azblob.WithGracePeriod(time.Hour))
+							return vaulttest.OpenVault(t, "test", server.ConnectionString(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Backoff: azblob.Backoff{}, GracePeriod: time.Hour})
 						}
 						plans := make([]*workflow.Plan, workers)
 						var wg sync.WaitGroup
@@ -145,7 +148,7 @@ func TestServiceAtItsCapacity(t *testing.T) {
 		transport := server.Transport()
 		busy := emulator.On().Where(func(emulator.Request) bool { return inFlight.Load() > capacity }).Do(emulator.Answer(503, "ServerBusy"))
 		server.Inject(busy)
-		v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+		v := vaulttest.OnEmulator(t, server, settings.Over(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 			sent.Add(1)
 			inFlight.Add(1)
 			defer inFlight.Add(-1)
@@ -177,7 +180,7 @@ func TestSmallCallsBesideLargeOnes(t *testing.T) {
 	const latency = time.Second
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New(emulator.WithLatency(latency))
-		v := vaulttest.OnEmulator(t, server, azblob.WithConcurrency(8))
+		v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: 8})
 		p := vaulttest.CreatedRunning(t, v, plantest.Small())
 		var wg sync.WaitGroup
 		for range 3 {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -56,10 +58,10 @@ func TestListingsBelieveNoFalse404(t *testing.T) {
 					transport := server.Transport()
 					rule := emulator.On(emulator.ListBlobs, emulator.HeadBlob, emulator.GetBlob, emulator.GetContainerProperties).Nth(nth).Do(effect)
 					transport.Inject(rule)
-					opts := []azblob.Option{azblob.WithTransport(transport)}
+					opts := []azblob.Options{settings.Over(transport)}
 					if c.probing {
 						transport.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
-						opts = append(opts, azblob.WithDayProbing(10))
+						opts = append(opts, azblob.Options{DayProbing: 10})
 					}
 					found, err := storage.Collect(vaulttest.OnEmulator(t, server, opts...).Search(t.Context(), c.filters))
 					if err == nil && len(found) != c.want {
@@ -136,7 +138,7 @@ func TestDayProbing(t *testing.T) {
 		return emulator.On(emulator.ListContainers).Do(vaulttest.Denied)
 	}
 	probing := func(t *testing.T, server *emulator.Server, days int, rules ...*emulator.Rule) *azblob.Vault {
-		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, append(rules, deny())...), azblob.WithDayProbing(days))
+		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, append(rules, deny())...), azblob.Options{DayProbing: days})
 	}
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
@@ -176,7 +178,7 @@ func TestDayProbing(t *testing.T) {
 				t.Errorf("got %v, want %v, %q", all, want, text)
 			}
 		}
-		ended(probing(t, server, 0), storage.ErrDenied, "use WithDayProbing")
+		ended(probing(t, server, 0), storage.ErrDenied, "use Options.DayProbing")
 		// Without rights to any container it is denied; with rights to some these are shown.
 		denied := emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthorizationFailure"))
 		ended(probing(t, server, 3, denied), storage.ErrDenied, "list containers")
@@ -213,7 +215,7 @@ func TestServiceWithoutStartFrom(t *testing.T) {
 		ids, open := vaulttest.Fill(t, server, n, k, 12*time.Hour)
 		slices.Reverse(ids)
 		slices.Reverse(open)
-		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		v := vaulttest.WithToken(t, server, settings.Over(vaulttest.Startless(server.Transport())))
 		for _, c := range []struct {
 			filters  storage.Filters
 			want     []uuid.UUID
@@ -315,7 +317,7 @@ func TestListCosts(t *testing.T) {
 			like := &workflow.Plan{Name: "nightly report", Descr: "all regions, one after the other", GroupID: uuid.Max}
 			vaulttest.Put(t, server, like, c.plans, func(int) bool { return false })
 			var size atomic.Int64
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+			v := vaulttest.OnEmulator(t, server, settings.Over(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 				time.Sleep(time.Second)
 				resp, err := server.Transport().Do(req)
 				if err == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -119,20 +121,20 @@ func TestCrowd(t *testing.T) {
 	plansOf := func(server *emulator.Server) *emulator.Rule {
 		return emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return strings.HasPrefix(r.Prefix, "plans/0") || r.Prefix == "plans/" })
 	}
-	services := map[string]func(*emulator.Server) []azblob.Option{
-		"whole":    func(*emulator.Server) []azblob.Option { return nil },
-		"no crowd": func(*emulator.Server) []azblob.Option { return nil },
-		"one request at a time": func(*emulator.Server) []azblob.Option {
-			return []azblob.Option{azblob.WithConcurrency(1)}
+	services := map[string]func(*emulator.Server) []azblob.Options{
+		"whole":    func(*emulator.Server) []azblob.Options { return nil },
+		"no crowd": func(*emulator.Server) []azblob.Options { return nil },
+		"one request at a time": func(*emulator.Server) []azblob.Options {
+			return []azblob.Options{{Concurrency: 1}}
 		},
-		"a listing that misses entries": func(server *emulator.Server) []azblob.Option {
-			return []azblob.Option{azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1})}
+		"a listing that misses entries": func(server *emulator.Server) []azblob.Options {
+			return []azblob.Options{settings.Over(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1})}
 		},
-		"a listing that misses objects": func(server *emulator.Server) []azblob.Option {
-			return []azblob.Option{azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-object", Times: -1})}
+		"a listing that misses objects": func(server *emulator.Server) []azblob.Options {
+			return []azblob.Options{settings.Over(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-object", Times: -1})}
 		},
-		"a listing that is refused": func(server *emulator.Server) []azblob.Option {
-			return []azblob.Option{vaulttest.Meets(server, plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))}
+		"a listing that is refused": func(server *emulator.Server) []azblob.Options {
+			return []azblob.Options{vaulttest.Meets(server, plansOf(server).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))}
 		},
 	}
 	for name, options := range services {
@@ -198,7 +200,7 @@ func TestCrowdWithoutStartFrom(t *testing.T) {
 			_, ids := vaulttest.Fill(t, server, 100, 100, time.Minute)
 			open = append(open, ids...)
 		}
-		v := vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		v := vaulttest.WithToken(t, server, settings.Over(vaulttest.Startless(server.Transport())))
 		server.ResetRequests()
 		found, requests := vaulttest.Collect(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}), vaulttest.Requests(server)
 		want := map[emulator.Op]int{emulator.ListContainers: 1, emulator.ListBlobs: 2 + 1, emulator.HeadBlob: 200}
@@ -350,7 +352,7 @@ func TestNearDays(t *testing.T) {
 			{deny(emulator.GetContainerProperties), 1, 0, storage.ErrDenied},
 			{emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(400, "InvalidHeaderValue")), 1, 0, storage.ErrDenied},
 		} {
-			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, test.rule), azblob.WithDayProbing(test.probing))
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, test.rule), azblob.Options{DayProbing: test.probing})
 			found, err := storage.Collect(v.Search(t.Context(), newPlans()))
 			if len(found) != test.found || !errors.Is(err, test.want) {
 				t.Errorf("%v, probing %d: %v, %v", test.rule, test.probing, found, err)
@@ -421,12 +423,12 @@ func TestOpenPlansAtRandom(t *testing.T) {
 				}
 			}
 			slices.SortFunc(want, driver.NewestFirst)
-			opts := []azblob.Option{azblob.WithConcurrency(one(1, 3, 256))}
+			opts := []azblob.Options{{Concurrency: one(1, 3, 256)}}
 			switch r.IntN(4) {
 			case 0:
-				plain, opts = false, append(opts, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+				plain, opts = false, append(opts, settings.Over(vaulttest.Startless(server.Transport())))
 			case 1:
-				plain, opts = false, append(opts, azblob.WithTransport(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1}))
+				plain, opts = false, append(opts, settings.Over(&vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/[^<]*[02468ace]-entry", Times: -1}))
 			}
 			v := vaulttest.OnEmulator(t, server, opts...)
 			f := storage.Filters{ByStatus: []workflow.Status{workflow.Running}, Limit: one(0, 0, 30, 200)}

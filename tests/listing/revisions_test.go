@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -34,7 +35,7 @@ func TestRevisions(t *testing.T) {
 			plans, ids[p] = append(plans, p), p.ID
 			time.Sleep(20 * time.Minute)
 		}
-		startless := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport())))
+		startless := vaulttest.OnEmulator(t, server, settings.Over(vaulttest.Startless(server.Transport())))
 		random := rand.New(rand.NewPCG(1, 2))
 		was := map[uuid.UUID]string{}
 		for n := range 30 {

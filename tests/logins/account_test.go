@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -82,7 +85,7 @@ func TestAccountOfLogins(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(emulator.WithTokens(tenant))
 			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
-			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.WithTransport(server.Transport()), azblob.WithDayProbing(2))
+			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, DayProbing: 2})
 			vaulttest.Must(t, err)
 			r, err := v.Account(t.Context())
 			if err != nil {
@@ -109,7 +112,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 			return resp, err
 		}
 	}
-	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
+	v := vaulttest.OnEmulator(t, server, settings.Over(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
 	r, err := v.Account(t.Context())
 	if err != nil || r.Unknown["Kind"] == nil || r.Unknown["SKU"] == nil || r.Unknown["Hierarchical"] == nil {
 		t.Errorf("%+v, %v", r, err)
@@ -139,7 +142,7 @@ func TestSecondary(t *testing.T) {
 		server.Replicate()
 		late := vaulttest.Created(t, primary, plantest.Small())
 		at := strings.Replace(server.ConnectionString(), "/"+emulator.DefaultAccount, "/"+emulator.DefaultAccount+"-secondary", 1)
-		v, err := azblob.NewFromConnectionString(t.Context(), "test", at, plantest.Register(), azblob.WithTransport(server.Transport()))
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", at, plantest.Register(), settings.Over(server.Transport()))
 		vaulttest.Must(t, err)
 		vaulttest.Reread(t, v, plan)
 		for id, want := range map[uuid.UUID]bool{plan.ID: true, late.ID: false} {

@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -36,7 +38,7 @@ import (
 const tenant = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 
 // opener opens a vault with a login.
-type opener func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error)
+type opener func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Options) (*azblob.Vault, error)
 
 const (
 	hostStyle = "https://devstoreaccount1.blob.core.windows.net"
@@ -64,30 +66,30 @@ func holder(role emulator.Role, change func(*emulator.Claims)) bearer {
 }
 
 func byToken(role emulator.Role, change func(c *emulator.Claims, today string)) opener {
-	return func(ctx context.Context, _ *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
+	return func(ctx context.Context, _ *emulator.Server, today string, opts ...azblob.Options) (*azblob.Vault, error) {
 		cred := holder(role, func(c *emulator.Claims) {
 			if change != nil {
 				change(c, today)
 			}
 		})
-		return azblob.New(ctx, "test", hostStyle, cred, plantest.Register(), opts...)
+		return azblob.New(ctx, "test", hostStyle, cred, plantest.Register(), settings.Merge(opts...))
 	}
 }
 
 func byString(text func(server *emulator.Server) string) opener {
-	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), opts...)
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Options) (*azblob.Vault, error) {
+		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), settings.Merge(opts...))
 	}
 }
 
 // byAccountSAS alternates between the two ways to give a signature.
 func byAccountSAS(endpoint string, p func() emulator.Permissions) opener {
-	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Option) (*azblob.Vault, error) {
+	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Options) (*azblob.Vault, error) {
 		signature := server.AccountSAS(p())
 		if p().Types == "" {
-			return azblob.NewFromURL(ctx, "test", endpoint+"/?"+signature, plantest.Register(), opts...)
+			return azblob.NewFromURL(ctx, "test", endpoint+"/?"+signature, plantest.Register(), settings.Merge(opts...))
 		}
-		return azblob.NewFromConnectionString(ctx, "test", "BlobEndpoint="+endpoint+";SharedAccessSignature=?"+signature, plantest.Register(), opts...)
+		return azblob.NewFromConnectionString(ctx, "test", "BlobEndpoint="+endpoint+";SharedAccessSignature=?"+signature, plantest.Register(), settings.Merge(opts...))
 	}
 }
 
@@ -96,8 +98,8 @@ func allowed(p emulator.Permissions) func() emulator.Permissions {
 }
 
 func byContainerSAS(allowed string) opener {
-	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromURL(ctx, "test", hostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), opts...)
+	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Options) (*azblob.Vault, error) {
+		return azblob.NewFromURL(ctx, "test", hostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), settings.Merge(opts...))
 	}
 }
 
@@ -210,8 +212,8 @@ func tryLogin(t *testing.T, open opener) (outcomes []error) {
 	owner := vaulttest.Signing(t, server)
 	plan, other := vaulttest.Created(t, owner, plantest.Small()), vaulttest.Created(t, owner, plantest.Small())
 	today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
-	vault := func(opts ...azblob.Option) *azblob.Vault {
-		v, err := open(t.Context(), server, today, append(opts, azblob.WithTransport(server.Transport()))...)
+	vault := func(opts ...azblob.Options) *azblob.Vault {
+		v, err := open(t.Context(), server, today, append(opts, settings.Over(server.Transport()))...)
 		vaulttest.Must(t, err)
 		return v
 	}
@@ -232,7 +234,7 @@ func tryLogin(t *testing.T, open opener) (outcomes []error) {
 	plan.State.Status, plan.State.Start = workflow.Running, time.Now()
 	cell(errors.Join(v.UpdatePlan(t.Context(), plan), v.Delete(t.Context(), other.ID)))
 	cell(listed(v))
-	cell(listed(vault(azblob.WithDayProbing(2))))
+	cell(listed(vault(azblob.Options{DayProbing: 2})))
 	return outcomes
 }
 
@@ -250,13 +252,13 @@ func TestLoginExpires(t *testing.T) {
 		// The credential does not know that its token will expire, or that it was revoked.
 		stuck := bearer(func() (emulator.Claims, time.Time) { return fixed, time.Now().Add(24 * time.Hour) })
 		vault := func(cred azcore.TokenCredential) *azblob.Vault {
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(server.Transport()))
 			vaulttest.Must(t, err)
 			return v
 		}
 		signed := func() *azblob.Vault {
 			v, err := azblob.NewFromURL(t.Context(), "test", hostStyle+"?"+server.AccountSAS(emulator.Permissions{Allowed: "rwdlc"}), plantest.Register(),
-				azblob.WithTransport(server.Transport()))
+				settings.Over(server.Transport()))
 			vaulttest.Must(t, err)
 			return v
 		}
@@ -291,11 +293,11 @@ func TestTokensOverTLS(t *testing.T) {
 	defer listener.Close()
 	client := listener.HTTPClient()
 	defer client.CloseIdleConnections()
-	v, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), azblob.WithTransport(client))
+	v, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), settings.Over(client))
 	vaulttest.Must(t, err)
 	plan := vaulttest.Created(t, v, plantest.Small())
 	vaulttest.Must(t, v.Delete(t.Context(), plan.ID))
-	stranger, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register())
+	stranger, err := azblob.New(t.Context(), "test", listener.URL(), holder(emulator.Contributor, nil), plantest.Register(), azblob.Options{})
 	vaulttest.Must(t, err)
 	if _, err := stranger.Exists(t.Context(), plan.ID); !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the certificate: %v", err)
@@ -320,22 +322,22 @@ func TestAddresses(t *testing.T) {
 	const secret = "c2VjcmV0LWtleQ"
 	id := workflow.NewV7()
 	path := "/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
-	byString := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(t.Context(), "test", text, nil, opts...)
+	byString := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
+		return azblob.NewFromConnectionString(t.Context(), "test", text, nil, settings.Merge(opts...))
 	}
-	byURL := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.NewFromURL(t.Context(), "test", text, nil, opts...)
+	byURL := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
+		return azblob.NewFromURL(t.Context(), "test", text, nil, settings.Merge(opts...))
 	}
-	byEndpoint := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
-		return azblob.New(t.Context(), "test", text, vaulttest.Token{}, nil, opts...)
+	byEndpoint := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
+		return azblob.New(t.Context(), "test", text, vaulttest.Token{}, nil, settings.Merge(opts...))
 	}
-	inString := func(text string, opts ...azblob.Option) (*azblob.Vault, error) {
+	inString := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
 		return byString("AccountName=a;AccountKey=a2V5;BlobEndpoint="+text, opts...)
 	}
-	type open = func(string, ...azblob.Option) (*azblob.Vault, error)
+	type open = func(string, ...azblob.Options) (*azblob.Vault, error)
 	check := func(open open, text, want string) {
 		transport := &recordHosts{Transporter: emulator.New().Transport()}
-		v, err := open(text, azblob.WithTransport(transport))
+		v, err := open(text, settings.Over(transport))
 		switch {
 		case want == "" && (!errors.Is(err, storage.ErrInvalid) || v != nil || strings.Contains(err.Error(), secret)), want != "" && err != nil:
 			t.Errorf("%q: %v", text, err)
@@ -410,9 +412,9 @@ func TestSecretsStayInside(t *testing.T) {
 			seen := &secrets{}
 			level := slog.HandlerOptions{Level: slog.LevelDebug}
 			v, err := open(t.Context(), server, today,
-				azblob.WithObserver(azblob.LogObserver(slog.New(slog.NewTextHandler(&said, &level)))),
-				azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}),
-				azblob.WithTransport(seen.transport(server, failures)))
+				azblob.Options{Observer: azblob.LogObserver(slog.New(slog.NewTextHandler(&said, &level)))},
+				azblob.Options{Backoff: azblob.Backoff{MaxElapsed: time.Second}},
+				settings.Over(seen.transport(server, failures)))
 			vaulttest.Must(t, err)
 			for range len(failures) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -513,7 +515,7 @@ func TestErrorsNameNoPlace(t *testing.T) {
 		"nothing stored there": {emulator.New().Transport().Do, host, "404 ContainerNotFound"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v := vaulttest.OnEmulator(t, emulator.New(), azblob.WithTransport(test.transport), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}))
+			v := vaulttest.OnEmulator(t, emulator.New(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: test.transport}, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
 			plan := plantest.Small()
 			plan.ID = workflow.NewV7()
 			_, err := v.Read(t.Context(), plan.ID)

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
@@ -21,7 +23,7 @@ import (
 
 // TestPing pings a vault before and after its first plan. The ping leaves nothing.
 func TestPing(t *testing.T) {
-	vaulttest.OnServices(t, func(t *testing.T, open func(...azblob.Option) *azblob.Vault) {
+	vaulttest.OnServices(t, func(t *testing.T, open func(...azblob.Options) *azblob.Vault) {
 		v := open()
 		for _, exists := range []bool{false, true} {
 			for _, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites(), azblob.PingDeletes()}} {
@@ -102,7 +104,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 // TestPingThroughAProxyThatRemovesConditions must not report that all is well: every promise rests on them.
 func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 	server := emulator.New()
-	v := vaulttest.OnEmulator(t, server, azblob.WithTransport(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
+	v := vaulttest.OnEmulator(t, server, settings.Over(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 		req.Header.Del("If-Match")
 		return server.Transport().Do(req)
 	})))
@@ -131,7 +133,7 @@ func TestPingOnSockets(t *testing.T) {
 		"https://" + strings.TrimPrefix(plain.URL, "http://"):     {storage.ErrUnavailable, "does not speak TLS"},
 		"https://" + secure.Addr().String() + "/devstoreaccount1": {storage.ErrDenied, "the certificate is not the host's, or not trusted here"},
 	} {
-		v, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil)
+		v, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil, azblob.Options{})
 		vaulttest.Must(t, err)
 		if _, err := v.Ping(t.Context()); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
@@ -161,7 +163,7 @@ func TestPingVault(t *testing.T) {
 		for _, c := range test.containers {
 			server.PutContainer(c, nil)
 		}
-		v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, settings.Over(server.Transport()))
 		vaulttest.Must(t, err)
 		if test.look {
 			_, err := storage.Collect(v.List(t.Context(), 1))
@@ -233,7 +235,7 @@ func TestPingWithLogins(t *testing.T) {
 		emulator.Reader:      {"", "give the identity the role Storage Blob Data Contributor"},
 		"":                   {"give the identity the role Storage Blob Data Reader", "give the identity the role Storage Blob Data Reader"},
 	} {
-		v, err := byToken(role, nil)(t.Context(), server, "", azblob.WithTransport(server.Transport()))
+		v, err := byToken(role, nil)(t.Context(), server, "", settings.Over(server.Transport()))
 		vaulttest.Must(t, err)
 		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}, {azblob.PingDeletes()}} {
 			report, err := v.Ping(t.Context(), opts...)

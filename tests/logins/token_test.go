@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azlog "github.com/Azure/azure-sdk-for-go/sdk/azcore/log"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -122,7 +124,7 @@ func withCredentials(t *testing.T, test func(t *testing.T, i *issuer, v *azblob.
 				cred, err := credential(i)
 				vaulttest.Must(t, err)
 				server := emulator.New(emulator.WithTokens(tenant))
-				v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(server.Transport()))
+				v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(server.Transport()))
 				vaulttest.Must(t, err)
 				defer v.Close(t.Context())
 				test(t, i, v)
@@ -246,7 +248,7 @@ func TestStuckCredentials(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			cred := &stuck{release: make(chan struct{})}
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(emulator.New().Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New().Transport()))
 			vaulttest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), map[bool]time.Duration{false: 2 * time.Minute, true: time.Second}[closes])
 			defer cancel()
@@ -287,7 +289,7 @@ func TestClaimsChallenges(t *testing.T) {
 			cred, err := credentials["client secret"](i)
 			vaulttest.Must(t, err)
 			transport := challenged(i, always, emulator.New().Transport())
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(transport))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(transport))
 			vaulttest.Must(t, err)
 			var wg sync.WaitGroup
 			for range 50 {
@@ -317,7 +319,7 @@ func TestTokensAreForStorage(t *testing.T) {
 				"Www-Authenticate": {"Bearer authorization_uri=https://login.example/tenant/oauth2/authorize resource_id=https://another.example"},
 			}}, nil
 		})
-		v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(transport))
+		v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(transport))
 		vaulttest.Must(t, err)
 		_, err = v.Exists(t.Context(), workflow.NewV7())
 		vaulttest.Fails(t, err, storage.ErrDenied)
@@ -354,7 +356,7 @@ func TestAzureCLI(t *testing.T) {
 			vaulttest.Must(t, os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o700))
 			cred, err := azidentity.NewAzureCLICredential(nil)
 			vaulttest.Must(t, err)
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), azblob.WithTransport(emulator.New().Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New().Transport()))
 			vaulttest.Must(t, err)
 			defer v.Close(t.Context())
 			ctx, cancel := context.WithCancel(t.Context())
@@ -398,7 +400,7 @@ func TestPipeline(t *testing.T) {
 			}
 			return server.Transport().Do(req)
 		})
-		v, err := logins[login](t.Context(), server, "", azblob.WithTransport(transport))
+		v, err := logins[login](t.Context(), server, "", settings.Over(transport))
 		vaulttest.Must(t, err)
 		tracer := tracing.NewTracer(func(ctx context.Context, name string, _ *tracing.SpanOptions) (context.Context, tracing.Span) {
 			mu.Lock()

@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/emulator/schedule"
@@ -385,8 +387,8 @@ func (r *run) rest() {
 func (a *acting) begin() {
 	a.started = true
 	// With a token, because signing and verifying would take a tenth of the time.
-	v := vaulttest.WithToken(a.run.T, a.run.server, azblob.WithTransport(a), azblob.WithConcurrency(max(1, a.concurrency)), azblob.WithGracePeriod(cmp.Or(a.grace, 10*time.Minute)),
-		azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond, MaxElapsed: time.Hour}))
+	v := vaulttest.WithToken(a.run.T, a.run.server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: a}, Concurrency: max(1, a.concurrency), GracePeriod: cmp.Or(a.grace, 10*time.Minute)},
+		azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Millisecond, MaxInterval: time.Millisecond, MaxElapsed: time.Hour}})
 	ctx, cancel := context.WithCancel(a.run.Context())
 	a.cancel = cancel
 	go func() {

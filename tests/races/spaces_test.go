@@ -265,7 +265,7 @@ func TestReadBesideAnotherCreation(t *testing.T) {
 		meets := vaulttest.Meets(server, emulator.On().Nth(2).Do(emulator.Before(func() {
 			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), target), v.Create(t.Context(), other)))
 		})))
-		got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, meets, azblob.WithConcurrency(1)), one)
+		got := vaulttest.Reread(t, vaulttest.OnEmulator(t, server, meets, azblob.Options{Concurrency: 1}), one)
 		if d := plantest.Diff(other, got); d != "" && plantest.Diff(one, got) != "" {
 			t.Error(d)
 		}

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -126,7 +129,7 @@ func TestCreateThatIsTakenBackBesideAnUpdate(t *testing.T) {
 				now.State.Status = workflow.Running
 				vaulttest.Should(t, other.UpdatePlan(t.Context(), now))
 			}))
-		v := vaulttest.OnEmulator(t, server, meets, azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+		v := vaulttest.OnEmulator(t, server, meets, azblob.Options{Backoff: azblob.Backoff{MaxElapsed: time.Minute}})
 		vaulttest.Fails(t, v.Create(t.Context(), plan), storage.ErrUnknown)
 		vaulttest.Settled(t, other)
 		vaulttest.Empty(t, server)
@@ -158,7 +161,7 @@ func TestSlowDelete(t *testing.T) {
 					}
 					return transport.Do(req)
 				})
-				slow := vaulttest.OnEmulator(t, server, azblob.WithTransport(sleeps), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Minute}))
+				slow := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: sleeps}, Backoff: azblob.Backoff{MaxElapsed: time.Minute}})
 				vaulttest.Fails(t, slow.Delete(t.Context(), plan.ID), storage.ErrUnknown)
 				vaulttest.Settled(t, v)
 				if vaulttest.WholeOrGone(t, v, shown) != nil {
@@ -203,7 +206,7 @@ func TestDeleteOfAnObjectThatKeepsChanging(t *testing.T) {
 			server.Put(container, b.Name, b.Body, b.Metadata)
 		}))
 		transport.Inject(changes)
-		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Delete(t.Context(), plan.ID), storage.ErrConflict)
+		vaulttest.Fails(t, vaulttest.OnEmulator(t, server, settings.Over(transport)).Delete(t.Context(), plan.ID), storage.ErrConflict)
 		if n := changes.Fired(); n != 4 {
 			t.Errorf("it gave up after %d attempts, want 4", n)
 		}
@@ -224,7 +227,7 @@ func TestCreateOfAMarkerThatKeepsChanging(t *testing.T) {
 		transport.Inject(emulator.On(emulator.PutBlob).Where(takesOver).Do(emulator.Before(func() {
 			server.Put(vaulttest.ContainerOf(time.Now()), "open/"+plan.ID.String(), nil, map[string]string{"writeid": "another"})
 		})))
-		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plan)
+		err := vaulttest.OnEmulator(t, server, settings.Over(transport)).Create(t.Context(), plan)
 		if vaulttest.Fails(t, err, storage.ErrConflict); !strings.HasSuffix(err.Error(), "call again") {
 			t.Errorf("got %v", err)
 		}
@@ -241,7 +244,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 	// At each request of a Create, Recovery of the other vault runs, after its own grace period and before
 	// the Create's.
 	vaulttest.BeforeEach(t, "Recovery beside a Create", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
-		hasty := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short))
+		hasty := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short})
 		plan := vaulttest.EachKind()
 		patient := at.Vault(t, server, func() {
 			time.Sleep(25 * time.Second) // a try's limit is 30s
@@ -268,9 +271,9 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		driver.Complete(plan)
 		other := *plan
 		vaulttest.Must(t, vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
-			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.WithGracePeriod(short))
+			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.Options{GracePeriod: short})
 			time.Sleep(20 * time.Second)
-			if report, err := vaulttest.OnEmulator(t, server, azblob.WithGracePeriod(short)).Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
+			if report, err := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short}).Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}).Create(t.Context(), plan))
@@ -297,7 +300,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 // error is not ErrUnavailable.
 func TestCallersDeadlineIsNotTheGracePeriods(t *testing.T) {
 	vaulttest.InBubble(t, "waiting for a slot", func(t *testing.T, server *emulator.Server) {
-		v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) })), azblob.WithConcurrency(1))
+		v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "", func() { time.Sleep(20 * time.Second) })), azblob.Options{Concurrency: 1})
 		var busy sync.WaitGroup
 		busy.Go(func() {
 			vaulttest.Should(t, vaulttest.ErrOf(v.Exists(t.Context(), workflow.NewV7())))

@@ -116,8 +116,8 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 			// The vaults use the bubble's clock, and the service's clock is off. They use tokens, because
 			// signatures would be refused.
 			vaulttest.InBubbleOf(t, emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(skew) })), func(t *testing.T, server *emulator.Server) {
-				v, began := vaulttest.WithToken(t, server, azblob.WithGracePeriod(grace)), time.Now()
-				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), vaulttest.EachKind()) }, azblob.WithGracePeriod(grace))
+				v, began := vaulttest.WithToken(t, server, azblob.Options{GracePeriod: grace}), time.Now()
+				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), vaulttest.EachKind()) }, azblob.Options{GracePeriod: grace})
 				untouched := vaulttest.Untouched(t, server)
 				for _, age := range []time.Duration{0, grace, grace + grace/4 + time.Second} {
 					time.Sleep(time.Until(began.Add(age)))
@@ -160,7 +160,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		meets := vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
 			vaulttest.Should(t, v.UpdatePlan(t.Context(), ending))
 		}))
-		report, err := vaulttest.OnEmulator(t, server, meets, azblob.WithConcurrency(1)).Repair(t.Context(), azblob.RepairOptions{})
+		report, err := vaulttest.OnEmulator(t, server, meets, azblob.Options{Concurrency: 1}).Repair(t.Context(), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) > 0 {
 			t.Errorf("it reports %+v, %v", report, err)
 		}
@@ -226,7 +226,7 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 	vaulttest.BeforeEach(t, "in the same status", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 		plan, _ := vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Small())
 		vaulttest.RewriteStatus(server, vaulttest.DamagedOf(server, plan).Container, plan, "entry", "Running")
-		mine, v := *plan, vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates())
+		mine, v := *plan, vaulttest.OnEmulator(t, server, azblob.Options{UnversionedUpdates: true})
 		mine.State.ETag, mine.Descr = "", "stored again"
 		vaulttest.Must(t, vaulttest.ErrOf(at.Vault(t, server, func() { vaulttest.Should(t, v.UpdatePlan(t.Context(), &mine)) }).Repair(t.Context(), vaulttest.Thorough)))
 		if at.Came() {
@@ -278,11 +278,11 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			told := map[uuid.UUID]azblob.RepairedPlan{}
 			var mu sync.Mutex
-			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, c.rules...), azblob.WithConcurrency(1), azblob.WithRetry(azblob.Retry{MaxElapsed: time.Second}), azblob.WithObserver(azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, c.rules...), azblob.Options{Concurrency: 1, Backoff: azblob.Backoff{MaxElapsed: time.Second}, Observer: azblob.Observer{Repair: func(_ context.Context, p azblob.RepairEvent) {
 				mu.Lock()
 				defer mu.Unlock()
 				told[p.ID] = p.RepairedPlan
-			}}))
+			}}})
 			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 3 {
 				t.Fatalf("%+v, %v: want all plans in the report", report, err)

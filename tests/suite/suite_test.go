@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
@@ -119,7 +121,7 @@ func emulated(t storagetest.T, opts ...emulator.Option) storagetest.Store {
 	})
 	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
 	vaulttest.Strict(t, server)
-	return onConnections(func() policy.Transporter { return server.Transport() }, azblob.WithObserver(refusing(t))).Store()
+	return onConnections(func() policy.Transporter { return server.Transport() }, azblob.Options{Observer: refusing(t)}).Store()
 }
 
 // refusing fails the test if an operation with bad input sends a request.
@@ -134,10 +136,10 @@ func refusing(t storagetest.T) azblob.Observer {
 }
 
 // onConnections is an emulator in this process whose vaults each have a connection of their own.
-func onConnections(dial func() policy.Transporter, more ...azblob.Option) conformance.Endpoint {
+func onConnections(dial func() policy.Transporter, more ...azblob.Options) conformance.Endpoint {
 	return conformance.Endpoint{
-		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			return vaulttest.Dial(ctx, slices.Concat([]azblob.Option{azblob.WithTransport(dial())}, more, opts)...)
+		Dial: func(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
+			return vaulttest.Dial(ctx, slices.Concat([]azblob.Options{settings.Over(dial())}, more, opts)...)
 		},
 		Transport: func(storagetest.T) policy.Transporter { return dial() },
 	}
@@ -153,8 +155,8 @@ func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 		}
 	})
 	return conformance.Endpoint{
-		Dial: func(ctx context.Context, opts ...azblob.Option) (*azblob.Vault, error) {
-			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), opts...)
+		Dial: func(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
+			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), settings.Merge(opts...))
 		},
 		Transport: func(storagetest.T) policy.Transporter {
 			transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -291,7 +293,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			if !slices.Equal(now, want) {
 				t.Errorf("found %v, want %v", now, want)
 			}
-			old, oldRequests := check(vaulttest.WithToken(t, server, azblob.WithTransport(vaulttest.Startless(server.Transport()))))
+			old, oldRequests := check(vaulttest.WithToken(t, server, settings.Over(vaulttest.Startless(server.Transport()))))
 			if !slices.Equal(old, want) {
 				t.Errorf("where startFrom is ignored: found %d problems, want %v", len(old), want)
 			}

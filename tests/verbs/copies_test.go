@@ -11,6 +11,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
@@ -89,7 +90,7 @@ func TestCopyTakenMeanwhile(t *testing.T) {
 					reached = true
 					errs[inner] = calls[inner](t.Context(), vaulttest.OnEmulator(t, server), plans[inner])
 				})))
-				first, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(transport))
+				first, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, settings.Over(transport))
 				vaulttest.Must(t, err)
 				errs[outer] = calls[outer](t.Context(), first, plans[outer])
 				if !reached {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -110,7 +112,7 @@ func TestUndoBesideACreate(t *testing.T) {
 				vaulttest.Settled(t, v)
 				vaulttest.Should(t, v.Create(t.Context(), &again))
 			}))
-			patient := azblob.WithRetry(azblob.Retry{InitialInterval: time.Millisecond, MaxElapsed: time.Hour})
+			patient := azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Millisecond, MaxElapsed: time.Hour}}
 			if err := vaulttest.OnEmulator(t, server, meets, patient).Create(t.Context(), plan); err == nil {
 				t.Fatal("a Create that was refused returned nil")
 			}
@@ -135,7 +137,7 @@ func TestCreateBeyondTheGracePeriod(t *testing.T) {
 			return server.Transport().Do(req)
 		})
 		started := time.Now()
-		err := vaulttest.OnEmulator(t, server, azblob.WithTransport(transport)).Create(t.Context(), plantest.Small())
+		err := vaulttest.OnEmulator(t, server, settings.Over(transport)).Create(t.Context(), plantest.Small())
 		if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("got %v", err)
 		}
@@ -370,7 +372,7 @@ func TestCreateThatMayNotTakeAMarkerOver(t *testing.T) {
 func TestFailuresEndWhatIsParallel(t *testing.T) {
 	const atOnce, elapsed = 4, time.Minute
 	open := func(t *testing.T, server *emulator.Server, rule *emulator.Rule) *azblob.Vault {
-		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule), azblob.WithConcurrency(atOnce), azblob.WithRetry(azblob.Retry{MaxElapsed: elapsed}))
+		return vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule), azblob.Options{Concurrency: atOnce, Backoff: azblob.Backoff{MaxElapsed: elapsed}})
 	}
 	vaulttest.InBubble(t, "a Create that is refused sends no more sub-objects", func(t *testing.T, server *emulator.Server) {
 		v := open(t, server, emulator.On(emulator.PutBlob).Path("actions/").Do(vaulttest.Denied))

@@ -178,7 +178,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 func TestDeleteMarkersThatTakeTooLong(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-		slow := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Frozen("-delete", 3*time.Second)), azblob.WithGracePeriod(2*time.Second))
+		slow := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, vaulttest.Frozen("-delete", 3*time.Second)), azblob.Options{GracePeriod: 2 * time.Second})
 		err := slow.Delete(t.Context(), plan.ID)
 		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want ErrUnavailable alone", err)
@@ -197,7 +197,7 @@ func TestDeleteTriesAgain(t *testing.T) {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			plan := vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Sized(1, 1, 254))
 			batches := emulator.On(emulator.BatchDelete).Do(emulator.Before(func() {}))
-			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule, batches), azblob.WithGracePeriod(2*time.Second))
+			v := vaulttest.OnEmulator(t, server, vaulttest.Meets(server, rule, batches), azblob.Options{GracePeriod: 2 * time.Second})
 			if err := v.Delete(t.Context(), plan.ID); err != nil || rule.Fired() != 1 || batches.Seen() != 2 {
 				t.Errorf("%v; %v, %d batches", err, rule, batches.Seen())
 			}

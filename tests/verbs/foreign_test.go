@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -24,7 +26,7 @@ import (
 func TestPlansOfAnotherProgram(t *testing.T) {
 	for _, status := range []int{0, 2, -1} {
 		vaulttest.InBubble(t, fmt.Sprint("status ", status), func(t *testing.T, server *emulator.Server) {
-			v, ctx := vaulttest.OnEmulator(t, server, azblob.WithUnversionedUpdates()), t.Context()
+			v, ctx := vaulttest.OnEmulator(t, server, azblob.Options{UnversionedUpdates: true}), t.Context()
 			mixed, theirs := vaulttest.DaysAgo(20), vaulttest.DaysAgo(10)
 			ours := vaulttest.Created(t, v, vaulttest.PlanOf(mixed))
 			ours.State = workflow.State{Status: workflow.Running, Start: time.Now()}
@@ -86,11 +88,11 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			}
 			step("List", func() {
 				outcome := azblob.OutcomeFailed
-				observed := vaulttest.OnEmulator(t, server, azblob.WithObserver(azblob.Observer{
+				observed := vaulttest.OnEmulator(t, server, azblob.Options{Observer: azblob.Observer{
 					OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 						return ctx, func(e azblob.OperationEnd) { outcome = e.Outcome }
 					},
-				}))
+				}})
 				found, err := storage.Collect(observed.List(ctx, 0))
 				if outcome != azblob.OutcomeOK {
 					t.Errorf("the outcome of List is %s", outcome)
@@ -141,11 +143,12 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 				})
 			}
 			step("Purge", func() {
-				report, err := storage.Purge(ctx, v, storage.PurgeOptions{Select: storage.Filters{Before: time.Now()}, IncludeOpen: true, DryRun: true})
+				all := storage.SelectWhere(storage.Filters{Before: time.Now()})
+				report, err := storage.Purge(ctx, v, all, storage.PurgeOptions{IncludeOpen: true, DryRun: true})
 				if err != nil || report.Deleted != 1 || report.Failed != 0 || report.Foreign != 2 {
 					t.Errorf("Purge: %+v, %v", report, err)
 				}
-				_, err = storage.Purge(ctx, v, storage.PurgeOptions{Select: storage.Filters{Before: time.Now()}, IncludeOpen: true})
+				_, err = storage.Purge(ctx, v, all, storage.PurgeOptions{By: workflow.Attribution{By: "operator"}, IncludeOpen: true})
 				vaulttest.Must(t, err)
 			})
 			for _, dry := range []bool{true, false} {
@@ -207,7 +210,7 @@ func TestForeignRemains(t *testing.T) {
 		},
 		"a day of which a listing is short": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
-			v := vaulttest.OnEmulator(t, server, azblob.WithTransport(short))
+			v := vaulttest.OnEmulator(t, server, settings.Over(short))
 			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
 			if err != nil || report.Days[0].Result != azblob.DayForeign || short.Query == "" {
 				t.Errorf("%+v, %v", report, err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -50,7 +52,7 @@ func TestNothingIsSent(t *testing.T) {
 		bad.Edit(p)
 		refused("Create", v.Create(t.Context(), p), storage.ErrInvalid)
 	}
-	raw, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	raw, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), nil, settings.Over(server.Transport()))
 	vaulttest.Must(t, err)
 	unfit := plantest.Small()
 	vaulttest.ActionsOf(unfit)[0].Req = make(chan int) // which only the attempt to encode it shows
@@ -129,7 +131,7 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 64 { // a choice by chance would be right as often
-		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil)
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.Options{})
 		vaulttest.Must(t, err)
 		vaulttest.Must(t, v.Close(ctx))
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -92,7 +94,7 @@ func TestReadOfMany(t *testing.T) {
 		vaulttest.Must(t, v.UpdateAction(t.Context(), late))
 		short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "[^<]*" + late.ID.String(), Times: 1}
 		vaulttest.Same(t, v, plan)
-		if d := plantest.Diff(plan, vaulttest.Reread(t, vaulttest.OnEmulator(t, server, azblob.WithTransport(short)), plan)); d != "" || short.Times > 0 {
+		if d := plantest.Diff(plan, vaulttest.Reread(t, vaulttest.OnEmulator(t, server, settings.Over(short)), plan)); d != "" || short.Times > 0 {
 			t.Errorf("%q; %d listings were not short", d, short.Times)
 		}
 	})
@@ -184,7 +186,7 @@ func TestReadTypes(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		_, plan := vaulttest.Running(t, vaulttest.OnEmulator(t, server), plantest.Full())
 		open := func(reg *registry.Register) *azblob.Vault {
-			v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), reg, azblob.WithTransport(server.Transport()))
+			v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), reg, settings.Over(server.Transport()))
 			vaulttest.Must(t, err)
 			return v
 		}

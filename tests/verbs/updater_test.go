@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -227,7 +229,7 @@ func TestTwoCompletions(t *testing.T) {
 			e.ResetRequests()
 			transport := e.Transport()
 			transport.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Before(func() { rewrite(e, e.object) })))
-			w := vaulttest.OnEmulator(t, e.Server, azblob.WithTransport(transport))
+			w := vaulttest.OnEmulator(t, e.Server, settings.Over(transport))
 			vaulttest.Fails(t, w.UpdatePlan(t.Context(), e.Plan), storage.ErrUnknown, storage.ErrConflict)
 			if n := len(e.Requests()); n > 20 {
 				t.Errorf("%d requests were sent", n)

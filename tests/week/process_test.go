@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"
@@ -108,20 +109,28 @@ func (p *process) run(ctx context.Context, seat int) {
 	}
 }
 
+// bare is a vault that hides what a fleet does not need.
+type bare struct {
+	fleet.Store
+	reg *registry.Register
+}
+
+func (b bare) Registry() *registry.Register { return b.reg }
+
 func (p *process) work(ctx context.Context) error {
 	defer p.stop()
 	reg := registry.Must(engine.Task(common, p.perform))
 	if p.rare {
 		reg = registry.Must(engine.Task(common, p.perform), engine.Task(rare, p.perform))
 	}
-	vault, err := azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, azblob.WithTransport(p))
+	vault, err := azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, settings.Over(p))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = vault.Close(context.WithoutCancel(ctx)) }()
 	p.vault = vault
 	if p.ahead != 0 {
-		p.vault = struct{ fleet.Store }{vault} // without Upkeep: the times in catalogues are not shifted
+		p.vault = bare{vault, reg} // without Upkeep: the times in catalogues are not shifted
 	}
 	opts := engine.Options{Plans: p.o.Capacity, Fleet: &p.o, Observer: engine.Observer{
 		Joined: func(_ context.Context, e engine.JoinedEvent) {

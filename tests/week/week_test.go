@@ -29,6 +29,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
@@ -181,7 +182,7 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		w.longestAction = min(6*time.Hour, long/6)
 		reg := registry.Must(plugins.Typed[task, string](common), plugins.Typed[task, string](rare))
 		var err error
-		w.operator, err = azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, azblob.WithTransport(w.server.Transport()))
+		w.operator, err = azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, settings.Over(w.server.Transport()))
 		vaulttest.Must(t, err)
 		w.begin(long)
 		w.rest()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/planvault/azblob"
@@ -26,7 +28,7 @@ func live(ctx context.Context, provider trace.TracerProvider) error {
 	var processes [2]*azblob.Vault
 	for i := range processes {
 		processes[i], err = azblob.NewFromConnectionString(ctx, "life", service.ConnectionString(), nil,
-			azblob.WithTransport(service.Transport()), azblob.WithObserver(observer))
+			azblob.Options{ClientOptions: policy.ClientOptions{Transport: service.Transport()}, Observer: observer})
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,9 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/settings"
+
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -321,7 +324,7 @@ func TestHealth(t *testing.T) {
 // TestHealthOfNothing looks at a prefix without containers, which is healthy only if it may be new.
 func TestHealthOfNothing(t *testing.T) {
 	server, _, _ := account(t, 3)
-	v, err := azblob.NewFromConnectionString(t.Context(), "tset", server.ConnectionString(), nil, azblob.WithTransport(server.Transport()))
+	v, err := azblob.NewFromConnectionString(t.Context(), "tset", server.ConnectionString(), nil, settings.Over(server.Transport()))
 	must(t, err)
 	for allow, code := range map[bool]int{false: http.StatusServiceUnavailable, true: http.StatusOK} {
 		s := web.New(v, web.Options{AllowEmpty: allow})
@@ -341,7 +344,7 @@ func TestHealthOfNothing(t *testing.T) {
 func account(t *testing.T, n int) (*emulator.Server, *azblob.Vault, *web.Server) {
 	t.Helper()
 	server := emulator.New()
-	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.WithTransport(server.Transport()), azblob.WithObserver(web.Observer()))
+	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: web.Observer()})
 	must(t, err)
 	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })
 	for i := range n {
@@ -394,7 +397,7 @@ func TestNoSecrets(t *testing.T) {
 		signature := regexp.MustCompile(`sig=([^&]*)`).FindStringSubmatch(sas)[1]
 		decoded, err := url.QueryUnescape(signature)
 		must(t, err)
-		v, err := azblob.NewFromURL(t.Context(), "test", host+"?"+sas, nil, azblob.WithTransport(server.Transport()))
+		v, err := azblob.NewFromURL(t.Context(), "test", host+"?"+sas, nil, settings.Over(server.Transport()))
 		must(t, err)
 		defer v.Close(context.WithoutCancel(t.Context()))
 		for _, effect := range []emulator.Effect{emulator.Answer(http.StatusForbidden, "AuthenticationFailed"), emulator.Foreign(http.StatusOK, "text/html", "<p>"+sas), emulator.LostRequest()} {

@@ -1,0 +1,104 @@
+package storage_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+// logged is a vault whose audit log is a list of what was recorded.
+type logged struct {
+	storage.Vault
+	entries []storage.AuditEntry
+	record  func(ctx context.Context, d storage.AuditEntry) error // may be nil
+}
+
+func (l *logged) Record(ctx context.Context, d storage.AuditEntry) error {
+	if l.record != nil {
+		if err := l.record(ctx, d); err != nil {
+			return err
+		}
+	}
+	l.entries = append(l.entries, d)
+	return nil
+}
+
+func (l *logged) AuditEntries(context.Context, storage.AuditFilters) ([]storage.AuditEntry, error) {
+	return l.entries, nil
+}
+
+func (l *logged) results() (all []string) {
+	for _, d := range l.entries {
+		all = append(all, d.What+": "+d.Result)
+	}
+	return all
+}
+
+func TestAudit(t *testing.T) {
+	errLost := errors.New("lost\nat sea")
+	entry := storage.AuditEntry{What: "expire", Attribution: operator, Detail: strings.Repeat("x", storage.MaxDetail+1)}
+	plain := func(context.Context) error { return nil }
+	for name, test := range map[string]struct {
+		do   func(l *logged) func(context.Context) error
+		want []string
+		err  error
+	}{
+		"a change":            {func(*logged) func(context.Context) error { return plain }, []string{"expire: ", "expire: done"}, nil},
+		"a change that fails": {func(*logged) func(context.Context) error { return func(context.Context) error { return errLost } }, []string{"expire: ", "expire: failed: lost at sea"}, errLost},
+		"a change of parts": {func(l *logged) func(context.Context) error {
+			return func(ctx context.Context) error {
+				return storage.Audit(ctx, l, storage.AuditEntry{What: "purge"}, plain)
+			}
+		}, []string{"expire: ", "expire: done"}, nil},
+	} {
+		l := &logged{Vault: memvault.New(nil)}
+		err := storage.Audit(t.Context(), l, entry, test.do(l))
+		if got := l.results(); !slices.Equal(got, test.want) || !errors.Is(err, test.err) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if first, last := l.entries[0], l.entries[1]; first.ID == uuid.Nil || first.ID != last.ID || len(first.Detail) > storage.MaxDetail {
+			t.Errorf("%s: recorded %+v and %+v", name, first, last)
+		}
+	}
+	l := &logged{Vault: memvault.New(nil)}
+	for _, by := range []workflow.Attribution{{}, {Why: "because"}, {By: "eve\x00"}} {
+		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", Attribution: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
+			t.Errorf("%+v: %v", by, err)
+		}
+	}
+}
+
+// TestAuditOfSilentLog checks that a log which does not answer neither delays a change for long nor makes it fail.
+func TestAuditOfSilentLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := 1
+		l := &logged{Vault: memvault.New(nil), record: func(ctx context.Context, _ storage.AuditEntry) error {
+			if silent--; silent >= 0 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}}
+		began, done := time.Now(), 0
+		change := func(context.Context) error { done++; return nil }
+		entry := storage.AuditEntry{What: "purge", Attribution: operator}
+		if err := storage.Audit(t.Context(), l, entry, change); err != nil || done != 1 || len(l.entries) != 0 || time.Since(began) != 10*time.Second {
+			t.Errorf("%v, %d changes, %q after %v", err, done, l.results(), time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		silent, began = 0, time.Now()
+		interrupted := func(context.Context) error { cancel(); silent = 1; return ctx.Err() }
+		if err := storage.Audit(ctx, l, entry, interrupted); !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
