@@ -15,16 +15,16 @@ export GOMEMLIMIT = 6GiB
 unit: export GOGC       = 1600
 unit: export GOMEMLIMIT = 2GiB
 
-.PHONY: man test lint golangci unit race budgets azurite verify alerts supply vuln apidiff fuzz mutants
+.PHONY: man test lint golangci unit race azurite verify alerts supply vuln apidiff fuzz mutants
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
-UNRACED = bench|cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
+UNRACED = cmd/planvault/internal/(human|report|sample)|examples/engine|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
 
-# All tests, the tests under the race detector with -short, and the request budgets, two at a time, because each of them has
-# stretches that keep one core busy. `make lint` runs go vet.
+# All tests, and the tests under the race detector with -short, two at a time, because each of them has stretches that keep one
+# core busy. `make lint` runs go vet.
 test:
-	@$(MAKE) --no-print-directory -j 2 lint unit race budgets
+	@$(MAKE) --no-print-directory -j 2 lint unit race
 
 unit: azurite
 	go test -vet=off -parallel 4 -timeout 20m ./...
@@ -32,9 +32,6 @@ unit: azurite
 
 race: azurite
 	go test -vet=off -race -short -timeout 20m $$(go list ./... | grep -vE '/($(UNRACED))$$')
-
-budgets:
-	go run ./bench -short
 
 # gofumpt looks at all folders, the others at one module.
 lint:
@@ -68,8 +65,8 @@ verify: azurite supply apidiff alerts golangci
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
 	go test -vet=off -race -timeout 0 ./...
 	go -C azblobotel test -vet=off -race ./...
-	go run ./bench -cpu
-	go run ./bench -cpu -token
+	go test -count=1 -run '^Test(CPU|Engine)Budgets$$' -v ./tests/costs -args -ratios
+	go test -count=1 -run '^TestCPUBudgets$$' -v ./tests/costs -args -ratios -token
 	go run ./integration -real -soak $(CAMPAIGN) -clients 8 -faults
 	go run ./integration -azurite -soak $(CAMPAIGN) -clients 8 -faults -grace 10s
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults

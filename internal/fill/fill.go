@@ -1,4 +1,4 @@
-// Package fill fills an emulator with a vault of up to a million plans within seconds, for the bench and for tests.
+// Package fill fills an emulator with a vault of up to a million plans within seconds, for tests.
 package fill
 
 import (

@@ -120,7 +120,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
-	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/trial", "internal/vaulttest", "integration", "bench", "examples", "cmd"}
+	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/trial", "internal/vaulttest", "integration", "examples", "cmd"}
 	isAbove := func(rel string) bool {
 		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
 	}
@@ -149,7 +149,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 		// Only internal/blob uses the SDK to store. Tools and tests may use it to clean up.
 		usesSDK := slices.ContainsFunc(p.Imports, func(i string) bool { return strings.HasPrefix(i, "github.com/Azure/azure-sdk-for-go/sdk/storage/") })
-		if top, _, _ := strings.Cut(rel, "/"); usesSDK != (rel == "internal/blob") && rel != "internal/vaulttest" && !slices.Contains([]string{"integration", "bench", "cmd", "tests"}, top) {
+		if top, _, _ := strings.Cut(rel, "/"); usesSDK != (rel == "internal/blob") && rel != "internal/vaulttest" && !slices.Contains([]string{"integration", "cmd", "tests"}, top) {
 			t.Errorf("%s imports the SDK's storage packages: %t", rel, usesSDK)
 		}
 	}
@@ -162,8 +162,8 @@ func TestImportsRunOneWay(t *testing.T) {
 
 func TestProductionDoesNotImportTesting(t *testing.T) {
 	for _, p := range packages(t) {
-		if strings.HasSuffix(path.Base(p.ImportPath), "test") || p.rel() == "bench" {
-			continue // bench measures in virtual time, which is to be had from testing/synctest alone
+		if strings.HasSuffix(path.Base(p.ImportPath), "test") {
+			continue
 		}
 		// Files for other systems, too.
 		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles) {

@@ -49,7 +49,7 @@ var essential = []string{
 // elsewhere are long cases that run on the emulator with PLANVAULT_LONG alone, because other tests make the same requests.
 var elsewhere = []string{
 	"recovery/a Recovery that dies at any request is finished by another", // TestCrashInRecovery
-	"create/a plan of 5,000 actions comes back whole in every state",      // pages are smaller here; TestCost has 1,000 actions
+	"create/a plan of 5,000 actions comes back whole in every state",      // pages are smaller here; TestCosts has 1,000 actions
 }
 
 // hierarchical matches the cases that see the directories of a hierarchical namespace: for each verb that lists or removes

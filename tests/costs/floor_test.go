@@ -1,4 +1,4 @@
-package main
+package costs_test
 
 import (
 	"bufio"
@@ -22,6 +22,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
+
+// step is a call.
+type step func(context.Context) error
 
 // floor sends requests with a bare client of the SDK, one after the other: the least that any program which
 // sends them takes. It neither encodes nor decodes what blobs contain, and takes the checksums from the

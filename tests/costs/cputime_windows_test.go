@@ -1,4 +1,4 @@
-package main
+package costs_test
 
 import (
 	"syscall"
