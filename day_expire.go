@@ -14,9 +14,9 @@ import (
 
 // ExpireOptions are the options of [Vault.Expire].
 type ExpireOptions struct {
-	// OlderThan is the age of the days to drop. A day is older than an age if it ended at least that long ago,
-	// by the service's clock. It must be positive. The day before today is never dropped, whatever the age.
-	OlderThan time.Duration
+	// OlderThanDays is the age of the days to drop: a day is dropped once that many days have passed since it ended,
+	// by the service's clock. It is between 1 and 36,525, so the day before today is never dropped. Required.
+	OlderThanDays int
 	// Empty also drops younger days in which nothing is stored any more, such as those whose plans were all
 	// deleted. It takes one listing for each of them.
 	Empty bool
@@ -70,13 +70,13 @@ func (r ExpireReport) Dropped() (n int) {
 // the error joins those of all days; a day that the service protects, such as by a legal hold, is [storage.ErrProtected].
 // Expire stops early when ctx ends or the identity lacks a right ([storage.LacksRight]). The report is complete up to there.
 //
-// Errors: [storage.ErrInvalid] for an age that is not positive, or a negative budget; [storage.ErrDenied] for an
+// Errors: [storage.ErrInvalid] for another age, or a negative budget; [storage.ErrDenied] for an
 // identity without the right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown:
 // the next Expire settles it.
 func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
 	err = v.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
-		if o.OlderThan <= 0 {
-			return driver.Invalid("ExpireOptions.OlderThan", "%v is no age", o.OlderThan)
+		if o.OlderThanDays < 1 || o.OlderThanDays > oldest {
+			return driver.Invalid("ExpireOptions.OlderThanDays", "%d is not between 1 and %d", o.OlderThanDays, oldest)
 		}
 		if o.Budget < 0 {
 			return driver.Invalid("ExpireOptions.Budget", "%v is negative", o.Budget)
@@ -87,8 +87,12 @@ func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 	return report, err
 }
 
-// expiredAtOnce is how many days Expire drops at a time.
-const expiredAtOnce = 8
+const (
+	// expiredAtOnce is how many days Expire drops at a time.
+	expiredAtOnce = 8
+	// oldest is the greatest age in days that may be dropped.
+	oldest = 36525
+)
 
 // expiring is an Expire that is running.
 type expiring struct {
@@ -145,7 +149,7 @@ func (x expiring) expireDays(ctx context.Context, days []day) []ExpiredDay {
 
 // due reports whether a day is older than the age.
 func (o ExpireOptions) due(d day) bool {
-	return !d.seen.Before(d.date.AddDate(0, 0, 1).Add(o.OlderThan))
+	return !d.seen.Before(d.date.AddDate(0, 0, 1+o.OlderThanDays))
 }
 
 // expireDay drops a day, or says why it does not. A young day that is not empty has no result.

@@ -411,7 +411,7 @@ func ExampleVault_Expire() {
 	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
 	check(err)
 	fmt.Println(report.Past, "past days,", len(report.Built), "built,", len(report.Skipped), "skipped")
-	expired, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 90 * 24 * time.Hour})
+	expired, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 90})
 	check(err)
 	for _, day := range expired.Days {
 		fmt.Println(day.Result, day.Open)

@@ -157,7 +157,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenAuditEntry()) }},
 		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error { return failure(v.AuditEntries(ctx, storage.AuditFilters{})) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.Expire(ctx, ExpireOptions{OlderThan: 1000 * time.Hour}))
+			return failure(v.Expire(ctx, ExpireOptions{OlderThanDays: 42}))
 		}},
 		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.DueDays(ctx, retention.Policy{Keep: 1000}))

@@ -160,7 +160,7 @@ func (h *past) held(ctx context.Context) error {
 		return err
 	}
 	purged, purgeErr := h.purge(ctx)
-	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: (daysAgo - 1) * 24 * time.Hour})
+	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: daysAgo - 1})
 	return errors.Join(
 		is(h.vault.Delete(ctx, h.plans[len(h.plans)-1].ID), storage.ErrHeld),
 		reported(purgeErr, purged.Held == 1, purged),
@@ -176,7 +176,7 @@ func (h *past) purged(ctx context.Context) error {
 }
 
 func (h *past) expire(ctx context.Context) error {
-	report, err := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThan: 24 * time.Hour})
+	report, err := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 	h.plans = h.plans[:1]
 	return reported(err, report.Dropped() == oldDays, report)
 }

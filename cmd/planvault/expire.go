@@ -25,7 +25,11 @@ func (a *app) expireCommand() *cobra.Command {
 	var keep string
 	c := a.onVault("expire --older-than AGE", "Drop old days as a whole",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			return a.expire(ctx, v, azblob.ExpireOptions{OlderThan: time.Duration(olderThan), Empty: empty, Verify: verify, DryRun: b.dryRun, Budget: b.timeLeft()}, keep)
+			days, err := wholeDays("older-than", olderThan)
+			if err != nil {
+				return err
+			}
+			return a.expire(ctx, v, azblob.ExpireOptions{OlderThanDays: days, Empty: empty, Verify: verify, DryRun: b.dryRun, Budget: b.timeLeft()}, keep)
 		})
 	c.Flags().Var(&olderThan, "older-than", "drop the days that ended this long ago, an `AGE` such as 90d")
 	c.Flags().BoolVar(&empty, "empty", false, "also drop younger days in which nothing is stored")

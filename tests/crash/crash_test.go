@@ -646,7 +646,7 @@ func closedDays() []scenario {
 		}
 	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
+		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 		if err == nil && report.Dropped() != 1 {
 			err = errNoDay
 		}

@@ -111,7 +111,7 @@ func TestHold(t *testing.T) {
 		if !errors.Is(err, storage.ErrHeld) || azblob.OutcomeOf(err) != azblob.OutcomeHeld {
 			t.Errorf("Delete: %v", err)
 		}
-		report, err := other.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+		report, err := other.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("Expire: %+v, %v", report, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -25,13 +26,13 @@ import (
 	"github.com/planvault/azblob/internal/vaulttest"
 )
 
-// week is the retention of most tests.
-const week = 7 * 24 * time.Hour
+// week is the retention of most tests, in days.
+const week = 7
 
 // expired drops the days that are older than a week.
 func expired(t *testing.T, v *azblob.Vault, o azblob.ExpireOptions) azblob.ExpireReport {
 	t.Helper()
-	o.OlderThan = week
+	o.OlderThanDays = week
 	report, err := v.Expire(t.Context(), o)
 	vaulttest.Must(t, err)
 	return report
@@ -108,8 +109,8 @@ func TestExpire(t *testing.T) {
 				}
 			}
 		}
-		for _, age := range []time.Duration{0, -time.Hour} {
-			vaulttest.Fails(t, vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: age})), storage.ErrInvalid)
+		for _, days := range []int{0, -1, math.MaxInt} {
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: days})), storage.ErrInvalid)
 		}
 	})
 }
@@ -198,7 +199,7 @@ func TestExpireWithoutRights(t *testing.T) {
 				vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 			}
 			v := vaulttest.Faulty(t, server, emulator.On(op).Do(vaulttest.Denied))
-			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: week})
+			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
 			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -234,7 +235,7 @@ func TestProtectedDays(t *testing.T) {
 			rule := emulator.On(c.op).Where(func(r emulator.Request) bool { return r.Container == protected }).Do(emulator.Answer(c.status, c.code))
 			v = vaulttest.Faulty(t, server, rule)
 			if c.op == emulator.DeleteContainer {
-				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 10 * 24 * time.Hour})
+				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
 				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.DayFailed {
 					t.Errorf("%+v, %v", report, err)
 				}
@@ -260,7 +261,7 @@ func TestCancelledExpire(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThan: week, Progress: func(storage.Progress) { cancel() }})
+		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThanDays: week, Progress: func(storage.Progress) { cancel() }})
 		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -286,7 +287,7 @@ func TestLeftExpiry(t *testing.T) {
 			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(9)
 			vaulttest.PutDay(server, day)
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs).Nth(3), func(v *azblob.Vault) {
-				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: week})
+				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
 			})
 			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayBusy {
 				t.Errorf("another Expire: %+v", report)
@@ -361,7 +362,7 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%+v, %v", report, err)
 		}
 		server.ResetRequests()
-		expire := azblob.ExpireOptions{OlderThan: time.Hour, Budget: time.Nanosecond}
+		expire := azblob.ExpireOptions{OlderThanDays: 1, Budget: time.Nanosecond}
 		for i, want := range []int{8, 8, 4, 0} {
 			report, err := v.Expire(t.Context(), expire)
 			if vaulttest.Must(t, err); report.Dropped() != want || report.More != (i < 2) {
@@ -393,7 +394,7 @@ func TestExpireKeeps(t *testing.T) {
 		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(3)), map[string]string{"planvaultlayout": "1"})
 		var mu sync.Mutex
 		asked := map[time.Time]bool{}
-		o := azblob.ExpireOptions{OlderThan: week, Empty: true, Keep: func(_ context.Context, day time.Time) error {
+		o := azblob.ExpireOptions{OlderThanDays: week, Empty: true, Keep: func(_ context.Context, day time.Time) error {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[day] = true

@@ -47,7 +47,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, oldPlan())
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		report, err := vaulttest.Faulty(t, server, rule).Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+		report, err := vaulttest.Faulty(t, server, rule).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 			t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 		}
@@ -121,8 +121,8 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	}{
 		"Expire of an open plan": {"open/[^d]", func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
 			return vaulttest.Created(t, v, oldPlan())
-		}, expire(azblob.ExpireOptions{OlderThan: time.Hour}, azblob.DayOpen)},
-		"Expire of an empty day": {"", unchanged, expire(azblob.ExpireOptions{OlderThan: 10 * nineDays, Empty: true})},
+		}, expire(azblob.ExpireOptions{OlderThanDays: 1}, azblob.DayOpen)},
+		"Expire of an empty day": {"", unchanged, expire(azblob.ExpireOptions{OlderThanDays: 90, Empty: true})},
 		"Hold": {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
 			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
@@ -174,7 +174,7 @@ func TestExpireBelievesNoFalse404(t *testing.T) {
 				if !lasting {
 					rules[0].Nth(1)
 				}
-				report, err := vaulttest.Faulty(t, server, rules...).Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+				report, err := vaulttest.Faulty(t, server, rules...).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 				if rules[0].Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 					t.Errorf("%d false responses, %+v, %v", rules[0].Fired(), report, err)
 				}
@@ -215,7 +215,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 				},
 				func(ctx context.Context) error { return errors.Join(liar.Hold(ctx, day), v.Release(ctx, day)) },
 				func(ctx context.Context) error {
-					report, err := liar.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour})
+					report, err := liar.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 					if gone := server.Len(container) == 0; report.Dropped() == 1 && !gone {
 						t.Errorf("%+v, %v, and the day is there", report, err)
 					}
@@ -277,7 +277,7 @@ func TestCreateSeesAnExpiry(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			finished(t, v, oldPlan())
 			vaulttest.Dies(t, server, emulator.On(emulator.DeleteContainer), func(v *azblob.Vault) {
-				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 			})
 			rule := emulator.On(emulator.HeadBlob).Path("open/dropping").Do(effect)
 			plan := oldPlan()

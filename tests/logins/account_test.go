@@ -166,7 +166,7 @@ func TestSecondary(t *testing.T) {
 			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
 			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
 			"RequestStop": v.RequestStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
-			"Hold": v.Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: 24 * time.Hour})),
+			"Hold": v.Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
 		} {
 			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
 		}
@@ -363,7 +363,7 @@ func TestExpireOfImmutableDays(t *testing.T) {
 		vaulttest.PutDay(server, vaulttest.DaysAgo(9))
 		rule := emulator.On(emulator.DeleteContainer).Do(emulator.Answer(409, "ContainerImmutableStorageWithVersioningEnabled"))
 		server.Inject(rule)
-		_, err := vaulttest.OnEmulator(t, server).Expire(t.Context(), azblob.ExpireOptions{OlderThan: 24 * time.Hour})
+		_, err := vaulttest.OnEmulator(t, server).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 {
 			t.Errorf("%d requests", rule.Fired())
 		}

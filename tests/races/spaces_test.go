@@ -525,7 +525,7 @@ func closedSpaces() []space {
 	recoverer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error { return v.Recovery(ctx) })
 	expirer := func(name string) actor {
 		a := keeper(name, func(ctx context.Context, v *azblob.Vault) error {
-			return vaulttest.ErrOf(v.Expire(ctx, azblob.ExpireOptions{OlderThan: time.Hour}))
+			return vaulttest.ErrOf(v.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1}))
 		})
 		a.removes = true
 		return a

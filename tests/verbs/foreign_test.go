@@ -153,7 +153,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			})
 			for _, dry := range []bool{true, false} {
 				step("Expire", func() {
-					report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThan: 24 * time.Hour, Empty: true, DryRun: dry})
+					report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1, Empty: true, DryRun: dry})
 					if err != nil || len(report.Days) != 2 || report.Days[0].Result != azblob.DayForeign || !slices.Contains(others[0].IDs(), report.Days[0].Plans[0]) ||
 						report.Days[1].Result != azblob.DayUnmarked {
 						t.Errorf("Expire: %+v, %v", report, err)
@@ -211,7 +211,7 @@ func TestForeignRemains(t *testing.T) {
 		"a day of which a listing is short": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
 			v := vaulttest.OnEmulator(t, server, settings.Over(short))
-			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour})
+			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 			if err != nil || report.Days[0].Result != azblob.DayForeign || short.Query == "" {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -220,7 +220,7 @@ func TestForeignRemains(t *testing.T) {
 			server.PutContainer(others.Container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
 			for i, want := range []azblob.ExpireResult{azblob.DayDropped, azblob.DayForeign} { // the catalogue has not seen it
 				before := len(server.Requests())
-				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThan: time.Hour, Verify: i == 1, DryRun: i == 0})
+				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1, Verify: i == 1, DryRun: i == 0})
 				if err != nil || report.Days[0].Result != want || len(server.Requests())-before > 3 {
 					t.Errorf("%+v, %v, %d requests", report, err, len(server.Requests())-before)
 				}
@@ -230,7 +230,7 @@ func TestForeignRemains(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(12))
 			meanwhile := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return r.Prefix == "plans/" }).Nth(1).
 				Do(emulator.Before(func() { server.RemoveContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(12))) }))
-			report, err := vaulttest.Faulty(t, server, meanwhile).Expire(t.Context(), azblob.ExpireOptions{OlderThan: 240 * time.Hour})
+			report, err := vaulttest.Faulty(t, server, meanwhile).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
 			if err != nil || report.Dropped() != 1 || meanwhile.Fired() != 1 {
 				t.Errorf("%+v, %v", report, err)
 			}
