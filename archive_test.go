@@ -24,6 +24,7 @@ import (
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/listing"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/oracle"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -41,12 +42,12 @@ type archive struct {
 }
 
 // inArchive runs a test in virtual time, ten days after the day on which its plans begin.
-func inArchive(t *testing.T, seed uint64, opts []emulator.Option, test func(t *testing.T, a *archive, first time.Time)) {
+func inArchive(t *testing.T, seed uint64, opts []emulator.Options, test func(t *testing.T, a *archive, first time.Time)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		first := time.Now().UTC().Truncate(24 * time.Hour)
 		time.Sleep(10*24*time.Hour + 5*time.Hour)
-		a := &archive{t: t, server: emulator.New(opts...), r: rand.New(rand.NewPCG(seed, 1))}
+		a := &archive{t: t, server: emulator.New(merge.Fields(opts...)), r: rand.New(rand.NewPCG(seed, 1))}
 		for range 20 {
 			a.groups = append(a.groups, workflow.NewV7())
 		}
@@ -402,7 +403,7 @@ func TestUnusableCatalogue(t *testing.T) {
 func TestCostOfCatalogues(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
 	const days, latency = 365, time.Second
-	inArchive(t, 1, []emulator.Option{emulator.WithLatency(latency)}, func(t *testing.T, a *archive, first time.Time) {
+	inArchive(t, 1, []emulator.Options{{Latency: latency}}, func(t *testing.T, a *archive, first time.Time) {
 		first = first.AddDate(0, 0, -days+8)
 		for d := range days {
 			for i := range 4 {

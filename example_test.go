@@ -50,7 +50,9 @@ func openExample(server *emulator.Server, opts azblob.Options) (context.Context,
 }
 
 // example opens a vault in a new account, which is an emulator in this process.
-func example() (context.Context, *azblob.Vault) { return openExample(emulator.New(), azblob.Options{}) }
+func example() (context.Context, *azblob.Vault) {
+	return openExample(emulator.New(emulator.Options{}), azblob.Options{})
+}
 
 func check(err error) {
 	if err != nil {
@@ -61,7 +63,7 @@ func check(err error) {
 // A service opens its vault and runs an engine on it, which continues the plans that an earlier process left.
 // Package engine has more examples.
 func Example() {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	ctx, before := openExample(server, azblob.Options{}) // a process that died when it had begun a plan
 	plan := hello("world")
 	check(before.Create(ctx, plan))
@@ -89,7 +91,7 @@ func Example() {
 // The outcome of an update is unknown when its context ends while it is under way. Storing the same object
 // again settles it: here the vault finds that its first write took effect.
 func ExampleVault_UpdateAction_unknown() {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	ctx, vault := openExample(server, azblob.Options{})
 	defer vault.Close(ctx)
 	plan := hello("world")
@@ -238,7 +240,7 @@ func ExampleVault_Check() {
 // lost.
 func ExampleNewFromConnectionString() {
 	ctx := context.Background()
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	server.Inject(emulator.On(emulator.PutBlob).Path("plans/*-object.json").Nth(1).Do(emulator.LostAnswer()))
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", server.ConnectionString(), nil, azblob.Options{ClientOptions: server.ClientOptions()})
 	check(err)
@@ -255,7 +257,7 @@ func ExampleObserver() {
 			return ctx, func(e azblob.OperationEnd) { fmt.Println(e.Name, e.Outcome, e.Requests, "requests") }
 		},
 	}
-	ctx, vault := openExample(emulator.New(), azblob.Options{Observer: observer})
+	ctx, vault := openExample(emulator.New(emulator.Options{}), azblob.Options{Observer: observer})
 	plan := &workflow.Plan{Name: "empty"}
 	check(vault.Create(ctx, plan))
 	check(vault.Delete(ctx, plan.ID))
@@ -279,7 +281,7 @@ func ExampleTee() {
 			}
 		},
 	})
-	ctx, vault := openExample(emulator.New(), azblob.Options{Observer: observer})
+	ctx, vault := openExample(emulator.New(emulator.Options{}), azblob.Options{Observer: observer})
 	check(vault.Create(ctx, hello("world"))) // an entry, a marker, an object, and three sub-objects
 	check(vault.Close(ctx))
 	fmt.Println(writes.Load(), "writes")

@@ -83,7 +83,7 @@ func observed(t *testing.T, server func() *emulator.Server, test func(t *testing
 
 // slowServer returns an emulator whose requests take a second each.
 func slowServer() *emulator.Server {
-	return emulator.New(emulator.WithLatency(time.Second))
+	return emulator.New(emulator.Options{Latency: time.Second})
 }
 
 // observedCall calls a method of a vault.
@@ -266,7 +266,7 @@ func TestLogObserver(t *testing.T) {
 	}})
 	n := new(notes)
 	var ids []uuid.UUID
-	inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(400 * time.Millisecond)) }, func(s *emulator.Server) Options {
+	inTime(t, func() *emulator.Server { return emulator.New(emulator.Options{Latency: 400 * time.Millisecond}) }, func(s *emulator.Server) Options {
 		slowly := s.Transport()
 		slowly.Inject(emulator.On().Method(http.MethodGet).Nth(1).Do(emulator.Before(func() { time.Sleep(time.Second) })))
 		observer := Tee(LogObserver(slog.New(handler)), n.observer())

@@ -98,7 +98,7 @@ func TestNewNamesEachFault(t *testing.T) {
 		{func() (*Vault, error) {
 			return NewWithSharedKeyCredential(t.Context(), "prod", goodEndpoint, nil, nil, Options{})
 		}, "cred|missing"},
-		{byString("prod", emulator.New().ConnectionString(), Options{}), ""},
+		{byString("prod", emulator.New(emulator.Options{}).ConnectionString(), Options{}), ""},
 		{byString("prod", "AccountName=a;AccountKey="+key, Options{}), ""},
 		{byString("prod", "BlobEndpoint=https://a.blob.core.windows.net/;SharedAccessSignature=sv=2024-01-01&sig="+key, Options{}), ""},
 		{byString("Prod", "nonsense", bad), "prefix|connectionString|" + allBad},
@@ -127,7 +127,7 @@ func TestNewNamesEachFault(t *testing.T) {
 
 // TestNewSendsNoRequest also checks that the vault outlives the context of New.
 func TestNewSendsNoRequest(t *testing.T) {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	asked := token(func() { t.Error("a token was asked for") })
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := New(ctx, "prod", goodEndpoint, asked, nil, Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}})
@@ -206,7 +206,7 @@ func TestConcurrency(t *testing.T) {
 // TestGracePeriod creates a plan in five requests, one after the other.
 func TestGracePeriod(t *testing.T) {
 	for latency, passes := range map[time.Duration]bool{3 * time.Second: true, 5 * time.Second: false} {
-		inTime(t, func() *emulator.Server { return emulator.New(emulator.WithLatency(latency)) }, func(*emulator.Server) Options {
+		inTime(t, func() *emulator.Server { return emulator.New(emulator.Options{Latency: latency}) }, func(*emulator.Server) Options {
 			return Options{GracePeriod: 20 * time.Second}
 		}, func(t *testing.T, v *Vault, _ *emulator.Server) {
 			err := v.Create(t.Context(), &workflow.Plan{Blocks: []*workflow.Block{{}}})

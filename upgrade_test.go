@@ -65,7 +65,7 @@ func openFormat(t *testing.T, server *emulator.Server, form format) *Vault {
 func rehearse(t *testing.T, test func(t *testing.T, server *emulator.Server, before, after *Vault)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		test(t, server, openFormat(t, server, nil), openFormat(t, server, secondSchema))
 	})
 }
@@ -380,7 +380,7 @@ func members(text []byte) int { return bytes.Count(text, []byte(`"новое"`))
 // there after each update, after the end, and after repairs.
 func TestUnknownMembersSurvive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		v := openFormat(t, server, nil)
 		p := create(t, v, workflow.Running)
 		for _, o := range workflow.Parts(p) {

@@ -122,7 +122,7 @@ type monitored struct {
 }
 
 func monitor(t *testing.T) *monitored {
-	m := &monitored{T: t, server: emulator.New(emulator.WithoutLog()), recording: recording{}, rigs: map[string]*rig{}}
+	m := &monitored{T: t, server: emulator.New(emulator.Options{NoLog: true}), recording: recording{}, rigs: map[string]*rig{}}
 	m.author = m.open(m.server.Transport(), azblob.Options{})
 	return m
 }
@@ -150,12 +150,12 @@ func (m *monitored) open(transport *emulator.Transport, opts azblob.Options) *az
 
 // start starts an engine. The function that it returns kills the process.
 func (m *monitored) start(instance string) (kill func()) {
-	r := newRig(m, azblobotel.WithNamespace("vault"))
-	onVault, err := azblobotel.New(r.opts...)
+	r := newRig(m, "vault")
+	onVault, err := azblobotel.New(r.opts)
 	must(m, err)
-	onNode, err := azblobotel.NewFleet(r.opts...)
+	onNode, err := azblobotel.NewFleet(r.opts)
 	must(m, err)
-	onEngine, err := azblobotel.NewEngine(r.opts...)
+	onEngine, err := azblobotel.NewEngine(r.opts)
 	must(m, err)
 	transport := m.server.NamedTransport(instance)
 	v := m.open(transport, azblob.Options{Observer: onVault})
@@ -278,8 +278,8 @@ func TestAlerts(t *testing.T) {
 
 // look inspects the vault each minute, as a monitor without a node does.
 func (m *monitored) look() {
-	r := newRig(m, azblobotel.WithNamespace("vault"))
-	o, err := azblobotel.NewFleet(r.opts...)
+	r := newRig(m, "vault")
+	o, err := azblobotel.NewFleet(r.opts)
 	must(m, err)
 	m.rigs["monitor"] = r
 	ctx, stop := context.WithCancel(m.Context())

@@ -1,7 +1,7 @@
 // Package azblobotel reports what a vault, a fleet and an engine do to OpenTelemetry. It is a module of its
 // own, so the vault itself does not depend on OpenTelemetry.
 //
-//	observer, err := azblobotel.New()
+//	observer, err := azblobotel.New(azblobotel.Options{})
 //	vault, err := azblob.New(ctx, "my-cluster", endpoint, cred, plugins, azblob.Options{Observer: observer})
 //
 // [New] returns the observer of a vault, [NewFleet] that of a node, and [NewEngine] that of an engine. They use

@@ -26,9 +26,9 @@ type instrument struct {
 // emitted returns all metrics, by making the observers report one of each event.
 func emitted(t *testing.T) map[string]instrument {
 	t.Helper()
-	r := newRig(t, azblobotel.WithNamespace("ns"))
+	r := newRig(t, "ns")
 	ctx, failure := t.Context(), errors.New("broken")
-	vault, err := azblobotel.New(r.opts...)
+	vault, err := azblobotel.New(r.opts)
 	must(t, err)
 	op := azblob.Operation{Name: "Read"}
 	_, end := vault.OperationStart(ctx, op)
@@ -38,7 +38,7 @@ func emitted(t *testing.T) map[string]instrument {
 	vault.Conflict(ctx, azblob.ConflictEvent{Operation: op})
 	vault.Repair(ctx, azblob.RepairEvent{})
 	vault.Damage(ctx, azblob.DamageEvent{Operation: op})
-	node, err := azblobotel.NewFleet(r.opts...)
+	node, err := azblobotel.NewFleet(r.opts)
 	must(t, err)
 	node.Heartbeat(ctx, fleet.HeartbeatEvent{Err: failure})
 	node.Failure(ctx, fleet.FailureEvent{Err: failure})
@@ -47,7 +47,7 @@ func emitted(t *testing.T) map[string]instrument {
 	node.Removal(ctx, fleet.RemovalEvent{})
 	node.Fenced(ctx, fleet.FencedEvent{})
 	node.Gauges(ctx, fleet.GaugesEvent{Node: workflow.NewV7(), Gauges: fleet.Gauges{Members: make([]fleet.MemberState, 1), Copies: make([]fleet.CopyState, 1)}})
-	worker, err := azblobotel.NewEngine(r.opts...)
+	worker, err := azblobotel.NewEngine(r.opts)
 	must(t, err)
 	running, ended := &workflow.Plan{ID: workflow.NewV7()}, &workflow.Plan{ID: workflow.NewV7()}
 	for _, p := range []*workflow.Plan{running, ended} {

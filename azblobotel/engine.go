@@ -16,11 +16,10 @@ import (
 // NewEngine returns the observer of an engine. It counts the plans that the engine is working on, which takes
 // no request. Plans that wait to be picked up do not count. An error means that the provider of metrics refused
 // an instrument.
-func NewEngine(opts ...Option) (engine.Observer, error) {
-	o := applyOptions(opts)
+func NewEngine(o Options) (engine.Observer, error) {
 	i := instruments{Meter: o.meter()}
 	w := &worker{
-		options: o,
+		Options: o,
 		plans:   i.gauge("azblob.engine.plans", "{plan}", "Plans that the engine is working on."),
 		ended:   i.counter("azblob.engine.ended", "{plan}", "Plans that reached a final status."),
 		left:    i.counter("azblob.engine.left", "{plan}", "Plans that the engine left before their end."),
@@ -31,7 +30,7 @@ func NewEngine(opts ...Option) (engine.Observer, error) {
 
 // worker is the observer of engines.
 type worker struct {
-	options
+	Options
 	plans       metric.Int64UpDownCounter
 	ended, left metric.Int64Counter
 

@@ -29,14 +29,13 @@ func Example() {
 	traces := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	meters := metric.NewMeterProvider(metric.WithReader(reader))
 
-	// Without these two options, the observer uses the providers of otel.SetTracerProvider and
+	// Without these two, the observer uses the providers of otel.SetTracerProvider and
 	// otel.SetMeterProvider.
-	observer, err := azblobotel.New(azblobotel.WithTracerProvider(traces), azblobotel.WithMeterProvider(meters),
-		azblobotel.WithNamespace("my-cluster"))
+	observer, err := azblobotel.New(azblobotel.Options{TracerProvider: traces, MeterProvider: meters, Namespace: "my-cluster"})
 	check(err)
-	account := emulator.New()
+	account := emulator.New(emulator.Options{})
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", account.ConnectionString(), nil,
-		azblob.Options{ClientOptions: policy.ClientOptions{Transport: account.Transport()}, Observer: observer})
+		azblob.Options{ClientOptions: account.ClientOptions(), Observer: observer})
 	check(err)
 
 	// The spans of the vault's calls are children of the span in the context.
@@ -68,17 +67,17 @@ func Example() {
 // An engine that is a member of a fleet has three observers, which share the providers.
 func Example_fleet() {
 	ctx := context.Background()
-	onVault, err := azblobotel.New()
+	onVault, err := azblobotel.New(azblobotel.Options{})
 	check(err)
-	onNode, err := azblobotel.NewFleet()
+	onNode, err := azblobotel.NewFleet(azblobotel.Options{})
 	check(err)
-	onEngine, err := azblobotel.NewEngine()
+	onEngine, err := azblobotel.NewEngine(azblobotel.Options{})
 	check(err)
 
 	plugins := registry.Must(engine.Task("greet", func(context.Context, engine.Call, string) (int, error) {
 		return fmt.Println("hello")
 	}))
-	account := emulator.New()
+	account := emulator.New(emulator.Options{})
 	vault, err := azblob.NewFromConnectionString(ctx, "my-cluster", account.ConnectionString(), plugins,
 		azblob.Options{ClientOptions: policy.ClientOptions{Transport: account.Transport()}, Observer: onVault})
 	check(err)

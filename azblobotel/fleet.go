@@ -17,11 +17,10 @@ import (
 // a span, which begins when the takeover began. Everything else is in the metrics alone, because it is not
 // part of a call. The gauges are those of one vault, so nodes of different vaults need observers of their own. An
 // error means that the provider of metrics refused an instrument.
-func NewFleet(opts ...Option) (fleet.Observer, error) {
-	o := applyOptions(opts)
+func NewFleet(o Options) (fleet.Observer, error) {
 	i := instruments{Meter: o.meter()}
 	n := &node{
-		options:    o,
+		Options:    o,
 		spans:      o.tracer(),
 		heartbeats: i.duration("azblob.fleet.heartbeat.duration", "Duration of the tries to renew the node's record."),
 		takeovers:  i.duration("azblob.fleet.takeover.duration", "Duration of takeovers of plans, until the fence was finished."),
@@ -44,7 +43,7 @@ func NewFleet(opts ...Option) (fleet.Observer, error) {
 
 // node is the observer of nodes.
 type node struct {
-	options
+	Options
 	spans                              trace.Tracer
 	heartbeats, takeovers              metric.Float64Histogram
 	failures, claims, removals, fences metric.Int64Counter

@@ -16,8 +16,8 @@ import (
 )
 
 func TestFleet(t *testing.T) {
-	r := newRig(t)
-	o, err := azblobotel.NewFleet(r.opts...)
+	r := newRig(t, "")
+	o, err := azblobotel.NewFleet(r.opts)
 	must(t, err)
 	ctx, plan, from := t.Context(), workflow.NewV7(), workflow.NewV7()
 	o.Heartbeat(ctx, fleet.HeartbeatEvent{Duration: time.Second})
@@ -43,8 +43,8 @@ func TestFleet(t *testing.T) {
 
 // TestGauges checks that the latest figures are exported, and none after they are not known any more.
 func TestGauges(t *testing.T) {
-	r := newRig(t)
-	o, err := azblobotel.NewFleet(r.opts...)
+	r := newRig(t, "")
+	o, err := azblobotel.NewFleet(r.opts)
 	must(t, err)
 	r.wantMeasured("azblob.fleet.open")
 	a, b := uuid.UUID(workflow.NewV7()), uuid.UUID(workflow.NewV7())
@@ -74,8 +74,8 @@ func TestGauges(t *testing.T) {
 
 // TestEngine checks that a plan that is picked up twice counts once, and so does its end.
 func TestEngine(t *testing.T) {
-	r := newRig(t)
-	o, err := azblobotel.NewEngine(r.opts...)
+	r := newRig(t, "")
+	o, err := azblobotel.NewEngine(r.opts)
 	must(t, err)
 	ended, left := &workflow.Plan{ID: workflow.NewV7()}, &workflow.Plan{ID: workflow.NewV7()}
 	for _, p := range []*workflow.Plan{ended, ended, left} {

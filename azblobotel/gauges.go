@@ -13,7 +13,7 @@ import (
 
 // gauges has the figures that a node reported last. Exporters ask for them; what is not known any more has no series.
 type gauges struct {
-	options
+	Options
 	open, waiting, stuck, unread, members, plans metric.Int64Observable
 	oldest, lag                                  metric.Float64Observable
 
@@ -22,9 +22,9 @@ type gauges struct {
 	last fleet.Gauges
 }
 
-func newGauges(o options, i *instruments) *gauges {
+func newGauges(o Options, i *instruments) *gauges {
 	g := &gauges{
-		options: o,
+		Options: o,
 		open:    i.observed("azblob.fleet.open", "{plan}", "Plans that are open."),
 		waiting: i.observed("azblob.fleet.waiting", "{plan}", "Open plans that have not begun."),
 		stuck:   i.observed("azblob.fleet.stuck", "{plan}", "Open plans that make no progress."),

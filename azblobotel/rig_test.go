@@ -23,14 +23,14 @@ type rig struct {
 	spans  *tracetest.InMemoryExporter
 	traces *sdktrace.TracerProvider
 	reader *metric.ManualReader
-	opts   []azblobotel.Option // for observers
+	opts   azblobotel.Options // of observers
 }
 
-func newRig(t testing.TB, opts ...azblobotel.Option) *rig {
+func newRig(t testing.TB, namespace string) *rig {
 	r := &rig{t: t, spans: tracetest.NewInMemoryExporter(), reader: metric.NewManualReader()}
 	r.traces = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans))
 	meters := metric.NewMeterProvider(metric.WithReader(r.reader))
-	r.opts = append([]azblobotel.Option{azblobotel.WithTracerProvider(r.traces), azblobotel.WithMeterProvider(meters)}, opts...)
+	r.opts = azblobotel.Options{TracerProvider: r.traces, MeterProvider: meters, Namespace: namespace}
 	return r
 }
 

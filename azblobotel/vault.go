@@ -17,11 +17,10 @@ import (
 
 // New returns the observer of a vault. To use it beside others, see [azblob.Tee]. An error means that the
 // provider of metrics refused an instrument.
-func New(opts ...Option) (azblob.Observer, error) {
-	o := applyOptions(opts)
+func New(o Options) (azblob.Observer, error) {
 	i := instruments{Meter: o.meter()}
 	v := &vault{
-		options:    o,
+		Options:    o,
 		spans:      o.tracer(),
 		operations: i.duration("db.client.operation.duration", "Duration of calls of the vault's methods."),
 		requests:   i.duration("azblob.request.duration", "Duration of HTTP requests, until the answer was read."),
@@ -36,7 +35,7 @@ func New(opts ...Option) (azblob.Observer, error) {
 
 // vault is the observer of vaults.
 type vault struct {
-	options
+	Options
 	spans                                trace.Tracer
 	operations, requests                 metric.Float64Histogram
 	io                                   metric.Int64Counter
@@ -46,8 +45,8 @@ type vault struct {
 // start begins the span of an operation.
 func (v *vault) start(ctx context.Context, op azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 	name := op.Name
-	if v.namespace != "" {
-		name += " " + v.namespace
+	if v.Namespace != "" {
+		name += " " + v.Namespace
 	}
 	ctx, span := v.spans.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(v.common(system, semconv.DBOperationName(op.Name))...))
@@ -79,7 +78,7 @@ func (v *vault) request(ctx context.Context, e azblob.RequestEvent) {
 	v.requests.Record(ctx, e.Duration.Seconds(), v.with(result...))
 	v.transferred(ctx, e.BytesSent, semconv.NetworkIODirectionTransmit)
 	v.transferred(ctx, e.BytesReceived, semconv.NetworkIODirectionReceive)
-	if !v.options.requests || !trace.SpanFromContext(ctx).IsRecording() {
+	if v.NoRequestSpans || !trace.SpanFromContext(ctx).IsRecording() {
 		return
 	}
 	_, span := v.spans.Start(ctx, requestName(e), trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Start),

@@ -32,7 +32,7 @@ const latency = 20 * time.Millisecond
 // vault opens a vault whose observer reports to the rig.
 func (r *rig) vault(server *emulator.Server) *azblob.Vault {
 	r.t.Helper()
-	observer, err := azblobotel.New(r.opts...)
+	observer, err := azblobotel.New(r.opts)
 	must(r.t, err)
 	v, err := azblob.NewFromConnectionString(r.t.Context(), "otel", server.ConnectionString(), nil,
 		azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: observer})
@@ -83,8 +83,8 @@ func wantAttrs(t *testing.T, what string, attrs []attribute.KeyValue, want map[a
 // for each request, with the times of virtual clocks.
 func TestTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, azblobotel.WithNamespace("otel"))
-		server := emulator.New(emulator.WithLatency(latency))
+		r := newRig(t, "otel")
+		server := emulator.New(emulator.Options{Latency: latency})
 		server.Inject(emulator.On(emulator.PutBlob).Path("actions/*/*").Nth(1).Do(emulator.Answer(503, "ServerBusy")))
 		plan := small()
 		ctx, root := r.traces.Tracer("test").Start(t.Context(), "root")
@@ -156,8 +156,8 @@ func TestEvents(t *testing.T) {
 		{repair("", storage.ErrCorrupt), "azblob.repair", "azblob.repairs", "{azblob.repair.result=failed} 1"},
 		{repair("tried", storage.ErrCorrupt), "azblob.repair", "azblob.repairs", "{azblob.repair.result=failed} 1"},
 	} {
-		r := newRig(t)
-		o, err := azblobotel.New(r.opts...)
+		r := newRig(t, "")
+		o, err := azblobotel.New(r.opts)
 		must(t, err)
 		ctx, end := o.OperationStart(t.Context(), op)
 		test.report(ctx, o)
@@ -193,8 +193,8 @@ func TestOutcomes(t *testing.T) {
 		{plain, "failed"},
 		{errors.New(strings.Repeat("ä", 4000)), "failed"},
 	} {
-		r := newRig(t)
-		o, err := azblobotel.New(r.opts...)
+		r := newRig(t, "")
+		o, err := azblobotel.New(r.opts)
 		must(t, err)
 		op := azblob.Operation{Name: "Read"}
 		_, end := o.OperationStart(t.Context(), op)
@@ -240,8 +240,8 @@ func TestRequests(t *testing.T) {
 		{0, context.DeadlineExceeded, "error.type=timeout", true},
 		{0, context.Canceled, "error.type=canceled", true},
 	} {
-		r := newRig(t)
-		o, err := azblobotel.New(r.opts...)
+		r := newRig(t, "")
+		o, err := azblobotel.New(r.opts)
 		must(t, err)
 		ctx, end := o.OperationStart(t.Context(), azblob.Operation{Name: "Exists"})
 		o.Request(ctx, azblob.RequestEvent{
@@ -265,8 +265,8 @@ func TestRetryCauses(t *testing.T) {
 		"500": emulator.Answer(500, "InternalError"), "503": emulator.Answer(503, "ServerBusy"), "no_answer": emulator.Reset(),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
-			server := emulator.New()
+			r := newRig(t, "")
+			server := emulator.New(emulator.Options{})
 			server.Inject(emulator.On(emulator.ListContainers).Nth(1).Do(effect))
 			list(t, r.vault(server))
 			r.wantMeasured("azblob.retries", fmt.Sprintf("{azblob.request.name=list containers,error.type=%s} 1", want))
@@ -278,18 +278,18 @@ func TestRetryCauses(t *testing.T) {
 // requests can be left out.
 func TestSampling(t *testing.T) {
 	for name, test := range map[string]struct {
-		opt  func(r *rig) azblobotel.Option
+		set  func(r *rig)
 		want int
 	}{
-		"all":              {func(r *rig) azblobotel.Option { return azblobotel.WithTracerProvider(r.traces) }, 2},
-		"without requests": {func(*rig) azblobotel.Option { return azblobotel.WithoutRequestSpans() }, 1},
-		"nothing is sampled": {func(r *rig) azblobotel.Option {
-			return azblobotel.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans), sdktrace.WithSampler(sdktrace.NeverSample())))
+		"all":              {func(*rig) {}, 2},
+		"without requests": {func(r *rig) { r.opts.NoRequestSpans = true }, 1},
+		"nothing is sampled": {func(r *rig) {
+			r.opts.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSyncer(r.spans), sdktrace.WithSampler(sdktrace.NeverSample()))
 		}, 0},
 	} {
-		r := newRig(t)
-		r.opts = append(r.opts, test.opt(r))
-		there, err := r.vault(emulator.New()).Exists(t.Context(), workflow.NewV7())
+		r := newRig(t, "")
+		test.set(r)
+		there, err := r.vault(emulator.New(emulator.Options{})).Exists(t.Context(), workflow.NewV7())
 		if err != nil || there {
 			t.Fatal(there, err)
 		}
@@ -304,8 +304,8 @@ func TestSampling(t *testing.T) {
 // has an ID or the name of a container.
 func TestFewSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, azblobotel.WithNamespace("otel"))
-		v := r.vault(emulator.New())
+		r := newRig(t, "otel")
+		v := r.vault(emulator.New(emulator.Options{}))
 		live := func(plans int) {
 			for range plans {
 				time.Sleep(13 * time.Hour) // most days have a plan, and so a container
@@ -343,15 +343,15 @@ func TestNoSecrets(t *testing.T) {
 		"=403": emulator.Answer(403, "AuthorizationFailure"), "=no_answer": emulator.Reset(), "=timeout": emulator.Silence(),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
-			server := emulator.New()
+			r := newRig(t, "")
+			server := emulator.New(emulator.Options{})
 			byKey := r.vault(server)
 			plan := small()
 			plan.Name = "body-of-the-plan"
 			must(t, byKey.Create(t.Context(), plan))
 			_, err := byKey.Read(t.Context(), plan.ID)
 			must(t, err)
-			observer, err := azblobotel.New(r.opts...)
+			observer, err := azblobotel.New(r.opts)
 			must(t, err)
 			bySignature, err := azblob.NewFromConnectionString(t.Context(), "otel", "BlobEndpoint=https://account.example;SharedAccessSignature=sv=2024&sig=c2lnbmF0dXJl",
 				nil, azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: observer})
@@ -395,9 +395,9 @@ func (refusingMeter) Int64Counter(name string, _ ...metric.Int64CounterOption) (
 }
 
 func TestRefusedInstruments(t *testing.T) {
-	_, vault := azblobotel.New(azblobotel.WithMeterProvider(refusing{}))
-	_, node := azblobotel.NewFleet(azblobotel.WithMeterProvider(refusing{}))
-	_, engine := azblobotel.NewEngine(azblobotel.WithMeterProvider(refusing{}))
+	_, vault := azblobotel.New(azblobotel.Options{MeterProvider: refusing{}})
+	_, node := azblobotel.NewFleet(azblobotel.Options{MeterProvider: refusing{}})
+	_, engine := azblobotel.NewEngine(azblobotel.Options{MeterProvider: refusing{}})
 	for want, err := range map[string]error{"azblob.retries": vault, "azblob.fleet.claims": node, "azblob.engine.ended": engine} {
 		if err == nil || !strings.Contains(err.Error(), "refused "+want) {
 			t.Errorf("the error %v does not name %s", err, want)

@@ -36,7 +36,7 @@ func (k token) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Acc
 }
 
 func TestBearerAndHostStyle(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	tr := s.Transport()
 	client, err := azblob.NewClient(hostStyle, token("made up"), noRetries(tr))
 	must(t, err)

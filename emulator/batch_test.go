@@ -57,7 +57,7 @@ func TestBatchRefusals(t *testing.T) {
 		"no id":           "--b\r\nContent-Type: application/http\r\n\r\n" + fine + "\r\n--b--\r\n",
 		"no end":          "--b\r\nContent-ID: 0\r\n\r\n" + fine,
 	} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", nil, nil)
 		_, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", body, map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
 		if !strings.Contains(text, "InvalidInput") || s.Len("plans") != 1 {
@@ -70,7 +70,7 @@ func TestBatchRefusals(t *testing.T) {
 			t.Errorf("%s: the log has %s", name, r)
 		}
 	}
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	s.PutContainer("plans", nil)
 	for contentType, code := range map[string]string{"text/plain": "InvalidHeaderValue", "multipart/mixed": "InvalidHeaderValue"} {
 		resp, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody(fine), map[string]string{"Content-Type": contentType})

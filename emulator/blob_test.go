@@ -64,7 +64,7 @@ func raw(t testing.TB, s *emulator.Server, method, path, body string, header map
 
 // TestRefusals sends requests that the comparison with Azurite can't send.
 func TestRefusals(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	s.Put("plans", "b", []byte("body"), nil)
 	block := map[string]string{"x-ms-blob-type": "BlockBlob"}
 	for _, tc := range []struct {

@@ -2,7 +2,7 @@
 // Azure SDK for Go runs against it unmodified. A [Transport] needs neither sockets nor goroutines, as tests
 // under testing/synctest require. A [Listener] serves on a real port.
 //
-//	server := emulator.New()
+//	server := emulator.New(emulator.Options{})
 //	client, err := azblob.NewClientFromConnectionString(server.ConnectionString(), &azblob.ClientOptions{
 //		ClientOptions: azcore.ClientOptions{Transport: server.Transport()},
 //	})
@@ -12,13 +12,13 @@
 // The emulator verifies Shared Key signatures. It verifies shared access signatures of accounts, containers
 // and blobs, by the account's key or a user delegation key: the signature, the times, and what they allow, but
 // not addresses. It accepts every bearer token, without looking into it, for everything, unless it was opened
-// [WithTokens].
+// [Options].Tokens.
 //
 // Containers: create, delete, properties, metadata, leases, list. Block blobs: put (with metadata, a content type
 // and an MD5), get (with ranges), head, delete, list (flat and by delimiter, with prefix, marker and
 // startFrom). Conditions work on every blob operation. Batches can delete blobs. Account information and
 // service properties can be read.
-// [WithHierarchicalNamespace] models an account with directories. [WithVersioning], [WithSoftDelete],
+// [Options].HierarchicalNamespace models an account with directories. [Options].Versioning, [Options].SoftDelete,
 // [Server.Archive] and [Server.SetPolicy] protect blobs.
 //
 // [Server.Replicate] gives the account a read-only secondary that lags behind.
@@ -27,7 +27,7 @@
 //
 //   - [Rule] injects faults, and [Random] injects them at random. [Lies] answers as misbehaving proxies
 //     do. [Before] and [After] call a function at a request.
-//   - [WithRealAnswers] answers as real accounts were recorded to, where Azurite is plainer.
+//   - [Options].RealAnswers answers as real accounts were recorded to, where Azurite is plainer.
 //   - [Server.Requests] is a log of all requests.
 //   - [Server.Forbid] refuses requests that a protocol does not allow.
 //   - [Gate] and the package emulator/schedule decide the order of requests.

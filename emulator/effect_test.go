@@ -91,7 +91,7 @@ func TestBrokenRequests(t *testing.T) {
 func TestSilence(t *testing.T) {
 	for effect, applied := range map[emulator.Effect]bool{emulator.Silence(): false, emulator.Silence().Applied(): true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := emulator.New()
+			s := emulator.New(emulator.Options{})
 			c := plans(t, s.Transport())
 			s.Inject(emulator.On(emulator.PutBlob).Do(effect))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -134,7 +134,7 @@ func TestCutBody(t *testing.T) {
 func TestFlipBit(t *testing.T) {
 	const body = "0123"
 	for bit := range len(body)*8 + 1 {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		c := plans(t, s.Transport())
 		mustUpload(t, c, "a", body, nil)
 		s.Inject(emulator.On(emulator.GetBlob).Nth(1).Do(emulator.FlipBit(bit)))
@@ -153,7 +153,7 @@ func TestFlipBit(t *testing.T) {
 
 func TestDuplicate(t *testing.T) {
 	for k := range 3 {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		c := plans(t, s.Transport())
 		s.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Duplicate(k)))
 		mustUpload(t, c, "a", "old", nil)
@@ -172,7 +172,7 @@ func TestDuplicate(t *testing.T) {
 			t.Errorf("after %d: %d were still under way", k, n)
 		}
 	}
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Inject(emulator.On(emulator.PutBlob).Do(emulator.Duplicate(5)))
 	mustUpload(t, c, "a", "body", &blockblob.UploadOptions{AccessConditions: conditions("", "*")})
@@ -186,7 +186,7 @@ func TestDuplicate(t *testing.T) {
 }
 
 func TestLate(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Inject(emulator.On(emulator.PutBlob).Nth(1).Do(emulator.Reset().Late(2)))
 	if _, err := upload(t.Context(), c, "a", "body", nil); !errors.Is(err, syscall.ECONNRESET) {
@@ -206,7 +206,7 @@ func TestLate(t *testing.T) {
 
 func TestCrash(t *testing.T) {
 	for effect, applied := range map[emulator.Effect]bool{emulator.Crash(): false, emulator.Crash().Applied(): true} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		victim, witness := s.Transport(), s.Transport()
 		c, w := plans(t, victim), plans(t, witness)
 		victim.Inject(emulator.On(emulator.PutBlob).Nth(2).Do(effect))
@@ -233,7 +233,7 @@ func TestCalls(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		effect := map[bool]func(func()) emulator.Effect{false: emulator.Before, true: emulator.After}[after]
 		for _, ends := range []bool{false, true} {
-			s := emulator.New()
+			s := emulator.New(emulator.Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			stored := 0
 			s.Inject(emulator.On(emulator.PutBlob).Do(effect(func() {
@@ -251,7 +251,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestEmptyPage(t *testing.T) {
-	s := emulator.New(emulator.WithPageLimit(20))
+	s := emulator.New(emulator.Options{PageLimit: 20})
 	c := plans(t, s.Transport())
 	all := alphabet(s)
 	s.Inject(emulator.On(emulator.ListBlobs).Range(1, 3).Do(emulator.EmptyPage()))
@@ -262,7 +262,7 @@ func TestEmptyPage(t *testing.T) {
 }
 
 func TestFaultOnBatchItem(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	alphabet(s)
 	rule := emulator.On(emulator.BatchItem).Path("a/*").Do(emulator.Answer(503, "ServerBusy"))
@@ -284,7 +284,7 @@ func TestEffectsThatMakeNoSense(t *testing.T) {
 		"duplicate, late": func() { emulator.Duplicate(1).Late(2) },
 		"lost item":       func() { emulator.On(emulator.BatchItem).Do(emulator.LostRequest()) },
 		"bad pattern":     func() { emulator.On().Path("[") },
-		"no effect":       func() { emulator.New().Inject(emulator.On()) },
+		"no effect":       func() { emulator.New(emulator.Options{}).Inject(emulator.On()) },
 	} {
 		if !panics(build) {
 			t.Errorf("%s: no panic", name)

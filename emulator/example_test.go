@@ -14,7 +14,7 @@ import (
 
 // The answer is lost: the client gets an error although the blob exists.
 func Example() {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	server.PutContainer("plans", nil)
 	lost := emulator.On(emulator.PutBlob).Path("*-object.json").Nth(1).Do(emulator.LostAnswer())
 	server.Inject(lost)

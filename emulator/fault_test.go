@@ -42,7 +42,7 @@ func TestRules(t *testing.T) {
 		{emulator.Random(1, 1, busy, emulator.Reset()).Method("GET"), "..........", "on any method GET chance 1 seed 1: answer 503 ServerBusy or reset"},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
-			s := emulator.New()
+			s := emulator.New(emulator.Options{})
 			s.Inject(tc.rule)
 			got := tenPuts(t, s)
 			if got != tc.fails || tc.rule.Fired() != strings.Count(tc.fails, "x") {
@@ -98,7 +98,7 @@ func TestSeedsChoose(t *testing.T) {
 		}, map[string]int{"any": 200}},
 	} {
 		faults := func(seed uint64, rounds int) (list []string) {
-			s := emulator.New()
+			s := emulator.New(emulator.Options{})
 			s.Inject(test.rules(seed)...)
 			for range rounds {
 				tenPuts(t, s)
@@ -130,7 +130,7 @@ func TestSeedsChoose(t *testing.T) {
 func TestChanceIsNotShifted(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for seed := range uint64(10) {
-		all, some := emulator.New(), emulator.New()
+		all, some := emulator.New(emulator.Options{}), emulator.New(emulator.Options{})
 		all.Inject(emulator.On().Chance(0.5, seed).Do(emulator.LostRequest()))
 		some.Inject(emulator.On().Range(6, 0).Chance(0.5, seed).Do(emulator.LostRequest()))
 		if a, b := tenPuts(t, all), tenPuts(t, some); b != "....."+a[5:] {
@@ -141,7 +141,7 @@ func TestChanceIsNotShifted(t *testing.T) {
 
 // TestFirstRuleWins injects several rules for the same request.
 func TestFirstRuleWins(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	tr := s.NamedTransport("one")
 	c := plans(t, tr)
 	second := emulator.On().Do(emulator.Answer(500, "InternalError"))
@@ -160,7 +160,7 @@ func TestFirstRuleWins(t *testing.T) {
 }
 
 func TestRuleMatchesBatchByItem(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	alphabet(s)
 	rule := emulator.On(emulator.BatchDelete).Path("b/07").Do(emulator.LostAnswer())

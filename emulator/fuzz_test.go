@@ -39,7 +39,7 @@ func FuzzRequest(f *testing.F) {
 			name, value, _ := strings.Cut(line, ": ")
 			req.Header.Set(name, value)
 		}
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", []byte("body"), map[string]string{"k": "v"})
 		resp, err := s.Transport().Do(req)
 		if err != nil {
@@ -105,7 +105,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(batchBody("DELETE http://x/devstoreaccount1/plans/a HTTP/1.1\r\n\r\n"))
 	f.Add("--b\r\n\r\n--b--")
 	f.Fuzz(func(t *testing.T, body string) {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", nil, nil)
 		s.Put("plans", "b", nil, nil)
 		for _, path := range []string{"/plans?restype=container&comp=batch", "/?comp=batch"} {

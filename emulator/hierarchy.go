@@ -8,10 +8,6 @@ import (
 // This file has what differs on accounts with a hierarchical namespace (Azure Data Lake Storage), as far as the
 // documentation or an issue that quotes the service says so.
 
-// WithHierarchicalNamespace gives the account a hierarchical namespace. Its directories are visible, a write
-// creates those above its blob, and they stay when they become empty. Listings support the delimiter "/" only.
-func WithHierarchicalNamespace() Option { return func(s *Server) { s.hierarchical = true } }
-
 // folder is the metadata that marks a directory, with the value "true". It is how a directory is stored.
 // https://learn.microsoft.com/azure/storage/blobs/data-lake-storage-known-issues,
 // https://github.com/microsoft/AzureStorageExplorer/issues/2466

@@ -11,7 +11,7 @@ import (
 // TestHierarchy looks at what differs on an account with a hierarchical namespace, also after a restart.
 func TestHierarchy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "account")
-	s, err := emulator.Open(path, emulator.WithHierarchicalNamespace())
+	s, err := emulator.Open(path, emulator.Options{HierarchicalNamespace: true})
 	must(t, err)
 	s.PutContainer("plans", nil)
 	for _, name := range []string{"a/b/1", "a-b", "top", "e/gone"} {
@@ -19,7 +19,7 @@ func TestHierarchy(t *testing.T) {
 	}
 	send(t, s, "delete /plans/e/gone")
 	must(t, s.Close())
-	s = open(t, path, emulator.WithHierarchicalNamespace())
+	s = open(t, path, emulator.Options{HierarchicalNamespace: true})
 
 	for line, want := range map[string]string{
 		"list /plans ?include=metadata": "a/ a-b a/b/ a/b/1 e/ top", // a slash marks a directory

@@ -32,7 +32,7 @@ func TestForeignAnswers(t *testing.T) {
 			if tc.effect.String() != tc.text {
 				t.Errorf("String returned %s", tc.effect)
 			}
-			s := emulator.New()
+			s := emulator.New(emulator.Options{})
 			s.PutContainer("plans", nil)
 			s.Inject(emulator.On(emulator.PutBlob).Do(tc.effect))
 			var resp *http.Response
@@ -73,7 +73,7 @@ func TestCutBatch(t *testing.T) {
 
 // TestListenersHaveFaultsOfTheirOwn checks that clients in the process don't get the faults of a listener.
 func TestListenersHaveFaultsOfTheirOwn(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	s.PutContainer("plans", nil)
 	l, err := s.Listen("127.0.0.1:0")
 	must(t, err)

@@ -138,7 +138,7 @@ func condition(h http.Header) string {
 }
 
 // Requests returns the requests since the server began or [Server.ResetRequests] was called, in the order in
-// which they took effect. With [WithoutLog] there are none.
+// which they took effect. With [Options].NoLog there are none.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

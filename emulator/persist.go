@@ -24,8 +24,8 @@ import (
 //
 // Only one server can use a file at a time: Open fails at once if another one does, in any process. Open also
 // fails if the file is damaged or is not a file of the emulator. Call [Server.Close] when done.
-func Open(path string, opts ...Option) (*Server, error) {
-	s := New(opts...)
+func Open(path string, o Options) (*Server, error) {
+	s := New(o)
 	// bbolt tries once if the timeout is shorter than its pause between two tries.
 	options := &bbolt.Options{Timeout: time.Millisecond, NoSync: true, NoGrowSync: true, NoFreelistSync: true}
 	db, err := bbolt.Open(path, 0o600, options)

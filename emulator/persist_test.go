@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 // open opens a server with a file and closes it when the test ends.
-func open(t testing.TB, path string, opts ...emulator.Option) *emulator.Server {
+func open(t testing.TB, path string, opts ...emulator.Options) *emulator.Server {
 	t.Helper()
-	s, err := emulator.Open(path, opts...)
+	s, err := emulator.Open(path, merge.Fields(opts...))
 	must(t, err)
 	t.Cleanup(func() { shut(t, s) })
 	return s
@@ -105,7 +106,7 @@ func TestFileKeepsEverything(t *testing.T) {
 			newest = b
 			s.RemoveContainer("other")
 			shut(t, s)
-			s = open(t, path, emulator.WithClock(func() time.Time { return time.Time{} }))
+			s = open(t, path, emulator.Options{Clock: func() time.Time { return time.Time{} }})
 		}
 		clone := s.Clone()
 		shut(t, s)
@@ -165,7 +166,7 @@ func TestOpenRefuses(t *testing.T) {
 		inUse:                               "has the file open",
 	} {
 		before, _ := os.ReadFile(path)
-		if _, err := emulator.Open(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := emulator.Open(path, emulator.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", path, err)
 		}
 		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {

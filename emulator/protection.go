@@ -9,23 +9,11 @@ import (
 // What protects data on an account: versions, soft delete, immutability, and the archive tier, which makes
 // blobs unreadable. Kept copies are counted and can't be read.
 
-// WithVersioning keeps a version of a blob whenever the blob is overwritten or deleted, and names versions in
-// answers. See [Server.Kept].
-// https://learn.microsoft.com/azure/storage/blobs/versioning-overview
-func WithVersioning() Option { return func(s *Server) { s.versioning = true } }
-
 // softDeleteDays is for how many days an account with soft delete says that it keeps blobs.
 const softDeleteDays = 7
 
-// WithSoftDelete keeps blobs that are overwritten or deleted, and containers that are deleted. Overwritten
-// blobs are not kept on an account with a hierarchical namespace. The account says that it keeps them for seven
-// days. See [Server.Kept].
-// https://learn.microsoft.com/azure/storage/blobs/soft-delete-blob-overview,
-// https://learn.microsoft.com/azure/storage/blobs/soft-delete-container-overview
-func WithSoftDelete() Option { return func(s *Server) { s.softDelete = true } }
-
-// Kept returns how many earlier versions and deleted blobs the account keeps because of [WithVersioning] and
-// [WithSoftDelete], and the total size of their bodies in bytes. The service bills them as active data until
+// Kept returns how many earlier versions and deleted blobs the account keeps because of [Options].Versioning and
+// [Options].SoftDelete, and the total size of their bodies in bytes. The service bills them as active data until
 // they expire. They are not kept in the file of [Open].
 func (s *Server) Kept() (blobs int, bytes int64) {
 	s.mu.Lock()

@@ -5,24 +5,25 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 // TestKept counts what versioning and soft delete keep of two writes and a delete of one blob, and of a
 // container with another blob.
 func TestKept(t *testing.T) {
-	hierarchy, soft, versioning := emulator.WithHierarchicalNamespace(), emulator.WithSoftDelete(), emulator.WithVersioning()
+	hierarchy, soft, versioning := emulator.Options{HierarchicalNamespace: true}, emulator.Options{SoftDelete: true}, emulator.Options{Versioning: true}
 	for what, test := range map[string]struct {
-		opts                []emulator.Option
+		opts                []emulator.Options
 		put, del, container int // how many copies are kept
 		versions            bool
 	}{
 		"neither":                {},
-		"soft delete":            {opts: []emulator.Option{soft}, put: 1, del: 2, container: 3},
-		"versioning":             {opts: []emulator.Option{versioning}, put: 1, del: 2, container: 2, versions: true},
-		"both":                   {opts: []emulator.Option{versioning, soft}, put: 1, del: 2, container: 3, versions: true},
-		"soft delete, hierarchy": {opts: []emulator.Option{soft, hierarchy}, del: 1, container: 2},
+		"soft delete":            {opts: []emulator.Options{soft}, put: 1, del: 2, container: 3},
+		"versioning":             {opts: []emulator.Options{versioning}, put: 1, del: 2, container: 2, versions: true},
+		"both":                   {opts: []emulator.Options{versioning, soft}, put: 1, del: 2, container: 3, versions: true},
+		"soft delete, hierarchy": {opts: []emulator.Options{soft, hierarchy}, del: 1, container: 2},
 	} {
-		s := emulator.New(test.opts...)
+		s := emulator.New(merge.Fields(test.opts...))
 		s.PutContainer("plans", nil)
 		for _, step := range []struct {
 			line   string
@@ -70,7 +71,7 @@ func TestProtected(t *testing.T) {
 			s.SetPolicy("plans", emulator.NoPolicy)
 		}, "200", "201", "202"},
 	} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", []byte("x"), nil)
 		before, _ := s.Blob("plans", "a")
 		test.protect(s)

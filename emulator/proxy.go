@@ -16,8 +16,8 @@ import (
 // log, gates, crashes, and requests that a test forbids. [EmptyPage], [CutBatch] and effects on the items of a
 // batch do nothing. Answers are read as a whole. The methods that access what is stored find nothing. A request that
 // was passed on ends before its client goes on, even if the client's context has ended.
-func Proxy(to policy.Transporter, opts ...Option) *Server {
-	s := New(opts...)
+func Proxy(to policy.Transporter, o Options) *Server {
+	s := New(o)
 	s.upstream = to
 	return s
 }

@@ -19,9 +19,9 @@ import (
 
 // TestProxy puts faults in front of another service, which is an emulator that knows nothing of them.
 func TestProxy(t *testing.T) {
-	behind := emulator.New()
+	behind := emulator.New(emulator.Options{})
 	t.Run("transport", func(t *testing.T) { testProxy(t, behind, behind.Transport(), behind.ConnectionString()) })
-	behind = emulator.New()
+	behind = emulator.New(emulator.Options{})
 	l, err := behind.Listen("127.0.0.1:0")
 	must(t, err)
 	defer func() { must(t, l.Close()) }()
@@ -31,7 +31,7 @@ func TestProxy(t *testing.T) {
 }
 
 func testProxy(t *testing.T, behind *emulator.Server, over policy.Transporter, connectionString string) {
-	proxy := emulator.Proxy(over)
+	proxy := emulator.Proxy(over, emulator.Options{})
 	open := func(tr *emulator.Transport) *container.Client {
 		client, err := azblob.NewClientFromConnectionString(connectionString, noRetries(tr))
 		must(t, err)

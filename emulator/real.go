@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// manners are how one answer differs from the plainest that the service may give. See [WithRealAnswers]. The
+// manners are how one answer differs from the plainest that the service may give. See [Options].RealAnswers. The
 // zero manners change nothing.
 type manners struct {
 	real bool

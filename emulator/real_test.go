@@ -18,7 +18,7 @@ import (
 // TestRealDates counts how often Date is before the Last-Modified of the same answer.
 func TestRealDates(t *testing.T) {
 	behind := map[time.Duration]int{}
-	s := emulator.New(emulator.WithRealAnswers(1))
+	s := emulator.New(emulator.Options{RealAnswers: 1})
 	s.PutContainer("plans", nil)
 	for range 1000 {
 		resp, _ := raw(t, s, "PUT", "/plans/b", "body", map[string]string{"x-ms-blob-type": "BlockBlob"})
@@ -60,7 +60,7 @@ func TestRealPages(t *testing.T) {
 		if _, text := raw(t, s, "GET", "/?comp=list", "", nil); !strings.HasPrefix(text, "\ufeff<?xml") {
 			t.Errorf("the listing begins with %.20q", text)
 		}
-	}, emulator.WithRealAnswers(2))
+	}, emulator.Options{RealAnswers: 2})
 }
 
 // TestRealBatches deletes a blob that exists and one that does not.
@@ -75,8 +75,8 @@ func TestRealBatches(t *testing.T) {
 			}
 		}
 		want(t, answer.Responses[1].Error, http.StatusNotFound, "BlobNotFound")
-	}, emulator.WithRealAnswers(3))
-	s := emulator.New(emulator.WithRealAnswers(4))
+	}, emulator.Options{RealAnswers: 3})
+	s := emulator.New(emulator.Options{RealAnswers: 4})
 	s.PutContainer("plans", nil)
 	resp, text := raw(t, s, "POST", "/plans?restype=container&comp=batch", batchBody("DELETE /devstoreaccount1/plans/a HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n"),
 		map[string]string{"Content-Type": "multipart/mixed; boundary=b"})
@@ -108,7 +108,7 @@ func TestRealRefusals(t *testing.T) {
 		{"DELETE", "/plans/missing", nil, 404, "", "", ""},
 	} {
 		t.Run(fmt.Sprint(tc.method, tc.path, tc.status, tc.header["x-ms-version"]), func(t *testing.T) {
-			s := emulator.New(emulator.WithRealAnswers(5))
+			s := emulator.New(emulator.Options{RealAnswers: 5})
 			s.Put("plans", "a", nil, nil)
 			has, html := map[string]int{}, 0
 			for range 40 {

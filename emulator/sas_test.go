@@ -36,7 +36,7 @@ func TestSignaturesOfTheSDK(t *testing.T) {
 	must(t, err)
 	start, expiry := time.Now().Add(-time.Minute).UTC().Truncate(time.Second), time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	for _, version := range []string{"2020-12-06", "2022-11-02", "2026-02-06"} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", []byte("body"), nil)
 		account, err := sas.AccountSignatureValues{
 			Version: version, StartTime: start, ExpiryTime: expiry, Permissions: "rwdlc", ResourceTypes: "sco", Protocol: sas.ProtocolHTTPS,
@@ -61,7 +61,7 @@ func TestSignaturesOfTheSDK(t *testing.T) {
 		}
 	}
 	for _, version := range []string{"2015-04-05", "2018-11-09", "2019-12-12"} { // older than the SDK signs
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", []byte("body"), nil)
 		for _, query := range []string{s.AccountSAS(emulator.Permissions{Allowed: "r", Version: version}), s.ContainerSAS("plans", emulator.Permissions{Allowed: "r", Version: version})} {
 			if _, _, err := download(t.Context(), signedClient(t, s, query), "a", nil); err != nil {
@@ -80,7 +80,7 @@ func signatureOf(query string) string {
 // TestSignaturesThatAreRefused changes each parameter of a good signature, and makes requests that it does
 // not allow.
 func TestSignaturesThatAreRefused(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	s.Put("plans", "a", []byte("body"), nil)
 	s.Put("other", "a", []byte("body"), nil)
 	read := func(c *container.Client) error { _, _, err := download(context.Background(), c, "a", nil); return err }
@@ -117,7 +117,7 @@ func TestLeasesNeedRights(t *testing.T) {
 	for permissions, test := range map[string]struct{ acquires, breaks, ofContainer bool }{
 		"rl": {}, "rdlc": {breaks: true}, "rw": {acquires: true, breaks: true}, "rwdlc": {ofContainer: true},
 	} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.PutContainer("plans", nil)
 		query := s.AccountSAS(emulator.Permissions{Allowed: permissions, Types: "c"})
 		if test.ofContainer {
@@ -153,7 +153,7 @@ func (c claimed) GetToken(context.Context, policy.TokenRequestOptions) (azcore.A
 }
 
 func TestTokens(t *testing.T) {
-	s := emulator.New(emulator.WithTokens("tenant"))
+	s := emulator.New(emulator.Options{Tokens: "tenant"})
 	s.Put("plans", "a", []byte("body"), nil)
 	good := emulator.NewClaims("tenant", emulator.Reader, time.Now().Add(time.Hour))
 	with := func(change func(*emulator.Claims)) emulator.Claims {
@@ -199,7 +199,7 @@ func TestTokens(t *testing.T) {
 
 // FuzzToken decodes tokens of any form.
 func FuzzToken(f *testing.F) {
-	s := emulator.New(emulator.WithTokens("tenant"))
+	s := emulator.New(emulator.Options{Tokens: "tenant"})
 	f.Add(emulator.NewClaims("other", emulator.Reader, time.Now().Add(time.Hour)).Token())
 	f.Add("a.e30.")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -213,7 +213,7 @@ func FuzzToken(f *testing.F) {
 
 // TestUserDelegation signs with keys that the SDK asks for by a token. A signature allows no more than its holder's role.
 func TestUserDelegation(t *testing.T) {
-	s := emulator.New(emulator.WithTokens("tenant"))
+	s := emulator.New(emulator.Options{Tokens: "tenant"})
 	s.Put("plans", "a", []byte("body"), nil)
 	for role, status := range map[emulator.Role]int{emulator.Contributor: 0, emulator.Reader: http.StatusForbidden} {
 		client, err := azblob.NewClient(hostStyle, claimed(emulator.NewClaims("tenant", role, time.Now().Add(time.Hour))), noRetries(s.Transport()))

@@ -382,7 +382,7 @@ func TestFidelity(t *testing.T) {
 		must(t, azuriteServer.Get(t).Advance(t.Context(), d))
 	}
 	s := &script{
-		comparison: &comparison{services: services(t, emulator.WithClock(clock))}, wait: wait,
+		comparison: &comparison{services: services(t, emulator.Options{Clock: clock})}, wait: wait,
 		prefix: fmt.Sprintf("fid%x", time.Now().UnixNano()),
 	}
 	s.run(t)
@@ -400,7 +400,7 @@ func TestFidelity(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // the bubble begins at the time of past
-		e := emulator.New(emulator.WithoutLog())
+		e := emulator.New(emulator.Options{NoLog: true})
 		s := alone(e)
 		if s.run(t); len(e.Requests()) > 0 {
 			t.Error("there is a log")

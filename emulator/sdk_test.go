@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 func must(t testing.TB, err error) {
@@ -54,14 +55,14 @@ func plans(t testing.TB, tr *emulator.Transport) *container.Client {
 }
 
 // onBothWires runs a test with a container "plans" over a transport and over a socket.
-func onBothWires(t *testing.T, test func(*testing.T, *emulator.Server, *container.Client), opts ...emulator.Option) {
+func onBothWires(t *testing.T, test func(*testing.T, *emulator.Server, *container.Client), opts ...emulator.Options) {
 	t.Helper()
 	t.Run("transport", func(t *testing.T) {
-		s := emulator.New(opts...)
+		s := emulator.New(merge.Fields(opts...))
 		test(t, s, plans(t, s.Transport()))
 	})
 	t.Run("socket", func(t *testing.T) {
-		s := emulator.New(opts...)
+		s := emulator.New(merge.Fields(opts...))
 		test(t, s, plansOnSocket(t, s))
 	})
 }

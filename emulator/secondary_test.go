@@ -10,7 +10,7 @@ import (
 // can't be written.
 func TestSecondary(t *testing.T) {
 	for _, url := range []string{pathStyle + "-secondary", "https://" + emulator.DefaultAccount + "-secondary.blob.core.windows.net"} {
-		s := emulator.New()
+		s := emulator.New(emulator.Options{})
 		s.Put("plans", "a", []byte("old"), nil)
 		want := func(line, outcome, body string) {
 			t.Helper()

@@ -1,6 +1,7 @@
 package emulator
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -53,14 +54,14 @@ type settings struct {
 	logging   bool
 	table     []operation
 
-	hierarchical bool // see WithHierarchicalNamespace
+	hierarchical bool // see Options.HierarchicalNamespace
 	versioning   bool
 	softDelete   bool
-	real         *uint64 // see WithRealAnswers; nil without it
+	real         *uint64 // see Options.RealAnswers; nil without it
 }
 
 // New returns an empty account in memory. [Open] returns one that is kept in a file.
-func New(opts ...Option) *Server {
+func New(o Options) *Server {
 	key, err := base64.StdEncoding.DecodeString(DefaultKey)
 	if err != nil {
 		panic(err) // the constant is base64
@@ -68,13 +69,18 @@ func New(opts ...Option) *Server {
 	s := &Server{state: newState(), handler: &client{name: "http"}, settings: settings{
 		account:   DefaultAccount,
 		key:       key,
-		clock:     time.Now,
-		pageLimit: pageLimit,
-		logging:   true,
+		clock:     o.Clock,
+		pageLimit: min(cmp.Or(max(o.PageLimit, 0), pageLimit), pageLimit),
+		logging:   !o.NoLog,
 		table:     operations(),
+
+		tenant: o.Tokens, latency: o.Latency, hierarchical: o.HierarchicalNamespace, versioning: o.Versioning, softDelete: o.SoftDelete,
 	}}
-	for _, opt := range opts {
-		opt(s)
+	if o.Clock == nil {
+		s.clock = time.Now
+	}
+	if o.RealAnswers != 0 {
+		s.real, s.listings = &o.RealAnswers, map[uint64]int{}
 	}
 	return s
 }

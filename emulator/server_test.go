@@ -21,7 +21,7 @@ import (
 )
 
 func TestConcurrentUseOfEverything(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Inject(emulator.On().Chance(0.2, 1).Do(emulator.Duplicate(3)))
 	rounds := efforttest.Pick(5, 10, 10)
@@ -53,7 +53,7 @@ func TestConcurrentUseOfEverything(t *testing.T) {
 
 func TestLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := emulator.New(emulator.WithLatency(30 * time.Millisecond))
+		s := emulator.New(emulator.Options{Latency: 30 * time.Millisecond})
 		c := plans(t, s.Transport())
 		begin := time.Now()
 		mustUpload(t, c, "a", "body", nil)
@@ -90,7 +90,7 @@ func TestLatency(t *testing.T) {
 }
 
 func TestCancelledContext(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -111,7 +111,7 @@ func TestCancelledContext(t *testing.T) {
 }
 
 func TestClone(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Put("plans", "same", []byte("1"), map[string]string{"k": "v"})
 	s.Put("plans", "gone", []byte("1"), nil)
@@ -144,7 +144,7 @@ func TestClone(t *testing.T) {
 }
 
 func TestForbid(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Put("plans", "a", nil, nil)
 	s.Forbid(func(r emulator.Request) error {
@@ -171,7 +171,7 @@ func TestForbid(t *testing.T) {
 }
 
 func TestLog(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	tr := s.NamedTransport("vault")
 	c := newClient(t, tr).ServiceClient().NewContainerClient("plans")
 	must(t, errOf(c.Create(t.Context(), nil)))
@@ -220,7 +220,7 @@ func TestLog(t *testing.T) {
 
 func TestCrashUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := emulator.New(emulator.WithLatency(time.Second))
+		s := emulator.New(emulator.Options{Latency: time.Second})
 		tr := s.Transport()
 		c := plans(t, tr)
 		var early, late error
@@ -242,7 +242,7 @@ func TestCrashUnderWay(t *testing.T) {
 
 // TestCrashBetweenCheckAndEffect crashes a client at the last moment.
 func TestCrashBetweenCheckAndEffect(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	tr := s.Transport()
 	c := plans(t, tr)
 	s.Forbid(func(emulator.Request) error {
@@ -258,7 +258,7 @@ func TestCrashBetweenCheckAndEffect(t *testing.T) {
 }
 
 func TestDirectAccess(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	c := plans(t, s.Transport())
 	s.Put("other", "b", []byte("2"), map[string]string{"State": "1"})
 	s.Put("other", "a", []byte("1"), nil)
@@ -301,7 +301,7 @@ func TestDirectAccess(t *testing.T) {
 	if again, _ := s.Blob("plans", "a"); again.ETag != before.ETag || string(again.Body) != "body" {
 		t.Errorf("restored is %v", again)
 	}
-	empty := emulator.New(emulator.WithClock(func() time.Time { return time.Unix(0, 0) }))
+	empty := emulator.New(emulator.Options{Clock: func() time.Time { return time.Unix(0, 0) }})
 	empty.Restore("plans", before)
 	empty.Put("plans", "a", nil, nil)
 	if b, _ := empty.Blob("plans", "a"); b.ETag <= before.ETag {
@@ -314,7 +314,7 @@ func TestDirectAccess(t *testing.T) {
 }
 
 func TestListener(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	l, err := s.Listen("127.0.0.1:0")
 	must(t, err)
 	if l.URL() != "http://"+l.Addr().String()+"/devstoreaccount1" || !strings.Contains(l.ConnectionString(), "BlobEndpoint="+l.URL()) {
@@ -331,7 +331,7 @@ func TestListener(t *testing.T) {
 
 // TestListenerCloseEndsSilence checks that Close does not wait forever.
 func TestListenerCloseEndsSilence(t *testing.T) {
-	s := emulator.New()
+	s := emulator.New(emulator.Options{})
 	s.Inject(emulator.On().Do(emulator.Silence()))
 	l, err := s.Listen("127.0.0.1:0")
 	must(t, err)

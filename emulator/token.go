@@ -16,7 +16,7 @@ const (
 	Contributor Role = "Storage Blob Data Contributor"
 )
 
-// Claims are what a bearer token says. The emulator checks them if it was opened [WithTokens]. Azure keeps
+// Claims are what a bearer token says. The emulator checks them if it was opened with [Options].Tokens. Azure keeps
 // roles in the account; here they are in the token.
 type Claims struct {
 	// Audience is the resource that the token is for. Default: "https://storage.azure.com".
@@ -67,11 +67,6 @@ func parseToken(token string) (Claims, bool) {
 	var c Claims
 	return c, json.Unmarshal(data, &c) == nil
 }
-
-// WithTokens makes the server check bearer tokens: the audience, the tenant that issued them, their times,
-// and the role of their holder. A token must come over https, which [Server.Transport] takes from the URL.
-// The default is to accept every token, without looking into it.
-func WithTokens(tenant string) Option { return func(s *Server) { s.tenant = tenant } }
 
 // verifyToken checks a bearer token, unless the server accepts every token.
 func (s *Server) verifyToken(c *call, token string, now time.Time) *answer {

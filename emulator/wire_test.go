@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 // side is one of the two services to compare.
@@ -349,10 +350,10 @@ func (a *ask) param(name string) (string, bool) {
 }
 
 // services returns the services to compare: the shared Azurite and a new emulator.
-func services(t *testing.T, opts ...emulator.Option) [2]*endpoint {
+func services(t *testing.T, opts ...emulator.Options) [2]*endpoint {
 	t.Helper()
 	real := azuriteServer.Get(t)
-	s := emulator.New(append([]emulator.Option{emulator.WithoutLog()}, opts...)...)
+	s := emulator.New(merge.Fields(append([]emulator.Options{{NoLog: true}}, opts...)...))
 	l, err := s.Listen("127.0.0.1:0")
 	must(t, err)
 	// Azurite closes idle connections after 5 s.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/planvault/azblob"
@@ -31,7 +32,7 @@ import (
 func onEmulator(t *testing.T, play func(t *testing.T, s *stage, server *emulator.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, server := newStage(t), emulator.New()
+		s, server := newStage(t), emulator.New(emulator.Options{})
 		s.stored = nil // an update may take effect without an answer
 		s.open = func() processtest.Store { return s.vault(server) }
 		play(t, s, server)
@@ -42,7 +43,7 @@ func onEmulator(t *testing.T, play func(t *testing.T, s *stage, server *emulator
 func (s *stage) vault(server *emulator.Server, opts ...azblob.Options) *azblob.Vault {
 	s.t.Helper()
 	opts = append([]azblob.Options{settings.Over(server.Transport())}, opts...)
-	vault, err := azblob.NewFromConnectionString(s.t.Context(), "test", server.ConnectionString(), s.reg, settings.Merge(opts...))
+	vault, err := azblob.NewFromConnectionString(s.t.Context(), "test", server.ConnectionString(), s.reg, merge.Fields(opts...))
 	must(s.t, err)
 	return vault
 }

@@ -25,7 +25,7 @@ func Example_fork() {
 		fmt.Println("done:", name)
 		return "ok", nil
 	}))
-	vault := memvault.New(reg)
+	vault := memvault.New(reg, memvault.Options{})
 	run := func(plan *workflow.Plan) *workflow.Plan {
 		e, err := engine.New(vault, engine.Options{UntilIdle: true})
 		check(err)

@@ -32,7 +32,7 @@ var greet = engine.Task("greet", func(_ context.Context, _ engine.Call, g Greet)
 func Example() {
 	ctx := context.Background()
 	reg := registry.Must(greet)
-	vault := memvault.NewStore().Open(reg) // a service opens an azblob.Vault
+	vault := memvault.NewStore().Open(reg, memvault.Options{}) // a service opens an azblob.Vault
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
@@ -50,7 +50,7 @@ func Example() {
 func ExampleEngine_Run() {
 	ctx, shutdown := context.WithCancel(context.Background())
 	reg := registry.Must(greet)
-	var vault storage.Vault = memvault.NewStore().Open(reg)
+	var vault storage.Vault = memvault.NewStore().Open(reg, memvault.Options{})
 	e, err := engine.New(vault, engine.Options{
 		Poll: 10 * time.Millisecond,
 		Observer: engine.Observer{
@@ -89,11 +89,11 @@ func ExampleOptions_fleet() {
 	store := memvault.NewStore()
 	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	check(store.Open(reg).Create(ctx, plan))
+	check(store.Open(reg, memvault.Options{}).Create(ctx, plan))
 	var engines sync.WaitGroup
 	for _, host := range []string{"host-1", "host-2"} {
 		engines.Go(func() {
-			e, err := engine.New(store.Open(reg), engine.Options{
+			e, err := engine.New(store.Open(reg, memvault.Options{}), engine.Options{
 				Fleet:     &fleet.Options{Name: host},
 				UntilIdle: true, Poll: 10 * time.Millisecond, // a service runs until a signal
 			})
@@ -102,7 +102,7 @@ func ExampleOptions_fleet() {
 		})
 	}
 	engines.Wait()
-	plan, err := store.Open(reg).Read(ctx, plan.ID)
+	plan, err := store.Open(reg, memvault.Options{}).Read(ctx, plan.ID)
 	check(err)
 	fmt.Println(plan.State.Status, "in epoch", plan.Epoch)
 	// Output: Completed in epoch 1
@@ -118,7 +118,7 @@ func ExampleEngine_Stop() {
 		<-ctx.Done() // the end of the attempt's timeout
 		return "", ctx.Err()
 	}))
-	e, err := engine.New(memvault.NewStore().Open(reg), engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
+	e, err := engine.New(memvault.NewStore().Open(reg, memvault.Options{}), engine.Options{UntilIdle: true, Timeout: 100 * time.Millisecond, Observer: engine.Observer{
 		Changed: func(_ context.Context, e engine.ChangedEvent) {
 			if p, ok := e.Object.(*workflow.Plan); ok && p.State.Status.Final() {
 				fmt.Println(p.State.Status, p.Reason)
@@ -162,7 +162,7 @@ func ExampleResult() {
 			order, err := engine.Result[string](call, p.Order)
 			return "shipped " + order, err
 		}))
-	vault := memvault.New(reg)
+	vault := memvault.New(reg, memvault.Options{})
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
 	order := &workflow.Action{Name: "order", Plugin: "order", Key: uuid.New()}

@@ -68,7 +68,7 @@ func TestCall(t *testing.T) {
 		calls = append(calls, call)
 		return "", map[bool]error{true: errors.New("once")}[len(calls) == 1]
 	}))
-	vault := memvault.NewStore().Open(reg)
+	vault := memvault.NewStore().Open(reg, memvault.Options{})
 	a := do(job{})
 	a.Retries = 1
 	p := plan(block("", sequence("", a)))

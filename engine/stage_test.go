@@ -77,7 +77,7 @@ func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 func inMemory(t *testing.T) *stage {
 	s := newStage(t)
 	store := memvault.NewStore()
-	s.open = func() processtest.Store { return store.Open(s.reg) }
+	s.open = func() processtest.Store { return store.Open(s.reg, memvault.Options{}) }
 	return s
 }
 

@@ -32,7 +32,7 @@ func (k *kept) Upkeep(context.Context) error {
 func TestUpkeepIsDaily(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plugins := registry.Must()
-		k := &kept{Vault: memvault.NewStore().Open(plugins), began: time.Now()}
+		k := &kept{Vault: memvault.NewStore().Open(plugins, memvault.Options{}), began: time.Now()}
 		problems := 0
 		e, err := engine.New(k, engine.Options{Poll: time.Hour, NoRetention: true, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) { problems++ }}})
 		must(t, err)
@@ -53,7 +53,7 @@ func TestUpkeepIsDaily(t *testing.T) {
 // TestNewTellsWhatADecoratorHides wraps a vault with all methods in decorators with those of storage.Vault.
 func TestNewTellsWhatADecoratorHides(t *testing.T) {
 	plugins := registry.Must()
-	whole := &retained{Vault: memvault.New(plugins)}
+	whole := &retained{Vault: memvault.New(plugins, memvault.Options{})}
 	for _, c := range []struct {
 		vault storage.Vault
 		fleet *fleet.Options
@@ -65,7 +65,7 @@ func TestNewTellsWhatADecoratorHides(t *testing.T) {
 		{hiding{whole, plugins}, nil, "a engine_test.hiding does not tell whether it is suspended, and enforces no policy of retention: a decorator needs a method Unwrap for that", nil},
 		{hiding{whole, plugins}, &fleet.Options{}, "", errors.ErrUnsupported},
 		{struct{ storage.Vault }{whole}, nil, "", storage.ErrInvalid},
-		{memvault.New(nil), nil, "", storage.ErrInvalid},
+		{memvault.New(nil, memvault.Options{}), nil, "", storage.ErrInvalid},
 	} {
 		told := ""
 		observer := engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) { told += e.Err.Error() }}
@@ -119,7 +119,7 @@ func TestEnginesEnforceAPolicy(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
 			defer cancel()
 			for range 2 {
-				v := &retained{Vault: store.Open(plugins)}
+				v := &retained{Vault: store.Open(plugins, memvault.Options{})}
 				vaults = append(vaults, v)
 				e, err := engine.New(v, engine.Options{Poll: time.Hour, NoRetention: test.off, Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) { t.Error(e.Err) }}})
 				must(t, err)

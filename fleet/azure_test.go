@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/planvault/azblob"
@@ -25,7 +26,7 @@ func azure(t testing.TB, server *emulator.Server, opts ...azblob.Options) (*azbl
 	t.Helper()
 	transport := server.Transport()
 	v, err := azblob.NewFromConnectionString(t.Context(), "fleet", server.ConnectionString(), plantest.Register(),
-		settings.Merge(append(opts, settings.Over(transport))...))
+		merge.Fields(append(opts, settings.Over(transport))...))
 	must(t, err)
 	t.Cleanup(func() { _ = v.Close(context.WithoutCancel(t.Context())) })
 	return v, transport
@@ -48,7 +49,7 @@ func TestTakeCompletesAnEnd(t *testing.T) {
 	for _, effect := range []emulator.Effect{emulator.Crash(), emulator.Crash().Applied()} {
 		for nth := 1; nth <= 3; nth++ {
 			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New()
+				server := emulator.New(emulator.Options{})
 				dying, transport := azure(t, server)
 				plan := orphan(t, dying, plantest.Small())
 				transport.Inject(emulator.On().Nth(nth).Do(effect))
@@ -87,7 +88,7 @@ func openMarkers(server *emulator.Server) (names []string) {
 // dead, and their records are removed.
 func TestStrangeMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		v, _ := azure(t, server)
 		join(t, v, fleet.Options{})
 		for _, metadata := range []map[string]string{
@@ -107,7 +108,7 @@ func TestStrangeMembers(t *testing.T) {
 // TestHeartbeatsDoNotWait: a node renews its record in time, however many requests its takeovers have waiting.
 func TestHeartbeatsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New(emulator.WithLatency(500*time.Millisecond), emulator.WithoutLog())
+		server := emulator.New(emulator.Options{Latency: 500 * time.Millisecond, NoLog: true})
 		author, _ := azure(t, server)
 		worker, _ := azure(t, server, azblob.Options{Concurrency: 2})
 		for range 4 {
@@ -141,7 +142,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 func TestPlansOfAnotherProgram(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		v := vaulttest.OnEmulator(t, server)
 		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(0)), nil) // without the marks of a vault
 		others := vaulttest.PutForeign(server, vaulttest.DaysAgo(0), 1)

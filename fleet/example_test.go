@@ -18,7 +18,7 @@ import (
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	vault := memvault.New(nil) // or an azblob.Vault
+	vault := memvault.New(nil, memvault.Options{}) // or an azblob.Vault
 	check(vault.Create(ctx, &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}))
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
@@ -75,7 +75,7 @@ func runPlan(ctx, work context.Context, node *fleet.Node, vault storage.Vault, p
 func ExampleStop() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	check(vault.Create(ctx, plan))
 	check(fleet.Stop(ctx, vault, plan.ID, workflow.Attribution{}))
@@ -102,7 +102,7 @@ func ExampleStop() {
 // An observer sees what a node does. LogObserver and Tee are like those of the vault.
 func ExampleObserver() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout"}
 	check(vault.Create(ctx, plan))
 	node, err := fleet.Join(ctx, vault, fleet.Options{Observer: fleet.Tee(
@@ -117,7 +117,7 @@ func ExampleObserver() {
 
 // owned returns a vault with a plan that a node has claimed.
 func owned(ctx context.Context) (*memvault.Vault, *workflow.Plan, *fleet.Node) {
-	vault := memvault.New(nil) // or an azblob.Vault
+	vault := memvault.New(nil, memvault.Options{}) // or an azblob.Vault
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	check(vault.Create(ctx, plan))
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-1"})

@@ -242,7 +242,7 @@ func TestCostOfGauges(t *testing.T) {
 	efforttest.NotShort(t, "TestGaugesOfAFleet looks under the race detector")
 	cost := func(o fleet.Options) (requests map[emulator.Op]int) {
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
+			server := emulator.New(emulator.Options{})
 			v, _ := azure(t, server)
 			n := join(t, v, o)
 			var works []*workflow.Plan

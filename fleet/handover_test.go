@@ -242,7 +242,7 @@ func TestHandOverAtEachRequest(t *testing.T) {
 // handOverWith evicts a node that hangs and hands its plan over while the nth request meets a fault. It reports
 // whether there was such a request.
 func handOverWith(t *testing.T, effect emulator.Effect, nth int) bool {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	hanging, _ := azure(t, server)
 	hung := join(t, hanging, fleet.Options{Name: "hung"})
 	plan := claimed(t, hanging, hung, 3)

@@ -331,7 +331,7 @@ func TestInspectBounded(t *testing.T) {
 func TestCostOfInspect(t *testing.T) {
 	efforttest.NotShort(t, "TestInspect inspects under the race detector")
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		v, _ := azure(t, server)
 		join(t, v, fleet.Options{})
 		orphan(t, v, plantest.Sized(1, 1, 3))

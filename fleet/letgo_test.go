@@ -229,7 +229,7 @@ func TestHalfTakenPlan(t *testing.T) {
 // the heartbeat is repeated. The node is not fenced, and others see the change.
 func TestAnnouncementAfterAnUnknownHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		v, transport := azure(t, server)
 		n := join(t, v, fleet.Options{})
 		plan := claimed(t, v, n, 1)

@@ -25,7 +25,7 @@ import (
 // roster returns the members that a store has, without those that have left.
 func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
 	t.Helper()
-	r, err := store.Open(nil).Roster(context.WithoutCancel(t.Context()))
+	r, err := store.Open(nil, memvault.Options{}).Roster(context.WithoutCancel(t.Context()))
 	must(t, err)
 	members := map[uuid.UUID]storage.Member{}
 	for _, m := range r.Members {
@@ -86,7 +86,7 @@ func TestJoinFails(t *testing.T) {
 			want  error
 		}{
 			{"wrong options", open(store), fleet.Options{Capacity: -1}, storage.ErrInvalid},
-			{"a vault without versions", store.Open(nil, memvault.WithUnversionedUpdates()), fleet.Options{}, storage.ErrInvalid},
+			{"a vault without versions", store.Open(nil, memvault.Options{UnversionedUpdates: true}), fleet.Options{}, storage.ErrInvalid},
 			{"a long name", open(store), fleet.Options{Name: strings.Repeat("x", 2000)}, storage.ErrInvalid},
 			{"no roster", open(store).Fail("Roster", processtest.Unavailable), fleet.Options{}, storage.ErrUnavailable},
 			{"no record", open(store).Fail("AddMember", processtest.Unavailable), fleet.Options{}, storage.ErrUnavailable},
@@ -140,7 +140,7 @@ func TestFrozenJoin(t *testing.T) {
 			must(t, do())
 			for id, m := range roster(t, store) {
 				first = id
-				must(t, second(store.Open(nil).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.Left})))
+				must(t, second(store.Open(nil, memvault.Options{}).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.Left})))
 			}
 			return processtest.Unknown(c.Op)
 		})
@@ -197,7 +197,7 @@ func TestFencedNode(t *testing.T) {
 			found := plans(t.Context(), t, n)
 			work, done := n.Work(within(t, found, time.Second).ID)
 			defer done()
-			must(t, remove(t.Context(), store.Open(nil), roster(t, store)[n.ID()]))
+			must(t, remove(t.Context(), store.Open(nil, memvault.Options{}), roster(t, store)[n.ID()]))
 			time.Sleep(10*time.Second + 1)
 			for _, ctx := range []context.Context{n.Context(), work} {
 				if err := context.Cause(ctx); !errors.Is(err, fleet.ErrFenced) {

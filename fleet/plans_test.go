@@ -146,7 +146,7 @@ func TestNewPlans(t *testing.T) {
 		}
 		join(t, open(store), fleet.Options{}) // it comes first for some plans, and looks for none
 		time.Sleep(30 * time.Second)
-		author := store.Open(plantest.Register())
+		author := store.Open(plantest.Register(), memvault.Options{})
 		for range 29 {
 			create(t, author, 1)
 		}

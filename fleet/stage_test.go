@@ -23,7 +23,7 @@ func onStore(t *testing.T, do func(t *testing.T, store *memvault.Store)) {
 }
 
 func open(store *memvault.Store) *processtest.Process {
-	return processtest.New(store.Open(plantest.Register()))
+	return processtest.New(store.Open(plantest.Register(), memvault.Options{}))
 }
 
 // must fails the test if err is not nil.

@@ -20,7 +20,7 @@ import (
 // stopped returns the plans with requests to stop.
 func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
 	t.Helper()
-	r, err := store.Open(nil).Roster(t.Context())
+	r, err := store.Open(nil, memvault.Options{}).Roster(t.Context())
 	must(t, err)
 	for _, s := range r.Stops {
 		plans = append(plans, s.Plan)
@@ -59,7 +59,7 @@ func TestStop(t *testing.T) {
 				p, n := start(t, store, fleet.Options{})
 				other := claimed(t, p, n, 1)
 				id := test.begin(t, p, n).ID
-				must(t, fleet.Stop(t.Context(), store.Open(nil), id, workflow.Attribution{}))
+				must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, workflow.Attribution{}))
 				time.Sleep(10*time.Second + 1)
 				test.get(t, n, id)
 				work, done := n.Work(id)

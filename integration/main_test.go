@@ -81,7 +81,7 @@ func inEmulator(t *testing.T, out io.Writer, args ...string) (*stage, *emulator.
 	t.Helper()
 	cfg, err := parse(append([]string{"-prefix", "mine"}, args...), t.Output())
 	must(t, err)
-	target, server, err := onEmulator(emulator.WithRealAnswers(1))
+	target, server, err := onEmulator(emulator.Options{RealAnswers: 1})
 	must(t, err)
 	return newStage(cfg, target, out), server
 }

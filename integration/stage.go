@@ -74,9 +74,9 @@ const shortGrace = 8 * time.Second
 func (s *stage) open(ctx context.Context, prefix string, opts ...azblob.Options) (*azblob.Vault, error) {
 	return s.dial(ctx, prefix, append([]azblob.Options{
 		settings.Over(s.transport),
-		azblob.Options{GracePeriod: shortGrace},
-		azblob.Options{Backoff: azblob.Backoff{MaxElapsed: 2 * time.Minute}}, // the name of a deleted container is free again by then
-		azblob.Options{Observer: azblob.Observer{Request: func(_ context.Context, r azblob.RequestEvent) {
+		{GracePeriod: shortGrace},
+		{Backoff: azblob.Backoff{MaxElapsed: 2 * time.Minute}}, // the name of a deleted container is free again by then
+		{Observer: azblob.Observer{Request: func(_ context.Context, r azblob.RequestEvent) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.requests = append(s.requests, r)

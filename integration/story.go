@@ -171,7 +171,7 @@ var errDied = errors.New("the process died")
 func (s *stage) dieInCreate(ctx context.Context, plan *workflow.Plan) error {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
-	process := emulator.Proxy(s.transport).Transport()
+	process := emulator.Proxy(s.transport, emulator.Options{}).Transport()
 	process.Inject(emulator.On(emulator.PutBlob).Path("-object.json").Do(emulator.Before(func() {
 		process.Crash()
 		kill(errDied)

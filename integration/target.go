@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -56,9 +57,9 @@ func openTarget(ctx context.Context, c config, stderr io.Writer) (*target, error
 	case c.account != account{}:
 		return newTarget(c.account, nil, newHTTPClient)
 	}
-	var opts []emulator.Option
+	var opts []emulator.Options
 	if c.real {
-		opts = append(opts, emulator.WithRealAnswers(c.seed))
+		opts = append(opts, emulator.Options{RealAnswers: c.seed})
 	}
 	t, server, err := onEmulator(opts...)
 	if err == nil && c.faults {
@@ -80,11 +81,11 @@ func lie(server *emulator.Server, seed uint64, absences bool) {
 
 // onEmulator returns a target without sockets: the emulator's transport takes the SDK's requests directly.
 // Waiting advances the emulator's clock.
-func onEmulator(opts ...emulator.Option) (*target, *emulator.Server, error) {
+func onEmulator(opts ...emulator.Options) (*target, *emulator.Server, error) {
 	var ahead atomic.Int64
-	server := emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(func() time.Time {
+	server := emulator.New(merge.Fields(append(opts, emulator.Options{NoLog: true}, emulator.Options{Clock: func() time.Time {
 		return time.Now().Add(time.Duration(ahead.Load()))
-	}))...)
+	}})...))
 	t, err := newTarget(account{ConnectionString: server.ConnectionString()}, nil, func() policy.Transporter { return server.Transport() })
 	if err != nil {
 		return nil, nil, err
@@ -170,9 +171,9 @@ func (a account) login() (azcore.TokenCredential, error) {
 func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Options) (*azblob.Vault, error) {
 	opts = append([]azblob.Options{settings.Over(t.connect())}, opts...)
 	if t.Endpoint != "" {
-		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), settings.Merge(opts...))
+		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), merge.Fields(opts...))
 	}
-	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), settings.Merge(opts...))
+	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), merge.Fields(opts...))
 }
 
 // newHTTPClient keeps a connection for each request that a vault has in flight.

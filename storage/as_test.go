@@ -26,7 +26,7 @@ func (offering) As(target any) bool {
 }
 
 func TestAs(t *testing.T) {
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	for _, c := range []struct {
 		name  string
 		vault storage.Vault

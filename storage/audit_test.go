@@ -61,7 +61,7 @@ func TestAudit(t *testing.T) {
 			}
 		}, []string{"expire: ", "expire: done"}, nil},
 	} {
-		l := &logged{Vault: memvault.New(nil)}
+		l := &logged{Vault: memvault.New(nil, memvault.Options{})}
 		err := storage.Audit(t.Context(), l, entry, test.do(l))
 		if got := l.results(); !slices.Equal(got, test.want) || !errors.Is(err, test.err) {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -70,7 +70,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: recorded %+v and %+v", name, first, last)
 		}
 	}
-	l := &logged{Vault: memvault.New(nil)}
+	l := &logged{Vault: memvault.New(nil, memvault.Options{})}
 	for _, by := range []workflow.Attribution{{}, {Why: "because"}, {By: "eve\x00"}} {
 		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", Attribution: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
 			t.Errorf("%+v: %v", by, err)
@@ -82,7 +82,7 @@ func TestAudit(t *testing.T) {
 func TestAuditOfSilentLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := 1
-		l := &logged{Vault: memvault.New(nil), record: func(ctx context.Context, _ storage.AuditEntry) error {
+		l := &logged{Vault: memvault.New(nil, memvault.Options{}), record: func(ctx context.Context, _ storage.AuditEntry) error {
 			if silent--; silent >= 0 {
 				<-ctx.Done()
 			}

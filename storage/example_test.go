@@ -35,7 +35,7 @@ func ExampleError() {
 
 func ExampleCollect() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	for _, name := range []string{"first", "second", "third"} {
 		if err := vault.Create(ctx, &workflow.Plan{Name: name}); err != nil {
 			fmt.Println(err)

@@ -17,7 +17,7 @@ import (
 
 func ExampleListPage() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	for _, name := range []string{"first", "second", "third"} {
 		if err := vault.Create(ctx, &workflow.Plan{Name: name}); err != nil {
 			fmt.Println(err)
@@ -47,7 +47,7 @@ func ExampleListPage() {
 
 func TestListPage(t *testing.T) {
 	ctx := t.Context()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	var ids []uuid.UUID
 	for range 6 {
 		p := &workflow.Plan{Name: "plan"}
@@ -117,7 +117,7 @@ func (h halfRead) Search(ctx context.Context, f storage.Filters) (iter.Seq[stora
 }
 
 func TestListPageOfUnreadablePlans(t *testing.T) {
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	for range 4 {
 		if err := vault.Create(t.Context(), &workflow.Plan{Name: "plan"}); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestListPageOfUnreadablePlans(t *testing.T) {
 func FuzzPageToken(f *testing.F) {
 	f.Add("AZ2sAAAAcACAAAAAAAAAAAECAwQFBgcI")
 	f.Fuzz(func(t *testing.T, token string) {
-		_, err := storage.ListPage(t.Context(), memvault.New(nil), storage.Filters{}, token, 1)
+		_, err := storage.ListPage(t.Context(), memvault.New(nil, memvault.Options{}), storage.Filters{}, token, 1)
 		if err != nil && !errors.Is(err, storage.ErrInvalid) {
 			t.Error(err)
 		}

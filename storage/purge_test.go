@@ -78,7 +78,7 @@ var group = uuid.MustParse("6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 // stock returns a vault with the plans of three days: on each, 10 of each status, half of them of the group.
 func stock(t *testing.T) *stocked {
 	v := new(stocked)
-	v.Vault = hooked.Wrap(memvault.New(nil), v.call)
+	v.Vault = hooked.Wrap(memvault.New(nil, memvault.Options{}), v.call)
 	for day := range 3 {
 		for i := range 50 {
 			p := &workflow.Plan{ID: workflow.NewV7At(purged.AddDate(0, 0, -day).Add(time.Duration(i) * time.Minute))}
@@ -317,7 +317,7 @@ func TestPurgeRefuses(t *testing.T) {
 
 func ExamplePurge() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	for _, status := range []workflow.Status{workflow.Running, workflow.Completed, workflow.Failed} {
 		plan := &workflow.Plan{ID: workflow.NewV7At(time.Now().AddDate(0, 0, -40)), Name: status.String()}
 		if err := vault.Create(ctx, plan); err != nil {

@@ -16,7 +16,7 @@ func TestClocksOfExpire(t *testing.T) {
 	for off, want := range map[time.Duration]string{-14 * time.Minute: "0 days dropped", 14 * time.Minute: "1 day dropped"} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t)
-			s.server = emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(off) }))
+			s.server = emulator.New(emulator.Options{Clock: func() time.Time { return time.Now().Add(off) }})
 			s.env["PLANVAULT_CONNECTION_STRING"] = s.server.ConnectionString()
 			s.vault = s.open(t, prefix)
 			s.store(t, workflow.NewV7At(time.Now().UTC().AddDate(0, 0, -3)), workflow.Completed, "old")

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/merge"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -186,18 +186,18 @@ func (a *app) observer() azblob.Observer {
 func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register, options []azblob.Options) (v *azblob.Vault, login azcore.TokenCredential, err error) {
 	options = slices.Concat([]azblob.Options{{ClientOptions: policy.ClientOptions{APIVersion: c.ServiceVersion}}}, options)
 	if c.ConnectionString != "" {
-		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, reg, settings.Merge(options...))
+		v, err = azblob.NewFromConnectionString(ctx, c.Prefix, c.ConnectionString, reg, merge.Fields(options...))
 		return v, nil, err
 	}
 	if c.hasSignature() {
-		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, reg, settings.Merge(options...))
+		v, err = azblob.NewFromURL(ctx, c.Prefix, c.Endpoint, reg, merge.Fields(options...))
 		return v, nil, err
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("log in: %w", err)
 	}
-	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, reg, settings.Merge(options...))
+	v, err = azblob.New(ctx, c.Prefix, c.Endpoint, watchedLogin{cred, o}, reg, merge.Fields(options...))
 	return v, cred, err
 }
 
@@ -205,7 +205,7 @@ func (c connection) dial(ctx context.Context, o *outage, reg *registry.Register,
 func (c connection) service(network policy.Transporter) (*service.Client, error) {
 	options := &service.ClientOptions{ClientOptions: policy.ClientOptions{Transport: network}}
 	if c.fields()["usedevelopmentstorage"] != "" {
-		login, _, _ := strings.Cut(emulator.New(emulator.WithoutLog()).ConnectionString(), "BlobEndpoint=")
+		login, _, _ := strings.Cut(emulator.New(emulator.Options{NoLog: true}).ConnectionString(), "BlobEndpoint=")
 		c.ConnectionString = login + "BlobEndpoint=http://127.0.0.1:10000/" + emulator.DefaultAccount
 	}
 	if c.ConnectionString != "" {

@@ -39,10 +39,10 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	var ahead time.Duration // this machine's clock, of the service's
-	clocked := []emulator.Option{emulator.WithClock(func() time.Time { return time.Now().Add(-ahead) })}
+	clocked := []emulator.Options{{Clock: func() time.Time { return time.Now().Add(-ahead) }}}
 	clock := func(by time.Duration) func(*stage) { return func(*stage) { ahead = by } }
 	for name, test := range map[string]struct {
-		options []emulator.Option
+		options []emulator.Options
 		change  func(*stage)
 		network transport
 		args    []string
@@ -67,8 +67,8 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 			change: inject(emulator.On(emulator.GetAccountInfo, emulator.GetServiceProperties).Do(emulator.Answer(403, "AuthorizationPermissionMismatch"))),
 			code:   exitDone, want: []string{"unknown kind ask for the kind of the account", "unknown namespace", "unknown soft delete ask how long", "unknown redundancy"},
 		},
-		"hierarchical":  {options: []emulator.Option{emulator.WithHierarchicalNamespace()}, code: exitDone, want: []string{"warning namespace hierarchical", "→ it works; listings of large days cost more"}},
-		"kept copies":   {options: []emulator.Option{emulator.WithVersioning(), emulator.WithSoftDelete()}, code: exitDone, want: []string{"warning versioning on", "→ add a lifecycle rule", "ok soft delete on, for 7 days"}},
+		"hierarchical":  {options: []emulator.Options{{HierarchicalNamespace: true}}, code: exitDone, want: []string{"warning namespace hierarchical", "→ it works; listings of large days cost more"}},
+		"kept copies":   {options: []emulator.Options{{Versioning: true}, {SoftDelete: true}}, code: exitDone, want: []string{"warning versioning on", "→ add a lifecycle rule", "ok soft delete on, for 7 days"}},
 		"clock ahead":   {options: clocked, change: clock(5 * time.Minute), code: exitDone, want: []string{"warning clock this machine's clock is 5m00s ahead", "→ set the clock"}},
 		"clock behind":  {options: clocked, change: clock(-5 * time.Minute), code: exitDone, want: []string{"warning clock this machine's clock is 5m00s behind"}},
 		"clock far off": {options: clocked, change: clock(20 * time.Minute), code: exitFound, want: []string{"problem clock this machine's clock is 20m00s ahead", "problem read", "the service allows 15m"}},

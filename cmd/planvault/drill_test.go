@@ -26,7 +26,7 @@ func everything(s *stage) string {
 func TestDrill(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, emulator.WithLatency(10*time.Millisecond))
+		s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond})
 		s.fill(t, 1, 2)
 		before := everything(s)
 		for _, args := range [][]string{{"--every", "5s"}, {"--every", "2s", "--emulator"}} {
@@ -48,7 +48,7 @@ func TestDrill(t *testing.T) {
 func TestInterruptedDrill(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, emulator.WithLatency(10*time.Millisecond))
+		s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond})
 		before := everything(s)
 		for after := 20 * time.Millisecond; after < time.Minute; after = after*3 + 10*time.Millisecond {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -68,7 +68,7 @@ func TestInterruptedDrill(t *testing.T) {
 func TestKilledDrill(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, emulator.WithLatency(10*time.Millisecond))
+		s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond})
 		vault := s.open(t, "drill-01234567")
 		_, err := vault.PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte("{}")})
 		must(t, errors.Join(err, vault.Create(t.Context(), &workflow.Plan{Name: "of a vault"})))

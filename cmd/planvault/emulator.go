@@ -43,9 +43,9 @@ func (a *app) emulatorCommand() *cobra.Command {
 
 // emulate serves the emulator until the context ends, which is no interrupt: there is no other end.
 func (a *app) emulate(ctx context.Context, f emulatorFlags) (err error) {
-	server := emulator.New(emulator.WithoutLog())
+	server := emulator.New(emulator.Options{NoLog: true})
 	if f.data != "" {
-		if server, err = emulator.Open(f.data, emulator.WithoutLog()); err != nil {
+		if server, err = emulator.Open(f.data, emulator.Options{NoLog: true}); err != nil {
 			return err
 		}
 	}

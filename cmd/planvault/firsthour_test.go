@@ -17,7 +17,7 @@ import (
 func TestFirstHour(t *testing.T) {
 	efforttest.NotShort(t, "TestFirstHourThatWasKilled runs it under the race detector")
 	for name, test := range map[string]struct {
-		options []emulator.Option
+		options []emulator.Options
 		rule    *emulator.Rule
 		args    []string
 		code    int
@@ -25,7 +25,7 @@ func TestFirstHour(t *testing.T) {
 		stderr  string
 	}{
 		"as expected": {
-			options: []emulator.Option{emulator.WithRealAnswers(1)}, code: exitDone,
+			options: []emulator.Options{{RealAnswers: 1}}, code: exitDone,
 			stdout: []string{" 1 as expected  GET and HEAD;", "   expected     200 with", "   seen         HEAD, GET", "   if not       no request works", "\n12 not tried    a ramp", "13 as expected, 0 different, 3 not tried\n"},
 		},
 		"a difference": {
@@ -37,7 +37,7 @@ func TestFirstHour(t *testing.T) {
 			stderr: "ramp: up to 60,000 writes in up to 1m00s, about 60,000 requests, $0.33, in http://blob.emulator.invalid/devstoreaccount1, prefix first-hour",
 		},
 		"ramp": {
-			options: []emulator.Option{emulator.WithRealAnswers(1)}, args: []string{"--ramp", "--yes", "--cost"}, code: exitDone, stderr: "write",
+			options: []emulator.Options{{RealAnswers: 1}}, args: []string{"--ramp", "--yes", "--cost"}, code: exitDone, stderr: "write",
 			rule:   emulator.On(emulator.PutBlob).Path("ramp/*").Every(200).Do(emulator.Answer(503, "ServerBusy")),
 			stdout: []string{"12 as expected  a ramp", "503 ServerBusy", "14 as expected, 0 different, 2 not tried\n"},
 		},

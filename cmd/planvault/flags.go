@@ -31,7 +31,8 @@ func (o oneOf) Set(text string) error {
 
 // outputFlag is the flag --output, and timeFlag the flag --time.
 func (a *app) outputFlag() oneOf { return oneOf{&a.output, []string{outputTable, outputJSON}} }
-func (a *app) timeFlag() oneOf   { return oneOf{&a.times, []string{timeUTC, timeLocal, timeRelative}} }
+
+func (a *app) timeFlag() oneOf { return oneOf{&a.times, []string{timeUTC, timeLocal, timeRelative}} }
 
 // flagError says in words what is wrong with a flag.
 func flagError(c *cobra.Command, err error) error {

@@ -80,8 +80,8 @@ func runPage(t *testing.T, text string) []byte {
 		} else {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(pageTime))
-				s := newStage(t, emulator.WithLatency(10*time.Millisecond)) // otherwise chance decides which requests are one round trip
-				delete(s.env, "PLANVAULT_KEEP")                             // the page has a folder of its own
+				s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond}) // otherwise chance decides which requests are one round trip
+				delete(s.env, "PLANVAULT_KEEP")                                    // the page has a folder of its own
 				prepare(t, s)
 				r := pageRun{stage: s, shown: map[string]string{}, real: map[string]string{}}
 				if out.WriteString(r.run(t, text)); r.ran == 0 {

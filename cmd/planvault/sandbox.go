@@ -52,7 +52,7 @@ func (a *app) sandboxes(f drillFlags) (sides []side, err error) {
 	names := []string{fmt.Sprintf("drill-%x", id[:4]), fmt.Sprintf("drill-%x-copy", id[:4])}
 	for i, c := range []connection{a.connection, f.to} {
 		if f.emulator {
-			server := emulator.New(emulator.WithoutLog())
+			server := emulator.New(emulator.Options{NoLog: true})
 			c, network = connection{ConnectionString: server.ConnectionString()}, server.Transport()
 		} else {
 			c.Prefix = names[i]

@@ -328,7 +328,7 @@ func sceneMove(t *testing.T, s *stage) { s.followed(t) }
 func (s *stage) followed(t *testing.T) (kill func()) {
 	t.Helper()
 	s.history(t)
-	next := emulator.New(emulator.WithLatency(10 * time.Millisecond))
+	next := emulator.New(emulator.Options{Latency: 10 * time.Millisecond})
 	s.network.(accounts)["next"] = next.Transport()
 	delete(s.env, "PLANVAULT_PREFIX")
 	delete(s.env, "PLANVAULT_CONNECTION_STRING")

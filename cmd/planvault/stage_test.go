@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -34,7 +35,7 @@ type stage struct {
 
 const prefix = "test"
 
-func newStage(t *testing.T, options ...emulator.Option) *stage {
+func newStage(t *testing.T, options ...emulator.Options) *stage {
 	t.Helper()
 	s, err := openStage(t.Context(), t.TempDir(), options...)
 	must(t, err)
@@ -42,8 +43,8 @@ func newStage(t *testing.T, options ...emulator.Option) *stage {
 }
 
 // openStage returns a stage whose profiles are in a folder.
-func openStage(ctx context.Context, dir string, options ...emulator.Option) (*stage, error) {
-	server := emulator.New(options...)
+func openStage(ctx context.Context, dir string, options ...emulator.Options) (*stage, error) {
+	server := emulator.New(merge.Fields(options...))
 	s := &stage{server: server, plugins: plantest.Register(), env: map[string]string{
 		"PLANVAULT_CONNECTION_STRING": server.ConnectionString(),
 		"PLANVAULT_PREFIX":            prefix,

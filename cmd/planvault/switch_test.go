@@ -73,9 +73,9 @@ func TestSwitchBesideEngines(t *testing.T) {
 }
 
 func switchBesideEngines(t *testing.T, k int) {
-	s := newStage(t, emulator.WithLatency(10*time.Millisecond))
+	s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond})
 	s.production(t)
-	next := emulator.New(emulator.WithLatency(10 * time.Millisecond))
+	next := emulator.New(emulator.Options{Latency: 10 * time.Millisecond})
 	s.network.(accounts)["next"] = next.Transport()
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -41,7 +41,7 @@ func create(ctx context.Context, transport *emulator.Transport, name string) err
 
 // Two clients take a lock, and the schedule decides who is first. A test would wait with synctest.Wait.
 func Example() {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	server.PutContainer("plans", nil)
 	anna, bert := server.NamedTransport("anna"), server.NamedTransport("bert")
 	s := schedule.New(anna, bert)
@@ -65,7 +65,7 @@ func Example() {
 
 func TestSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		server.PutContainer("plans", nil)
 		first, second := server.NamedTransport("first"), server.NamedTransport("second")
 		s := schedule.New(first, second)
@@ -116,7 +116,7 @@ func TestSchedule(t *testing.T) {
 // granted.
 func TestCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		server.PutContainer("plans", nil)
 		transport := server.Transport()
 		s := schedule.New(transport)

@@ -68,7 +68,7 @@ func (f *folder) find(failed string) error {
 	if f.server != nil || f.address != failed {
 		return nil // another request was faster
 	}
-	server, err := emulator.Open(filepath.Join(f.path, "account.db"), emulator.WithoutLog())
+	server, err := emulator.Open(filepath.Join(f.path, "account.db"), emulator.Options{NoLog: true})
 	if err != nil {
 		address, addressErr := os.ReadFile(f.addressFile())
 		if addressErr != nil {

@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -145,7 +146,7 @@ func withVault(ctx context.Context, c config, reg *registry.Register, use func(*
 			return openErr
 		}
 		defer func() { err = errors.Join(err, f.close()) }()
-		c.connectionString, opts = emulator.New().ConnectionString(), append(opts, settings.Over(f))
+		c.connectionString, opts = emulator.New(emulator.Options{}).ConnectionString(), append(opts, settings.Over(f))
 	}
 	vault, err := open(ctx, c, reg, opts)
 	if err != nil {
@@ -156,11 +157,11 @@ func withVault(ctx context.Context, c config, reg *registry.Register, use func(*
 
 func open(ctx context.Context, c config, reg *registry.Register, opts []azblob.Options) (*azblob.Vault, error) {
 	if c.endpoint == "" {
-		return azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, reg, settings.Merge(opts...))
+		return azblob.NewFromConnectionString(ctx, c.prefix, c.connectionString, reg, merge.Fields(opts...))
 	}
 	cred, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, err
 	}
-	return azblob.New(ctx, c.prefix, c.endpoint, cred, reg, settings.Merge(opts...))
+	return azblob.New(ctx, c.prefix, c.endpoint, cred, reg, merge.Fields(opts...))
 }

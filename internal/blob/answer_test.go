@@ -485,7 +485,7 @@ func TestHeadersOfRequests(t *testing.T) {
 			}
 		})
 	}
-	account, err := ParseConnectionString(emulator.New().ConnectionString())
+	account, err := ParseConnectionString(emulator.New(emulator.Options{}).ConnectionString())
 	must(t, err)
 	c, err := account.New(Options{Concurrency: 1, ClientOptions: policy.ClientOptions{APIVersion: "2021-12-02", Transport: sender(func(req *http.Request) (*http.Response, error) {
 		if got := headerOf(req, "x-ms-version"); !slices.Equal(got, []string{"2021-12-02"}) {

@@ -129,7 +129,7 @@ func TestWrongClockIsExplained(t *testing.T) {
 			if strings.Contains(err.Error(), want) != (code == "") || len(w.retries) > 0 {
 				t.Errorf("a clock that is %v off: %v, %d retries", skew, err, len(w.retries))
 			}
-		}, emulator.WithClock(func() time.Time { return time.Now().Add(skew) }))
+		}, emulator.Options{Clock: func() time.Time { return time.Now().Add(skew) }})
 	}
 }
 

@@ -107,7 +107,7 @@ func TestRequestsAreReported(t *testing.T) {
 		if want := (Usage{Requests: 4, RoundTrips: 4, Sent: 6, Received: 10 + want[1].received}); meter.Usage() != want || none.Usage() != (Usage{}) {
 			t.Errorf("%+v, want %+v", meter.Usage(), want)
 		}
-	}, emulator.WithLatency(3*time.Second))
+	}, emulator.Options{Latency: 3 * time.Second})
 }
 
 // TestEventsEndWithTheBody checks that a request is reported when its answer has been read, with the bytes,

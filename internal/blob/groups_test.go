@@ -31,7 +31,7 @@ func TestListGroups(t *testing.T) {
 			}
 			_, _, err := all(w.ListGroups(t.Context(), "no-such-box", ListOptions{}, "/"))
 			wantError(t, "no container", err, AbsentContainer, false)
-		}, emulator.WithPageLimit(limit))
+		}, emulator.Options{PageLimit: limit})
 	}
 }
 
@@ -84,7 +84,7 @@ func TestGroupsWithoutDelimiter(t *testing.T) {
 				if what != "groups" && asked != 1 {
 					t.Errorf("%s by pages of %d: asked %d times", what, limit, asked)
 				}
-			}, emulator.WithPageLimit(limit))
+			}, emulator.Options{PageLimit: limit})
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestGroupsOfAHierarchy(t *testing.T) {
 		if got, _, err := all(w.ListGroups(t.Context(), "box", ListOptions{}, "/")); err != nil || !slices.Equal(got, []string{"d/", "p/"}) {
 			t.Errorf("directories: %q, %v", got, err)
 		}
-	}, emulator.WithHierarchicalNamespace())
+	}, emulator.Options{HierarchicalNamespace: true})
 }
 
 // TestGroupsDenied lists groups without the right to. The client does not conclude that the service can't

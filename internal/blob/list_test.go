@@ -41,7 +41,7 @@ func TestListYieldsEachBlobOnce(t *testing.T) {
 			if most := w.server.Requests()[0].MaxResults; test.o.MaxResults > 0 && most != test.o.MaxResults {
 				t.Errorf("%s: %d were requested", test.what, most)
 			}
-		}, emulator.WithPageLimit(test.pageLimit))
+		}, emulator.Options{PageLimit: test.pageLimit})
 	}
 }
 
@@ -98,7 +98,7 @@ func TestListMayBeRangedOverAgain(t *testing.T) {
 					t.Errorf("after a break on page %d: %q, %v", stop, names, err)
 				}
 			}
-		}, emulator.WithPageLimit(3))
+		}, emulator.Options{PageLimit: 3})
 	}
 }
 
@@ -124,7 +124,7 @@ func TestGarbledListingsAreAskedForAgain(t *testing.T) {
 			return strings.Replace(s, "</Blobs>", "<BlobPrefix><Name>b/</Name></BlobPrefix></Blobs>", 1)
 		}, blobs, "b c"},
 	} {
-		w := newWorld(t, emulator.New())
+		w := newWorld(t, emulator.New(emulator.Options{}))
 		w.server.Put("box", "b", nil, nil)
 		w.server.Put("box", "c", nil, nil)
 		c, n := w.garbled(t, test.garble)

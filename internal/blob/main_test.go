@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 // retry is the vault's default.
@@ -31,10 +32,10 @@ type world struct {
 }
 
 // inWorld runs a test in virtual time with a client of a new emulator that has an empty container "box".
-func inWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Option) {
+func inWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Options) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, emulator.New(opts...))
+		w := newWorld(t, emulator.New(merge.Fields(opts...)))
 		w.server.PutContainer("box", nil)
 		test(t, w)
 	})
@@ -70,7 +71,7 @@ func (w *world) over(t *testing.T, through func(req *http.Request, next sender) 
 }
 
 // inFilledWorld is inWorld with the blobs b and c.
-func inFilledWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Option) {
+func inFilledWorld(t *testing.T, test func(t *testing.T, w *world), opts ...emulator.Options) {
 	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
 		w.server.PutContainer("box", map[string]string{"layout": "1"})

@@ -140,7 +140,7 @@ func TestReadPageWantsTheEnd(t *testing.T) {
 func TestPagesAreReadToTheEnd(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusForbidden} {
 		body := &watched{Reader: strings.NewReader(page("") + strings.Repeat(" ", 10_000))}
-		c := newWorld(t, emulator.New()).over(t, func(*http.Request, sender) (*http.Response, error) {
+		c := newWorld(t, emulator.New(emulator.Options{})).over(t, func(*http.Request, sender) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: body, Header: http.Header{
 				"X-Ms-Error-Code": {"AuthorizationFailure"}, "X-Ms-Request-Id": {"1"}, "X-Ms-Version": {Version},
 			}}, nil

@@ -39,7 +39,7 @@ func TestQuestionsAboutTheAccount(t *testing.T) {
 		wantError(t, "account info", err, Refused, false)
 		_, _, err = w.SoftDelete(t.Context())
 		wantError(t, "soft delete", err, Refused, false)
-	}, emulator.WithSoftDelete())
+	}, emulator.Options{SoftDelete: true})
 }
 
 // TestStrangeAnswersAboutTheAccount gets answers that lack what was asked for, or are too large or no XML.
@@ -52,7 +52,7 @@ func TestStrangeAnswersAboutTheAccount(t *testing.T) {
 		"<StorageServiceProperties>" + strings.Repeat(" ", 2<<20) + "</StorageServiceProperties>":                                                   false,
 		"<StorageServiceProperties><DeleteRetentionPolicy><Enabled>true</Enabled><Days>x</Days></DeleteRetentionPolicy></StorageServiceProperties>": false,
 	} {
-		c := newWorld(t, emulator.New()).over(t, func(req *http.Request, next sender) (*http.Response, error) {
+		c := newWorld(t, emulator.New(emulator.Options{})).over(t, func(req *http.Request, next sender) (*http.Response, error) {
 			resp, err := next(req)
 			resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(body)), -1
 			return resp, err

@@ -45,7 +45,7 @@ func TestSignerSignsLikeTheSDK(t *testing.T) {
 		u, err := url.Parse(endpoint)
 		must(t, err)
 		direct := direct{account: u, pipeline: runtime.NewPipeline("", "", runtime.PipelineOptions{PerRetry: []policy.Policy{own}}, &o.ClientOptions), authorize: own.sign} // its signatures are the emulator's to judge
-		w := &world{Client: &Client{blobs: direct, service: client, slots: slots{limiter: newLimiter(4)}}, server: emulator.New()}
+		w := &world{Client: &Client{blobs: direct, service: client, slots: slots{limiter: newLimiter(4)}}, server: emulator.New(emulator.Options{})}
 		ctx := Once(t.Context())
 		for op, do := range operations() {
 			if err := do(ctx, w); !errors.Is(err, context.Canceled) {

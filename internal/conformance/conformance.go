@@ -41,7 +41,7 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		Dying: func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 			t.Helper()
-			process := emulator.Proxy(c.on(e.connect(t)), emulator.WithoutLog()).Transport()
+			process := emulator.Proxy(c.on(e.connect(t)), emulator.Options{NoLog: true}).Transport()
 			fatal := emulator.On().Nth(n).Do(emulator.Silence())
 			if after {
 				fatal.Do(emulator.Silence().Applied())
@@ -116,8 +116,8 @@ func (v connected) Close(ctx context.Context) error {
 func (e Endpoint) open(t storagetest.T, transport policy.Transporter, more ...azblob.Options) storage.Vault {
 	t.Helper()
 	v, err := e.Dial(t.Context(), append([]azblob.Options{
-		azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, GracePeriod: grace},
-		azblob.Options{Backoff: azblob.Backoff{InitialInterval: time.Millisecond}},
+		{ClientOptions: policy.ClientOptions{Transport: transport}, GracePeriod: grace},
+		{Backoff: azblob.Backoff{InitialInterval: time.Millisecond}},
 	}, more...)...)
 	if err != nil {
 		t.Fatalf("%v", err)

@@ -27,7 +27,7 @@ func NewFaulty(to policy.Transporter, seed uint64, chance float64) *Faulty {
 		return !again
 	}
 	conditional := func(r emulator.Request) bool { return r.IfMatch != "" || r.IfNoneMatch != "" }
-	f := &Faulty{Transport: emulator.Proxy(to, emulator.WithoutLog()).Transport(), rules: []*emulator.Rule{
+	f := &Faulty{Transport: emulator.Proxy(to, emulator.Options{NoLog: true}).Transport(), rules: []*emulator.Rule{
 		emulator.Random(chance, seed,
 			emulator.LostRequest(), emulator.LostAnswer(), emulator.Reset(), emulator.Reset().Applied(),
 			emulator.Answer(500, "InternalError"), emulator.Answer(500, "InternalError").Applied(),

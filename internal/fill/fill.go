@@ -148,7 +148,7 @@ type stored struct {
 
 // template returns the blobs of one completed plan, and its values.
 func (f Filling) template(ctx context.Context, prefix string) (values []string, blobs []stored, err error) {
-	server := emulator.New(emulator.WithoutLog())
+	server := emulator.New(emulator.Options{NoLog: true})
 	v, err := Open(ctx, server, prefix)
 	if err != nil {
 		return nil, nil, err

@@ -22,6 +22,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/internal/merge"
 )
 
 // probed runs all probes, and returns what they found.
@@ -58,8 +59,10 @@ const page = "../../docs/account.md"
 func TestPage(t *testing.T) {
 	efforttest.NotShort(t, "it needs Azurite")
 	var reports [3][]firsthour.Finding
-	for i, options := range [][]emulator.Option{nil, {emulator.WithRealAnswers(1)}} {
-		synctest.Test(t, func(t *testing.T) { reports[i] = onEmulator(t, emulator.New(options...), firsthour.Config{}) })
+	for i, options := range [][]emulator.Options{nil, {emulator.Options{RealAnswers: 1}}} {
+		synctest.Test(t, func(t *testing.T) {
+			reports[i] = onEmulator(t, emulator.New(merge.Fields(options...)), firsthour.Config{})
+		})
 	}
 	a := azuritetest.Start(t)
 	var err error
@@ -193,7 +196,7 @@ func TestDifferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New(emulator.WithTokens("tenant"), emulator.WithoutLog())
+				server := emulator.New(emulator.Options{Tokens: "tenant", NoLog: true})
 				if test.rule != nil {
 					server.Inject(test.rule)
 				}
@@ -214,13 +217,13 @@ func TestDifferences(t *testing.T) {
 // TestKindsOfAccounts probes accounts and logins of other kinds: nothing differs, and what can't be tried is said.
 func TestKindsOfAccounts(t *testing.T) {
 	for name, test := range map[string]struct {
-		options []emulator.Option
+		options []emulator.Options
 		change  func(*emulator.Server)
 		config  func(*emulator.Server) firsthour.Config
 		says    []string // in the findings, in their order
 	}{
 		"key":          {says: []string{"http not tried: the endpoint is http already", "by a token not tried: the login is the account's key", "hierarchical: the account is flat", "versions: the account keeps none; snapshots: the account keeps none: 501 NotImplemented; deleted blobs: the account keeps none"}},
-		"hierarchical": {options: []emulator.Option{emulator.WithHierarchicalNamespace()}, says: []string{"delimiter - not tried: the account is hierarchical, see 13", "delimiter -: 400", "startFrom: in order and complete", "again: 409"}},
+		"hierarchical": {options: []emulator.Options{{HierarchicalNamespace: true}}, says: []string{"delimiter - not tried: the account is hierarchical, see 13", "delimiter -: 400", "startFrom: in order and complete", "again: 409"}},
 		"no right to the kind": {change: func(s *emulator.Server) {
 			s.Inject(emulator.On(emulator.GetAccountInfo).Do(emulator.Answer(403, "AuthorizationFailure")))
 		}, says: []string{"the login may not ask what the account is: 403 AuthorizationFailure"}},
@@ -241,7 +244,7 @@ func TestKindsOfAccounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New(append(test.options, emulator.WithTokens("tenant"), emulator.WithRealAnswers(2), emulator.WithoutLog())...)
+				server := emulator.New(merge.Fields(append(test.options, emulator.Options{Tokens: "tenant"}, emulator.Options{RealAnswers: 2}, emulator.Options{NoLog: true})...))
 				if test.change != nil {
 					test.change(server)
 				}
@@ -302,7 +305,7 @@ func keeps() func(*http.Request, *http.Response) {
 func TestInterrupt(t *testing.T) {
 	for nth, more := int64(1), true; more; nth += efforttest.Pick[int64](61, 23, 1) * (1 + 20*(nth/400)) { // from there on, most are those of probe 15
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
+			server := emulator.New(emulator.Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var sent atomic.Int64
@@ -329,7 +332,7 @@ func TestInterrupt(t *testing.T) {
 // TestWhatIsLeft lets removals fail. The error names what is left, whether the run was interrupted or not.
 func TestWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		config := firsthour.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()}
 		server.Inject(emulator.On(emulator.DeleteContainer).Path("first-hour-????????-2000-01-01").Do(emulator.Answer(403, "AuthorizationFailure")))
 		findings, err := probed(t.Context(), config)
@@ -357,7 +360,7 @@ func TestWhatIsLeft(t *testing.T) {
 // work has.
 func TestKilledRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		const vault, other = "first-hour-00000000-2026-11-23", "first-hours-2026-11-23"
 		server.PutContainer(vault, nil)
 		server.PutContainer(other, nil)

@@ -264,7 +264,7 @@ func Behead(server *emulator.Server, plan *workflow.Plan) {
 // are final, but for those whose numbers are of running ones. It returns their IDs.
 func Put(t *testing.T, server *emulator.Server, like *workflow.Plan, times []time.Time, running func(i int) bool) (ids []uuid.UUID) {
 	t.Helper()
-	mould := emulator.New()
+	mould := emulator.New(emulator.Options{})
 	v := OnEmulator(t, mould)
 	plan := Created(t, v, like)
 	metadata := map[bool]map[string]map[string]string{} // of entry and object, of running and final plans

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -35,7 +36,7 @@ var Azurite azuritetest.Holder
 // OnServices runs a test on the emulator, and on Azurite where it is installed.
 func OnServices(t *testing.T, test func(t *testing.T, open func(opts ...azblob.Options) *azblob.Vault)) {
 	t.Run("emulator", func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		test(t, func(opts ...azblob.Options) *azblob.Vault {
 			return OnEmulator(t, server, opts...)
 		})
@@ -67,7 +68,7 @@ func Signing(t *testing.T, server *emulator.Server, opts ...azblob.Options) *azb
 // OpenVault opens a vault that signs its requests until the test ends.
 func OpenVault(t *testing.T, prefix, connectionString string, opts ...azblob.Options) *azblob.Vault {
 	t.Helper()
-	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), settings.Merge(append([]azblob.Options{impatient}, opts...)...))
+	v, err := azblob.NewFromConnectionString(t.Context(), prefix, connectionString, plantest.Register(), merge.Fields(append([]azblob.Options{impatient}, opts...)...))
 	Must(t, err)
 	closeAtEnd(t, v)
 	return v
@@ -95,7 +96,7 @@ func WithToken(t *testing.T, server *emulator.Server, opts ...azblob.Options) *a
 
 // Dial opens a vault on an emulator in this process with a made-up token, which is the cheapest login: nothing is signed.
 func Dial(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
-	return azblob.New(ctx, "test", "https://blob.emulator.invalid/"+emulator.DefaultAccount, Token{}, plantest.Register(), settings.Merge(opts...))
+	return azblob.New(ctx, "test", "https://blob.emulator.invalid/"+emulator.DefaultAccount, Token{}, plantest.Register(), merge.Fields(opts...))
 }
 
 // Token is a credential that the emulator accepts.
@@ -131,7 +132,7 @@ func InBubble(t *testing.T, name string, test func(t *testing.T, server *emulato
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New()
+			server := emulator.New(emulator.Options{})
 			Strict(t, server)
 			test(t, server)
 		})

@@ -42,7 +42,7 @@ func filled(t testing.TB, n int) *memvault.Vault {
 // of returns a vault with n plans of all statuses.
 func of(t testing.TB, n int, shape func(i int) *workflow.Plan) *memvault.Vault {
 	t.Helper()
-	v := memvault.New(nil)
+	v := memvault.New(nil, memvault.Options{})
 	for i := range n {
 		p := shape(i)
 		p.ID = workflow.NewV7At(time.Date(2026, 11, 1, 0, 0, i, 0, time.UTC))
@@ -107,7 +107,7 @@ func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
 			return plantest.Full()
 		}
 		return plantest.Random(uint64(i))
-	}), memvault.New(nil)
+	}), memvault.New(nil, memvault.Options{})
 	var last storage.Progress
 	text := exportOf(t, from, bundle.ExportOptions{Source: "here", Progress: func(p storage.Progress) {
 		if p.Done != last.Done+1 {
@@ -126,7 +126,7 @@ func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
 		equal(t, from, to, false)
 	}
 	// The same with one plan at a time, from a stream, into a vault with a registry.
-	typed := memvault.New(plantest.Register())
+	typed := memvault.New(plantest.Register(), memvault.Options{})
 	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Restored: 12}, {Manifest: found.Manifest, Present: 12}} {
 		o := bundle.ImportOptions{Concurrency: 1}
 		if report, err := bundle.Import(t.Context(), typed, stream{bytes.NewReader(text)}, o); err != nil || report != want {
@@ -160,7 +160,7 @@ func TestDamage(t *testing.T) {
 	step := efforttest.Pick(97, 7, 1)
 	try := func(what string, text []byte, at int) {
 		t.Helper()
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
 		refused(t, what, err, at)
 		if n := equal(t, from, to, true); n != 0 || report.Restored != 0 {
@@ -297,7 +297,7 @@ func TestBombs(t *testing.T) {
 
 // TestPlanThatDiffers imports beside a plan of the same ID with other content: it stays, the others are restored.
 func TestPlanThatDiffers(t *testing.T) {
-	from, to := filled(t, 5), memvault.New(nil)
+	from, to := filled(t, 5), memvault.New(nil, memvault.Options{})
 	other := plantest.Small()
 	other.ID = newest(t, from)[2].ID
 	if err := to.Create(t.Context(), other); err != nil {
@@ -346,11 +346,11 @@ func failing(to storage.Vault, n int, err error) bundle.Target {
 // TestImportBesideDeletes imports plans that are there, and deleted before they can be compared.
 func TestImportBesideDeletes(t *testing.T) {
 	text := exportOf(t, filled(t, 10), bundle.ExportOptions{})
-	imports(t, "deleted meanwhile", failing(memvault.New(nil), 3, storage.ErrExists), text, bundle.ImportOptions{}, [3]int64{2, 0, 8}, storage.ErrNotFound)
+	imports(t, "deleted meanwhile", failing(memvault.New(nil, memvault.Options{}), 3, storage.ErrExists), text, bundle.ImportOptions{}, [3]int64{2, 0, 8}, storage.ErrNotFound)
 }
 
 func TestInterruptedImport(t *testing.T) {
-	from, to := filled(t, 30), memvault.New(nil)
+	from, to := filled(t, 30), memvault.New(nil, memvault.Options{})
 	text := exportOf(t, from, bundle.ExportOptions{})
 	for n := 1; n <= 30; n += 7 {
 		report, err := bundle.Import(t.Context(), failing(to, n, storage.ErrUnavailable), bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
@@ -365,14 +365,14 @@ func TestInterruptedImport(t *testing.T) {
 	}
 	equal(t, from, to, false)
 	// Errors of single plans don't stop an import.
-	imports(t, "conflicts", failing(memvault.New(nil), 11, storage.ErrConflict), text, bundle.ImportOptions{}, [3]int64{10, 0, 20}, storage.ErrConflict)
+	imports(t, "conflicts", failing(memvault.New(nil, memvault.Options{}), 11, storage.ErrConflict), text, bundle.ImportOptions{}, [3]int64{10, 0, 20}, storage.ErrConflict)
 }
 
 func TestImportWhoseContextEnds(t *testing.T) {
 	text := exportOf(t, filled(t, 5), bundle.ExportOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	report, err := bundle.Import(ctx, memvault.New(nil), bytes.NewReader(text), bundle.ImportOptions{})
+	report, err := bundle.Import(ctx, memvault.New(nil, memvault.Options{}), bytes.NewReader(text), bundle.ImportOptions{})
 	if !errors.Is(err, context.Canceled) || report.Restored != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -475,7 +475,7 @@ func (endless) Restore(context.Context, *workflow.Plan) error { return nil }
 // and then restores some.
 func TestImportBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := filled(t, 20), memvault.New(nil)
+		from, to := filled(t, 20), memvault.New(nil, memvault.Options{})
 		text := exportOf(t, from, bundle.ExportOptions{})
 		slow := hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
 		for done := int64(0); done < 20; {
@@ -498,7 +498,7 @@ func TestImportBudget(t *testing.T) {
 
 // TestDryRunOfImport tells what an import would do, and does nothing.
 func TestDryRunOfImport(t *testing.T) {
-	from, to := filled(t, 20), memvault.New(nil)
+	from, to := filled(t, 20), memvault.New(nil, memvault.Options{})
 	text := exportOf(t, from, bundle.ExportOptions{})
 	for i, r := range newest(t, from)[:7] {
 		plan, err := from.Read(t.Context(), r.ID)
@@ -557,7 +557,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, text := range [][]byte{text, withContent(text)} {
-			to := memvault.New(nil)
+			to := memvault.New(nil, memvault.Options{})
 			_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
 			report, importErr := bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{})
 			if (err == nil) != (importErr == nil) && report.Failed == 0 {

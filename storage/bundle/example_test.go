@@ -15,7 +15,7 @@ import (
 // A backup is written, verified and restored into another vault. A second import finds that everything is there.
 func Example() {
 	ctx := context.Background()
-	vault, other := memvault.New(nil), memvault.New(nil)
+	vault, other := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout"}
 	err := vault.Create(ctx, plan)
 	check(err)
@@ -44,7 +44,7 @@ func Example() {
 // A truncated bundle is refused. The error names the byte.
 func ExampleVerify() {
 	ctx := context.Background()
-	vault := memvault.New(nil)
+	vault := memvault.New(nil, memvault.Options{})
 	check(vault.Create(ctx, &workflow.Plan{Name: "rollout"}))
 	var backup bytes.Buffer
 	_, err := bundle.Export(ctx, vault, &backup, bundle.ExportOptions{})

@@ -43,11 +43,11 @@ var final = storage.Filters{ByStatus: []workflow.Status{workflow.Completed, work
 func TestPurgeKeepsBeforeItRemoves(t *testing.T) {
 	for room := 100; ; room += 1500 {
 		store, d := filled(t, 20), &disk{room: room}
-		was := memvault.New(nil)
+		was := memvault.New(nil, memvault.Options{})
 		imports(t, "a copy", was, exportOf(t, store, bundle.ExportOptions{}), bundle.ImportOptions{}, [3]int64{20, 0, 0}, nil)
 		v := hooked.Wrap(store, func(c *hooked.Call) error {
 			if c.Op == "Delete" {
-				imports(t, "before a removal", memvault.New(nil), d.synced.Bytes(), bundle.ImportOptions{Plans: []uuid.UUID{c.ID}}, [3]int64{1, 0, 0}, nil)
+				imports(t, "before a removal", memvault.New(nil, memvault.Options{}), d.synced.Bytes(), bundle.ImportOptions{Plans: []uuid.UUID{c.ID}}, [3]int64{1, 0, 0}, nil)
 			}
 			return c.Do()
 		})

@@ -17,7 +17,7 @@ func Example() {
 	ctx := context.Background()
 	store := memvault.NewStore()
 
-	engine := store.Open(nil)
+	engine := store.Open(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	if err := engine.Create(ctx, plan); err != nil {
 		fmt.Println(err)
@@ -27,7 +27,7 @@ func Example() {
 		fmt.Println(err)
 	}
 
-	restarted := store.Open(nil)
+	restarted := store.Open(nil, memvault.Options{})
 	running, err := storage.Collect(restarted.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
 	for _, r := range running {
 		fmt.Println(r.Name, r.State.Status, err)

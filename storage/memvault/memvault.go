@@ -73,20 +73,16 @@ func NewStore() *Store {
 
 // Open returns a vault on the store: another node, or the same node after a restart. The registry has the
 // types of requests and responses; if it is nil, they are read as json.RawMessage.
-func (s *Store) Open(reg *registry.Register, opts ...Option) *Vault {
-	v := &Vault{store: s, reg: reg}
-	for _, opt := range opts {
-		opt(v)
-	}
-	return v
+func (s *Store) Open(reg *registry.Register, o Options) *Vault {
+	return &Vault{store: s, reg: reg, unversioned: o.UnversionedUpdates}
 }
 
-// Option configures a vault.
-type Option func(*Vault)
-
-// WithUnversionedUpdates accepts updates with an empty State.ETag, for engines that keep no versions. They
-// overwrite whatever is stored. Default: such an update is ErrInvalid.
-func WithUnversionedUpdates() Option { return func(v *Vault) { v.unversioned = true } }
+// Options are the settings of a vault. The zero value has the defaults.
+type Options struct {
+	// UnversionedUpdates accepts updates with an empty State.ETag, for engines that keep no versions. They overwrite whatever
+	// is stored. Default: such an update is ErrInvalid.
+	UnversionedUpdates bool
+}
 
 // Vault is a [storage.Vault] with [storage.Members], [storage.Notes], [storage.Restorer] and [storage.Copier] in memory.
 type Vault struct {
@@ -103,7 +99,7 @@ var (
 )
 
 // New returns a vault with a store of its own. See [Store.Open].
-func New(reg *registry.Register, opts ...Option) *Vault { return NewStore().Open(reg, opts...) }
+func New(reg *registry.Register, o Options) *Vault { return NewStore().Open(reg, o) }
 
 // Create stores a plan, after it has filled in what the author left out.
 func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {

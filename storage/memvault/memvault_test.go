@@ -24,9 +24,9 @@ func TestConformance(t *testing.T) {
 		New: func(storagetest.T) storagetest.Store {
 			store := memvault.NewStore()
 			return storagetest.Store{
-				Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register()) },
+				Open: func(storagetest.T) storage.Vault { return store.Open(plantest.Register(), memvault.Options{}) },
 				Unversioned: func(storagetest.T) storage.Vault {
-					return store.Open(plantest.Register(), memvault.WithUnversionedUpdates())
+					return store.Open(plantest.Register(), memvault.Options{UnversionedUpdates: true})
 				},
 			}
 		},

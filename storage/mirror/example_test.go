@@ -12,7 +12,7 @@ import (
 // A copy is brought up to date, again and again. A dry run says how far it is behind.
 func ExampleRun() {
 	ctx := context.Background()
-	source, replica := memvault.New(nil), memvault.New(nil)
+	source, replica := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout"}
 	err := source.Create(ctx, plan)
 	fmt.Println(err)

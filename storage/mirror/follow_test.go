@@ -85,7 +85,7 @@ func (w *world) claims(to storage.Reader, caughtUp time.Time) {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), from: memvault.New(nil), done: map[uuid.UUID][]progress{}}
+	return &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), from: memvault.New(nil, memvault.Options{}), done: map[uuid.UUID][]progress{}}
 }
 
 // standing returns what the note in the source says.
@@ -143,7 +143,7 @@ func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := 1; n < 120; n += efforttest.Pick(7, 1, 1) {
 			w := newWorld(t, uint64(n))
-			to := memvault.New(nil)
+			to := memvault.New(nil, memvault.Options{})
 			for range 12 {
 				w.work()
 			}
@@ -171,7 +171,7 @@ func TestFollow(t *testing.T) {
 func TestTwoFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 7)
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		slow := func(v storage.Vault, every int64) *hooked.Vault {
 			calls := new(atomic.Int64)
 			return hooked.Wrap(v, func(c *hooked.Call) error {
@@ -223,7 +223,7 @@ func TestTwoFollowers(t *testing.T) {
 func TestFollowCompares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		long, gone := created(t, w.from, workflow.Running), created(t, w.from, workflow.Running)
 		var old []*workflow.Plan
 		for range 5 {
@@ -263,7 +263,7 @@ func TestFollowCompares(t *testing.T) {
 func TestFollowComparesInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		bad := created(t, w.from, workflow.Completed)
 		time.Sleep(30 * time.Hour)
 		follow := func(from mirror.Source, rounds int) error {
@@ -296,7 +296,7 @@ func TestFollowComparesInVain(t *testing.T) {
 // TestOlderRead lets another run copy a later state after this one has read the source. The copy keeps the later state.
 func TestOlderRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		p := created(t, from, workflow.Running)
 		run(t, from, to, mirror.Options{})
 		action := p.Blocks[0].Sequences[0].Actions[0]
@@ -320,7 +320,7 @@ func TestOlderRead(t *testing.T) {
 func TestFollowClaimsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 3)
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		for range 30 {
 			w.work()
 		}
@@ -355,7 +355,7 @@ func TestFollowClaimsNothing(t *testing.T) {
 		// A copy that was removed and made anew has nothing of what the note says.
 		time.Sleep(3 * time.Hour)
 		must(t, w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{}))
-		anew := memvault.New(nil)
+		anew := memvault.New(nil, memvault.Options{})
 		must(t, w.follow(w.from.(mirror.Source), anew, 1, mirror.FollowOptions{}))
 		equal(t, w.from, anew)
 	})
@@ -376,7 +376,7 @@ func (v revising) Revisions(_ context.Context, ids []uuid.UUID) (map[uuid.UUID]s
 func TestRefusedForHours(t *testing.T) {
 	type kind struct{ side, op string }
 	processtest.EachRefusal(t, func(t *testing.T, refuse func(k kind) error) (told int64) {
-		w, to := newWorld(t, 3), memvault.New(nil)
+		w, to := newWorld(t, 3), memvault.New(nil, memvault.Options{})
 		for range 12 {
 			w.work()
 		}
@@ -429,14 +429,14 @@ func TestFollowRefuses(t *testing.T) {
 		follow := func(to mirror.Copy) error {
 			return w.follow(w.from.(mirror.Source), to, 1, mirror.FollowOptions{})
 		}
-		used := memvault.New(nil)
+		used := memvault.New(nil, memvault.Options{})
 		if _, err := used.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Name: "host-3"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := follow(used); err == nil {
 			t.Error("a member works on the copy")
 		}
-		to := memvault.New(nil)
+		to := memvault.New(nil, memvault.Options{})
 		must(t, follow(to))
 		absent := 1
 		liar := hooked.Wrap(to, hooked.On("FindNote", func(c *hooked.Call) error {
@@ -473,7 +473,7 @@ func TestFollowRefuses(t *testing.T) {
 			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
 		}
 		must(t, err)
-		if err := follow(memvault.New(nil)); !errors.Is(err, mirror.ErrSourceSuspended) {
+		if err := follow(memvault.New(nil, memvault.Options{})); !errors.Is(err, mirror.ErrSourceSuspended) {
 			t.Errorf("a suspended source: %v", err)
 		}
 		for _, o := range []mirror.FollowOptions{{}, {Name: "A"}, {Name: "a", Interval: -1}} {
@@ -487,7 +487,7 @@ func TestFollowRefuses(t *testing.T) {
 // TestLaterEpoch meets a plan of the copy that an engine there has taken. It stays.
 func TestLaterEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		p := created(t, from, workflow.Running)
 		run(t, from, to, mirror.Options{})
 		taken := read(t, to, p.ID)

@@ -102,7 +102,7 @@ func run(t *testing.T, from storage.Reader, to mirror.Copy, o mirror.Options) mi
 
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), count(memvault.New(nil))
+		from, to := memvault.New(nil, memvault.Options{}), count(memvault.New(nil, memvault.Options{}))
 		source := count(from)
 		var plans []*workflow.Plan
 		for status := workflow.NotStarted; status.Valid(); status++ {
@@ -165,8 +165,8 @@ func TestRun(t *testing.T) {
 // TestHeldDays meets plans of the copy that can't be deleted. The others are copied.
 func TestHeldDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from := memvault.New(nil)
-		to := hooked.Wrap(memvault.New(nil), hooked.On("DeleteCopy", func(c *hooked.Call) error {
+		from := memvault.New(nil, memvault.Options{})
+		to := hooked.Wrap(memvault.New(nil, memvault.Options{}), hooked.On("DeleteCopy", func(c *hooked.Call) error {
 			return &storage.Error{Op: "DeleteCopy", Plan: c.ID, Err: storage.ErrHeld}
 		}))
 		var gone []*workflow.Plan
@@ -187,7 +187,7 @@ func TestHeldDays(t *testing.T) {
 // TestFieldsThatNoListingShows changes a final plan where only Deep looks.
 func TestFieldsThatNoListingShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		p := created(t, from, workflow.Completed)
 		run(t, from, to, mirror.Options{})
 		p.Meta = []byte("new")
@@ -206,7 +206,7 @@ func TestFieldsThatNoListingShows(t *testing.T) {
 // TestPlansThatSomebodyElseWrote meets plans in the copy that can't become those of the source.
 func TestPlansThatSomebodyElseWrote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		further, another, touched := created(t, from, workflow.Running), created(t, from, workflow.Running), created(t, from, workflow.Running)
 		created(t, from, workflow.Completed)
 		run(t, from, to, mirror.Options{})
@@ -242,7 +242,7 @@ func read(t *testing.T, v storage.Reader, id uuid.UUID) *workflow.Plan {
 // missed, Run asks for it once.
 func TestListingsThatAreNotWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		for range 4 {
 			created(t, from, workflow.Completed)
 		}
@@ -285,7 +285,7 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 // TestBesideAnEngine runs mirrors while an engine works on the source.
 func TestBesideAnEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		var engines sync.WaitGroup
 		for range 4 {
 			engines.Go(func() {
@@ -314,13 +314,13 @@ func TestBesideAnEngine(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	v := memvault.New(nil)
+	v := memvault.New(nil, memvault.Options{})
 	if _, err := mirror.Run(t.Context(), v, v, mirror.Options{Concurrency: -1}); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := mirror.Run(ctx, v, memvault.New(nil), mirror.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := mirror.Run(ctx, v, memvault.New(nil, memvault.Options{}), mirror.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -329,7 +329,7 @@ func TestRunRefuses(t *testing.T) {
 // cut off.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		for range 20 {
 			created(t, from, workflow.Completed)
 		}

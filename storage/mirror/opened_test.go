@@ -69,13 +69,13 @@ func TestOpened(t *testing.T) {
 // TestRemovesForItsSource mirrors another vault to a copy, as a wrong profile does. Nothing is removed.
 func TestRemovesForItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		from, to := memvault.New(nil), memvault.New(nil)
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
 		created(t, from, workflow.Completed)
 		o := mirror.Options{Delete: true, From: "prod"}
 		run(t, from, to, o)
 		o.From = "empty"
 		for _, o.DryRun = range []bool{true, false} {
-			if r, err := mirror.Run(t.Context(), memvault.New(nil), to, o); !errors.Is(err, mirror.ErrNoCopy) || r.Deleted > 0 {
+			if r, err := mirror.Run(t.Context(), memvault.New(nil, memvault.Options{}), to, o); !errors.Is(err, mirror.ErrNoCopy) || r.Deleted > 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
 		}
@@ -85,7 +85,7 @@ func TestRemovesForItsSource(t *testing.T) {
 
 func openedAt(t *testing.T, op string, mirrored func(w *world, to *hooked.Vault) error) {
 	w := newWorld(t, 1)
-	to := memvault.New(nil)
+	to := memvault.New(nil, memvault.Options{})
 	gone, extra := created(t, w.from, workflow.Completed), created(t, w.from, workflow.Completed)
 	waits, works := created(t, w.from, workflow.NotStarted), created(t, w.from, workflow.Running)
 	run(t, w.from, to, mirror.Options{})

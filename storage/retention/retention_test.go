@@ -88,7 +88,7 @@ func TestOperation(t *testing.T) {
 }
 
 func TestPoliciesThatMakeNoSense(t *testing.T) {
-	v := memvault.New(nil)
+	v := memvault.New(nil, memvault.Options{})
 	for _, p := range []retention.Policy{
 		{}, {Keep: -1}, {Keep: 40_000}, {KeepFailed: 3}, {Keep: 3, KeepFailed: 2}, {Keep: 3, KeepFailed: 40_000}, {Keep: 3, KeepFailed: -1},
 	} {
@@ -193,7 +193,7 @@ func found(t *testing.T, notes storage.Notes) retention.Stored {
 func TestWhenAStepBegins(t *testing.T) {
 	p := retention.Policy{Keep: 90}
 	inBubble(t, "a new policy waits for a day, and steps are daily", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil)}
+		v := &vault{Vault: store.Open(nil, memvault.Options{})}
 		e := retention.NewEnforcer(v, "a")
 		if s, r, err := e.Look(t.Context()); s != nil || r != nil || err != nil {
 			t.Fatalf("without a policy: %v, %v, %v", s, r, err)
@@ -215,7 +215,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "at once", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil)}
+		v := &vault{Vault: store.Open(nil, memvault.Options{})}
 		set(t, v, retention.Policy{Keep: 90, Catalogue: true}, retention.Change{AtOnce: true})
 		version, err := v.PutNote(t.Context(), storage.Note{Name: storage.NoteSuspended, Text: []byte("{}")})
 		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r != nil || err != nil {
@@ -229,7 +229,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "each change waits, and none does not", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil)}
+		v := &vault{Vault: store.Open(nil, memvault.Options{})}
 		e := retention.NewEnforcer(v, "a")
 		set(t, v, p, retention.Change{})
 		firstLook(t, v, e, 48*time.Hour)
@@ -246,7 +246,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		set(t, v, retention.Policy{Keep: 60, KeepFailed: 61}, retention.Change{AtOnce: true})
 	})
 	inBubble(t, "what is left or fails is tried again after an hour", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil), more: 20, took: time.Minute}
+		v := &vault{Vault: store.Open(nil, memvault.Options{}), more: 20, took: time.Minute}
 		e := retention.NewEnforcer(v, "a")
 		set(t, v, p, retention.Change{AtOnce: true})
 		if r, _ := firstLook(t, v, e, 0); r == nil || !r.More || r.Removed != 50 || r.Dropped != 0 {
@@ -264,7 +264,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "a denied step ends early", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil), err: storage.ErrDenied}
+		v := &vault{Vault: store.Open(nil, memvault.Options{}), err: storage.ErrDenied}
 		set(t, v, p, retention.Change{AtOnce: true})
 		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), 0); len(v.retired) != 1 || !r.More {
 			t.Errorf("days %v, %+v", v.retired, r)
@@ -284,7 +284,7 @@ func TestClaims(t *testing.T) {
 		var vaults []*vault
 		var work sync.WaitGroup
 		for i := range 5 {
-			v := &vault{Vault: store.Open(nil), took: time.Minute, slow: time.Second}
+			v := &vault{Vault: store.Open(nil, memvault.Options{}), took: time.Minute, slow: time.Second}
 			vaults = append(vaults, v)
 			if i == 0 {
 				set(t, v, p, retention.Change{})
@@ -307,7 +307,7 @@ func TestClaims(t *testing.T) {
 		}
 	})
 	inBubble(t, "the step of a dead process is done by another", func(t *testing.T, store *memvault.Store) {
-		dying, other := &vault{Vault: store.Open(nil)}, &vault{Vault: store.Open(nil)}
+		dying, other := &vault{Vault: store.Open(nil, memvault.Options{})}, &vault{Vault: store.Open(nil, memvault.Options{})}
 		dying.during = func(int) { dying.cut = true }
 		set(t, other, p, retention.Change{AtOnce: true})
 		if _, r, err := retention.NewEnforcer(dying, "dying").Look(t.Context()); !errors.Is(err, storage.ErrUnavailable) || r == nil {
@@ -326,7 +326,7 @@ func TestClaims(t *testing.T) {
 			"removed":    func(v *vault) { _, _ = retention.Remove(t.Context(), v) },
 			"taken over": func(v *vault) { n, _ := v.FindNote(t.Context(), "policy"); _, _ = v.PutNote(t.Context(), n) },
 		} {
-			v := &vault{Vault: memvault.NewStore().Open(nil)}
+			v := &vault{Vault: memvault.NewStore().Open(nil, memvault.Options{})}
 			v.during = func(int) { change(v) }
 			set(t, v, p, retention.Change{AtOnce: true})
 			_, _, err := retention.NewEnforcer(v, "a").Look(t.Context())
@@ -336,7 +336,7 @@ func TestClaims(t *testing.T) {
 		}
 	})
 	inBubble(t, "a long day is left within a minute", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil), more: 9, took: time.Minute}
+		v := &vault{Vault: store.Open(nil, memvault.Options{}), more: 9, took: time.Minute}
 		v.during = func(int) {
 			if len(v.retired) == 3 {
 				_, _ = retention.Remove(t.Context(), v)
@@ -351,7 +351,7 @@ func TestClaims(t *testing.T) {
 		}
 	})
 	inBubble(t, "a wrong answer", func(t *testing.T, store *memvault.Store) {
-		v := store.Open(nil)
+		v := store.Open(nil, memvault.Options{})
 		set(t, v, p, retention.Change{})
 		lies := 1
 		liar := hooked.Wrap(v, hooked.On("FindNote", func(c *hooked.Call) error {
@@ -372,7 +372,7 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		`{}`: storage.ErrCorrupt, `{"form":1}`: storage.ErrCorrupt, `{"form":1,"keepDays":"90d"}`: storage.ErrCorrupt,
 		`{"form":1,"keepDays":-1}`: storage.ErrCorrupt, `{"form":2,"keepDays":{}}`: storage.ErrSchema,
 	} {
-		v := &vault{Vault: memvault.New(nil)}
+		v := &vault{Vault: memvault.New(nil, memvault.Options{})}
 		if _, err := v.PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func FuzzFind(f *testing.F) {
 	f.Add([]byte(`{"form":1,"catalogue":true,"atOnce":true,"last":{"more":true}}`))
 	f.Add([]byte(`{"form":1,"keepDays":1e9}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v := memvault.New(nil)
+		v := memvault.New(nil, memvault.Options{})
 		if _, err := v.PutNote(t.Context(), storage.Note{Name: "policy", Text: text}); err != nil {
 			return
 		}

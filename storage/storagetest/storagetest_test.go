@@ -29,7 +29,7 @@ import (
 type hook = func(c *hooked.Call) error
 
 // harness returns a harness for vaults in memory.
-func harness(broken hook, opts ...memvault.Option) storagetest.Harness {
+func harness(broken hook, o memvault.Options) storagetest.Harness {
 	wrap := func(v storage.Vault) storage.Vault {
 		if broken == nil {
 			return v
@@ -39,13 +39,13 @@ func harness(broken hook, opts ...memvault.Option) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
 		store := memvault.NewStore()
 		return storagetest.Store{
-			Open: func(storagetest.T) storage.Vault { return wrap(store.Open(plantest.Register(), opts...)) },
+			Open: func(storagetest.T) storage.Vault { return wrap(store.Open(plantest.Register(), o)) },
 			Unversioned: func(storagetest.T) storage.Vault {
-				return wrap(store.Open(plantest.Register(), memvault.WithUnversionedUpdates()))
+				return wrap(store.Open(plantest.Register(), memvault.Options{UnversionedUpdates: true}))
 			},
 			Dying: func(_ storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 				m := &mortal{n: n, after: after}
-				return wrap(hooked.Wrap(store.Open(plantest.Register()), m.call)), m.died
+				return wrap(hooked.Wrap(store.Open(plantest.Register(), memvault.Options{}), m.call)), m.died
 			},
 			PassGrace: func(storagetest.T) {},
 			Check:     func(storagetest.T, storage.Vault) []string { return nil },
@@ -76,7 +76,7 @@ func TestSoundVaultPasses(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { c.Run(t, harness(nil)) })
+			synctest.Test(t, func(t *testing.T) { c.Run(t, harness(nil, memvault.Options{})) })
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 		}
 	}()
 	defer close(begin)
-	h := changed(harness(nil), func(s *storagetest.Store) {
+	h := changed(harness(nil, memvault.Options{}), func(s *storagetest.Store) {
 		opens := s.Open
 		s.Open = func(t storagetest.T) storage.Vault {
 			begin <- struct{}{}
@@ -110,7 +110,7 @@ func TestGoroutinesOfOthers(t *testing.T) {
 }
 
 func TestUnsoundStoreIsCaught(t *testing.T) {
-	h := changed(harness(nil), func(s *storagetest.Store) {
+	h := changed(harness(nil, memvault.Options{}), func(s *storagetest.Store) {
 		s.Check = func(storagetest.T, storage.Vault) []string { return []string{"debris"} }
 	})
 	if r := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { storagetest.Cases()[0].Run(t, h) }); !strings.Contains(r.Failure(), "debris") {
@@ -219,7 +219,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 	} {
 		t.Run(b.breakage, func(t *testing.T) {
 			// The vault accepts empty versions, because some of the broken vaults remove versions.
-			fails(t, b.caughtBy, harness(b.hook, memvault.WithUnversionedUpdates()))
+			fails(t, b.caughtBy, harness(b.hook, memvault.Options{UnversionedUpdates: true}))
 		})
 	}
 }
@@ -320,7 +320,7 @@ func TestBrokenMembersAndRestorersAreCaught(t *testing.T) {
 		}), "restore/if two nodes restore one ID at once, one wins"},
 		{"bad plans are stored", restores(func(*hooked.Call, *workflow.Plan) error { return nil }), "restore/bad input is ErrInvalid with the field, and nothing is stored"},
 	} {
-		t.Run(b.breakage, func(t *testing.T) { fails(t, b.caughtBy, harness(b.hook)) })
+		t.Run(b.breakage, func(t *testing.T) { fails(t, b.caughtBy, harness(b.hook, memvault.Options{})) })
 	}
 }
 
@@ -342,7 +342,7 @@ func TestBrokenDeathsAreCaught(t *testing.T) {
 		{"recent remains are removed", nil, false, recentCase},
 	} {
 		t.Run(b.breakage, func(t *testing.T) {
-			fails(t, b.caughtBy, changed(harness(nil), func(s *storagetest.Store) {
+			fails(t, b.caughtBy, changed(harness(nil, memvault.Options{}), func(s *storagetest.Store) {
 				s.Dying = func(t storagetest.T, n int, after bool) (storage.Vault, func() bool) {
 					m := &mortal{n: n, after: after, says: b.says, half: b.half}
 					return hooked.Wrap(s.Open(t), m.call), m.died

@@ -174,7 +174,7 @@ func (staticToken) GetToken(context.Context, policy.TokenRequestOptions) (azcore
 // containers exist. It returns the operation and its floor, both on the tape.
 func (r row) record(t testing.TB, cred azcore.TokenCredential) (op, floor side, played *tape) {
 	ctx := t.Context()
-	server, played := emulator.New(emulator.WithoutLog()), &tape{}
+	server, played := emulator.New(emulator.Options{NoLog: true}), &tape{}
 	s := &scene{plan: r.size.plan}
 	if r.vault.plans > 0 {
 		s.filling = r.vault.until(time.Now().UTC().Truncate(24 * time.Hour).Add(-6 * time.Hour))
@@ -230,7 +230,7 @@ func TestFloor(t *testing.T) {
 		op.do()
 		sent := &tape{}
 		sent.record(played)
-		bare, err := newFloor(emulator.New().ConnectionString(), cred, sent)
+		bare, err := newFloor(emulator.New(emulator.Options{}).ConnectionString(), cred, sent)
 		vaulttest.Must(t, err)
 		send, err := bare.replay(played.requests)
 		vaulttest.Must(t, err)

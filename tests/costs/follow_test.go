@@ -31,7 +31,7 @@ func TestFollowBudget(t *testing.T) {
 			ids = append(ids, p.ID)
 			time.Sleep(43 * time.Second)
 		}
-		second := emulator.New()
+		second := emulator.New(emulator.Options{})
 		to := vaulttest.OnEmulator(t, second)
 
 		ctx, stop := context.WithCancel(t.Context())

@@ -108,7 +108,7 @@ func newestOf(now time.Time) time.Time { return now.UTC().Truncate(24*time.Hour)
 func TestHistory(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	h := historyOf()
-	server := emulator.New(emulator.WithLatency(latency), emulator.WithoutLog())
+	server := emulator.New(emulator.Options{Latency: latency, NoLog: true})
 	vaulttest.InBubbleOf(t, server, func(t *testing.T, server *emulator.Server) {
 		time.Sleep(evening)
 		newest, size := newestOf(time.Now()), 0
@@ -156,7 +156,7 @@ func TestBuildCost(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	n := historyOf().newest
 	f := fill.Filling{Plans: n, Days: 1, End: newestOf(time.Now()).Add(24*time.Hour - time.Millisecond), Ended: true}
-	server := emulator.New(emulator.WithoutLog())
+	server := emulator.New(emulator.Options{NoLog: true})
 	vaulttest.Must(t, f.FillServer(t.Context(), server, vaultName))
 	c := &counter{next: server.Transport(), heap: newHeapPeak()}
 	v, took := watched(t, server, c)

@@ -199,7 +199,7 @@ func (s setting) drive(c *crew, plans int) float64 {
 func (s setting) staged(t *testing.T, stored int, do func(*crew, []*life)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(20*24*time.Hour + evening)
-		server, c := emulator.New(emulator.WithoutLog()), newCrew(t)
+		server, c := emulator.New(emulator.Options{NoLog: true}), newCrew(t)
 		open := func(latency time.Duration) *azblob.Vault {
 			n := &counter{next: server.Transport(), latency: latency}
 			v, err := azblob.NewFromConnectionString(t.Context(), vaultName, server.ConnectionString(), c.reg, azblob.Options{ClientOptions: policy.ClientOptions{Transport: n}})

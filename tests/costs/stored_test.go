@@ -18,7 +18,7 @@ import (
 // with one attempt of each action. docs/scale.md has the figures.
 func TestStoredBytes(t *testing.T) {
 	for _, size := range sizes {
-		server := emulator.New(emulator.WithoutLog())
+		server := emulator.New(emulator.Options{NoLog: true})
 		v, err := azblob.NewFromConnectionString(t.Context(), "stored", server.ConnectionString(), plantest.Register(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}})
 		vaulttest.Must(t, err)
 		stored := func() (bodies, all int) {

@@ -195,7 +195,7 @@ func (e *emulators) fill(t testing.TB, s shape, now time.Time) *emulator.Server 
 		if s.plans == millionPlans {
 			debug.SetGCPercent(30) // gigabytes of plans leave little room for garbage
 		}
-		e.filled, e.shape = emulator.New(emulator.WithoutLog()), s
+		e.filled, e.shape = emulator.New(emulator.Options{NoLog: true}), s
 		if s.plans > 0 {
 			vaulttest.Must(t, s.until(now).FillServer(t.Context(), e.filled, vaultName))
 		}

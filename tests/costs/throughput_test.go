@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serves) == "" {
 		os.Exit(m.Run())
 	}
-	port, err := emulator.New(emulator.WithoutLog()).Listen("127.0.0.1:0")
+	port, err := emulator.New(emulator.Options{NoLog: true}).Listen("127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}

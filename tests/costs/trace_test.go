@@ -26,7 +26,7 @@ import (
 func TestTraces(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		vaulttest.Strict(t, server)
 		v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: 1})
 		ctx := t.Context()

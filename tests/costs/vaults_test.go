@@ -106,7 +106,7 @@ var amongOpen = []operation{
 
 // TestFilledVaultIsSound checks that a vault that was filled directly is one that the vault could have written.
 func TestFilledVaultIsSound(t *testing.T) {
-	server := emulator.New(emulator.WithoutLog())
+	server := emulator.New(emulator.Options{NoLog: true})
 	f := shape{plans: 500, days: 3}.until(time.Date(2026, 1, 15, 18, 0, 0, 0, time.UTC))
 	vaulttest.Must(t, f.FillServer(t.Context(), server, vaultName))
 	v, err := fill.Open(t.Context(), server, vaultName)

@@ -30,7 +30,7 @@ func twoBatches() *workflow.Plan { return plantest.Sized(1, 1, 258) }
 
 // plainWorld returns a new service that answers as real accounts do.
 func plainWorld() vaulttest.World {
-	return vaulttest.WorldOf(emulator.New(emulator.WithoutLog(), emulator.WithRealAnswers(1)))
+	return vaulttest.WorldOf(emulator.New(emulator.Options{NoLog: true, RealAnswers: 1}))
 }
 
 // unversionedWorld is plainWorld with vaults that accept updates without a version.

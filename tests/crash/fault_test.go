@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -316,9 +317,9 @@ func unread(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 
 // clockWorld returns worlds in which the service's clock differs from the vaults' clock, which is the
 // bubble's. The vaults use tokens, because signatures with a wrong time are refused.
-func clockWorld(clock func() time.Time, opts ...emulator.Option) func() vaulttest.World {
+func clockWorld(clock func() time.Time, opts ...emulator.Options) func() vaulttest.World {
 	return func() vaulttest.World {
-		return vaulttest.WorldOf(emulator.New(append(opts, emulator.WithoutLog(), emulator.WithClock(clock))...))
+		return vaulttest.WorldOf(emulator.New(merge.Fields(append(opts, emulator.Options{NoLog: true}, emulator.Options{Clock: clock})...)))
 	}
 }
 
@@ -386,7 +387,7 @@ func TestClocks(t *testing.T) {
 		}, creations)
 	}
 	// With latency, so that the clock moves between requests.
-	try("the service's goes back", clockWorld(backwards, emulator.WithLatency(time.Second)), representative(1))
+	try("the service's goes back", clockWorld(backwards, emulator.Options{Latency: time.Second}), representative(1))
 
 	const latency = 2 * time.Second
 	for i, by := range []time.Duration{0, 15 * time.Minute} {
@@ -394,7 +395,7 @@ func TestClocks(t *testing.T) {
 		for j, s := range midnight {
 			midnight[j] = atMidnight(s, latency)
 		}
-		try(fmt.Sprintf("over midnight, the service's is %v ahead", by), clockWorld(skewed(by), emulator.WithLatency(latency)), midnight)
+		try(fmt.Sprintf("over midnight, the service's is %v ahead", by), clockWorld(skewed(by), emulator.Options{Latency: latency}), midnight)
 	}
 }
 
@@ -405,7 +406,7 @@ func TestSkewRefused(t *testing.T) {
 	newWorld := func() vaulttest.World {
 		skew := &atomic.Int64{} // none while the scenario is prepared
 		clock := func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }
-		return vaulttest.World{Server: emulator.New(emulator.WithoutLog(), emulator.WithClock(clock)), Open: vaulttest.Signing, Skew: skew}
+		return vaulttest.World{Server: emulator.New(emulator.Options{NoLog: true, Clock: clock}), Open: vaulttest.Signing, Skew: skew}
 	}
 	everywhere(t, newWorld, everything(), smallOnly, func(t *testing.T, st stage) (runs int) {
 		for _, by := range []time.Duration{16 * time.Minute, -16 * time.Minute} {

@@ -71,7 +71,7 @@ func TestCostOfClosedDays(t *testing.T) {
 		var counts, trips [2]int
 		for i, age := range []time.Duration{0, nineDays} {
 			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New(emulator.WithLatency(time.Second))
+				server := emulator.New(emulator.Options{Latency: time.Second})
 				var end azblob.OperationEnd
 				v := vaulttest.OnEmulator(t, server, azblob.Options{Observer: azblob.Observer{OperationStart: func(ctx context.Context, _ azblob.Operation) (context.Context, func(azblob.OperationEnd)) {
 					return ctx, func(e azblob.OperationEnd) { end = e }

@@ -345,7 +345,7 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 // says that more is left.
 func TestBudgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New(emulator.WithLatency(time.Second))
+		server := emulator.New(emulator.Options{Latency: time.Second})
 		v := vaulttest.OnEmulator(t, server)
 		for n := range 20 {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(9+n))

@@ -190,7 +190,7 @@ func retires(t *testing.T, built bool) {
 // TestRetentionByTheServicesClock has a service whose clock is days behind this machine's, or ahead.
 func TestRetentionByTheServicesClock(t *testing.T) {
 	for off, want := range map[time.Duration]string{-3 * aDay: "C", 0: "C", aDay: "gone"} {
-		clock := emulator.WithClock(func() time.Time { return time.Now().Add(off) })
+		clock := emulator.Options{Clock: func() time.Time { return time.Now().Add(off) }}
 		vaulttest.InBubbleOf(t, emulator.New(clock), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			ended(t, v, vaulttest.DaysAgo(5), workflow.Completed)

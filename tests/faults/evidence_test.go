@@ -82,7 +82,7 @@ func TestLies(t *testing.T) {
 					t.Logf("the failure was with seed %d", seed)
 				}
 			}()
-			l := liars{r: rand.New(rand.NewPCG(seed, 0)), server: emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(5), emulator.WithRealAnswers(seed))}
+			l := liars{r: rand.New(rand.NewPCG(seed, 0)), server: emulator.New(emulator.Options{NoLog: true, PageLimit: 5, RealAnswers: seed})}
 			for range 30 {
 				l.process(t)
 			}

@@ -92,7 +92,7 @@ func TestStorms(t *testing.T) {
 				runs++
 				t.Run(fmt.Sprintf("%s, %g%%, %v", name, 100*share, length), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(10*time.Millisecond))
+						server := emulator.New(emulator.Options{NoLog: true, Latency: 10 * time.Millisecond})
 						vaulttest.Strict(t, server)
 						end := time.Now().Add(length)
 						server.Inject(storm(effects, share, end))
@@ -143,7 +143,7 @@ func TestServiceAtItsCapacity(t *testing.T) {
 		plans    = 4
 	)
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New(emulator.WithoutLog(), emulator.WithLatency(latency))
+		server := emulator.New(emulator.Options{NoLog: true, Latency: latency})
 		var sent, inFlight atomic.Int64
 		transport := server.Transport()
 		busy := emulator.On().Where(func(emulator.Request) bool { return inFlight.Load() > capacity }).Do(emulator.Answer(503, "ServerBusy"))
@@ -179,7 +179,7 @@ func TestServiceAtItsCapacity(t *testing.T) {
 func TestSmallCallsBesideLargeOnes(t *testing.T) {
 	const latency = time.Second
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New(emulator.WithLatency(latency))
+		server := emulator.New(emulator.Options{Latency: latency})
 		v := vaulttest.OnEmulator(t, server, azblob.Options{Concurrency: 8})
 		p := vaulttest.CreatedRunning(t, v, plantest.Small())
 		var wg sync.WaitGroup

@@ -69,7 +69,7 @@ func TestCostOfFilters(t *testing.T) {
 // and the round trips that this takes.
 func TestCostOfLongNames(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{Latency: time.Second}), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(time.Hour)
 		now := time.Now()
 		v := vaulttest.OnEmulator(t, server)
@@ -173,7 +173,7 @@ func TestCountOfWhatCantBeRead(t *testing.T) {
 
 // TestLimitBesideUnreadablePlans lists one plan of a time in which none can be read.
 func TestLimitBesideUnreadablePlans(t *testing.T) {
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(time.Hour)
 		now := time.Now()
 		v := vaulttest.OnEmulator(t, server)

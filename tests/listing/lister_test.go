@@ -189,7 +189,7 @@ func TestDayProbing(t *testing.T) {
 		// What is not a matter of rights is an error.
 		ended(probing(t, server, 3, emulator.On(emulator.GetContainerProperties).Do(emulator.Answer(403, "AuthenticationFailed"))), storage.ErrDenied, "look for container")
 		// An empty vault is an empty vault. A day that has come since is there, also after one false 404.
-		fresh := emulator.New()
+		fresh := emulator.New(emulator.Options{})
 		lie := emulator.On(emulator.GetContainerProperties).Path("test-" + time.Now().UTC().Format(time.DateOnly)).Nth(4)
 		v = probing(t, fresh, 3, lie.Do(emulator.Answer(404, "ContainerNotFound")))
 		for i, want := range []int{0, 1, 1} {
@@ -209,7 +209,7 @@ func TestDayProbing(t *testing.T) {
 // TestServiceWithoutStartFrom lists a day of many pages, and its open plans, from a service that does not know where to begin.
 func TestServiceWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, "it takes a minute under the race detector, which sees listings of fewer plans")
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(20 * time.Hour)
 		const n, k = 8000, 1300 // more markers than a page has
 		ids, open := vaulttest.Fill(t, server, n, k, 12*time.Hour)

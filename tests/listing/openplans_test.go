@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -65,7 +66,7 @@ func TestCostOfOpenPlans(t *testing.T) {
 			vault{"few on each day of a year", among(1_000, 1_000, 365*day), budget{1 + 366, 1_000, 25}, budget{1 + 366, 2_000, 41}})
 	}
 	for _, c := range vaults {
-		vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(latency)), func(t *testing.T, server *emulator.Server) {
+		vaulttest.InBubbleOf(t, emulator.New(emulator.Options{Latency: latency}), func(t *testing.T, server *emulator.Server) {
 			time.Sleep(366*day + 22*time.Hour)
 			open := c.open(t, server)
 			slices.Reverse(open)
@@ -192,7 +193,7 @@ func TestCrowd(t *testing.T) {
 // page, whatever the number of days.
 func TestCrowdWithoutStartFrom(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 		var open []uuid.UUID
 		for range 2 {
 			time.Sleep(23 * time.Hour)
@@ -213,7 +214,7 @@ func TestCrowdWithoutStartFrom(t *testing.T) {
 // TestCrowdOfTheNewest finds the newest plans of a busy day with a listing although some old ones are open, too.
 func TestCrowdOfTheNewest(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(22 * time.Hour)
 		_, old := vaulttest.Fill(t, server, 5_000, 10, 20*time.Hour)
 		_, open := vaulttest.Fill(t, server, 400, 400, time.Minute)
@@ -308,7 +309,7 @@ func TestPoll(t *testing.T) {
 func TestCostOfAPoll(t *testing.T) {
 	efforttest.NotShort(t, "requests are the same under the race detector")
 	n := efforttest.Pick(500, 1_000, 10_000)
-	vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(24 * time.Hour)
 		vaulttest.Fill(t, server, 1, 0, 12*time.Hour) // a final plan of yesterday
 		time.Sleep(20 * time.Hour)
@@ -397,14 +398,14 @@ func TestOpenPlansAtRandom(t *testing.T) {
 	for seed := range efforttest.Seeds(t, 0, 50, 100_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		one := func(of ...int) int { return of[r.IntN(len(of))] }
-		options, plain := []emulator.Option{emulator.WithPageLimit(one(5000, 5000, 700, 90))}, false
+		options, plain := []emulator.Options{{PageLimit: one(5000, 5000, 700, 90)}}, false
 		switch r.IntN(3) {
 		case 0:
-			options = []emulator.Option{emulator.WithRealAnswers(seed)}
+			options = []emulator.Options{{RealAnswers: seed}}
 		case 1:
 			options, plain = nil, true
 		}
-		vaulttest.InBubbleOf(t, emulator.New(options...), func(t *testing.T, server *emulator.Server) {
+		vaulttest.InBubbleOf(t, emulator.New(merge.Fields(options...)), func(t *testing.T, server *emulator.Server) {
 			time.Sleep(10*24*time.Hour + time.Duration(r.Int64N(int64(24*time.Hour))))
 			var times []time.Time
 			isOpen := map[time.Time]bool{}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -32,15 +33,15 @@ import (
 // reason. Azurite does not say whether it keeps deleted blobs.
 func TestAccount(t *testing.T) {
 	for name, test := range map[string]struct {
-		options             []emulator.Option
+		options             []emulator.Options
 		hns, kept, versions string
 	}{
 		"flat":         {nil, "false", "0", "false"},
-		"hierarchical": {[]emulator.Option{emulator.WithHierarchicalNamespace()}, "true", "0", "false"},
-		"kept":         {[]emulator.Option{emulator.WithSoftDelete(), emulator.WithVersioning()}, "false", "7", "true"},
+		"hierarchical": {[]emulator.Options{{HierarchicalNamespace: true}}, "true", "0", "false"},
+		"kept":         {[]emulator.Options{{SoftDelete: true}, {Versioning: true}}, "false", "7", "true"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New(test.options...)
+			server := emulator.New(merge.Fields(test.options...))
 			v := vaulttest.Signing(t, server)
 			empty, err := v.Account(t.Context())
 			if err != nil || !errors.Is(empty.Unknown["Versioning"], storage.ErrNotFound) {
@@ -83,7 +84,7 @@ func TestAccountOfLogins(t *testing.T) {
 		}
 		rows++
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New(emulator.WithTokens(tenant))
+			server := emulator.New(emulator.Options{Tokens: tenant})
 			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
 			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, DayProbing: 2})
 			vaulttest.Must(t, err)
@@ -102,7 +103,7 @@ func TestAccountOfLogins(t *testing.T) {
 
 // TestAccountGuessesNothing asks through answers that lack the facts, or that do not come from the service.
 func TestAccountGuessesNothing(t *testing.T) {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	strip := func(names ...string) vaulttest.Send {
 		return func(req *http.Request) (*http.Response, error) {
 			resp, err := server.Transport().Do(req)
@@ -121,7 +122,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 		"a login page": emulator.Foreign(200, "text/html", "<html>log in</html>"),
 		"busy":         emulator.Answer(503, "ServerBusy"),
 	} {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		server.Inject(emulator.On(emulator.GetAccountInfo, emulator.GetServiceProperties).Do(effect))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		r, err := vaulttest.OnEmulator(t, server).Account(ctx)
@@ -181,7 +182,7 @@ func TestSecondary(t *testing.T) {
 // blobs.
 func TestHierarchicalNamespace(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithHierarchicalNamespace()), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{HierarchicalNamespace: true}), func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		var ids []*workflow.Plan
 		for range 30 {
@@ -228,12 +229,12 @@ func TestHierarchicalNamespace(t *testing.T) {
 // vault works as on other accounts.
 func TestKeptCopies(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	for what, opts := range map[string][]emulator.Option{
-		"versioning":  {emulator.WithVersioning()},
-		"soft delete": {emulator.WithSoftDelete()},
-		"both":        {emulator.WithVersioning(), emulator.WithSoftDelete()},
+	for what, opts := range map[string][]emulator.Options{
+		"versioning":  {emulator.Options{Versioning: true}},
+		"soft delete": {emulator.Options{SoftDelete: true}},
+		"both":        {emulator.Options{Versioning: true}, emulator.Options{SoftDelete: true}},
 	} {
-		vaulttest.InBubbleOf(t, emulator.New(opts...), func(t *testing.T, server *emulator.Server) {
+		vaulttest.InBubbleOf(t, emulator.New(merge.Fields(opts...)), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			kept, last := 0, 0
 			count := func(when string, want int) {

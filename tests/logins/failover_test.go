@@ -34,7 +34,7 @@ type history struct {
 // historyOf creates, runs, completes and deletes a plan, and looks at what is stored before each request.
 func historyOf(t *testing.T) history {
 	l := history{statuses: map[uuid.UUID]map[workflow.Status]bool{}}
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	var mu sync.Mutex // requests are concurrent
 	look := func(emulator.Request) error {
 		mu.Lock()
@@ -106,7 +106,7 @@ func TestFailover(t *testing.T) {
 
 // failOver returns the error of Read after the failover.
 func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	server.PutContainer(l.container, map[string]string{"planvaultlayout": "1"})
 	end, lost := r.IntN(len(l.looks)), r.Float64() // when the failover is, and how many blobs have lost writes
 	names := map[string]bool{}

@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -72,13 +73,13 @@ func byToken(role emulator.Role, change func(c *emulator.Claims, today string)) 
 				change(c, today)
 			}
 		})
-		return azblob.New(ctx, "test", hostStyle, cred, plantest.Register(), settings.Merge(opts...))
+		return azblob.New(ctx, "test", hostStyle, cred, plantest.Register(), merge.Fields(opts...))
 	}
 }
 
 func byString(text func(server *emulator.Server) string) opener {
 	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Options) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), settings.Merge(opts...))
+		return azblob.NewFromConnectionString(ctx, "test", text(server), plantest.Register(), merge.Fields(opts...))
 	}
 }
 
@@ -87,9 +88,9 @@ func byAccountSAS(endpoint string, p func() emulator.Permissions) opener {
 	return func(ctx context.Context, server *emulator.Server, _ string, opts ...azblob.Options) (*azblob.Vault, error) {
 		signature := server.AccountSAS(p())
 		if p().Types == "" {
-			return azblob.NewFromURL(ctx, "test", endpoint+"/?"+signature, plantest.Register(), settings.Merge(opts...))
+			return azblob.NewFromURL(ctx, "test", endpoint+"/?"+signature, plantest.Register(), merge.Fields(opts...))
 		}
-		return azblob.NewFromConnectionString(ctx, "test", "BlobEndpoint="+endpoint+";SharedAccessSignature=?"+signature, plantest.Register(), settings.Merge(opts...))
+		return azblob.NewFromConnectionString(ctx, "test", "BlobEndpoint="+endpoint+";SharedAccessSignature=?"+signature, plantest.Register(), merge.Fields(opts...))
 	}
 }
 
@@ -99,7 +100,7 @@ func allowed(p emulator.Permissions) func() emulator.Permissions {
 
 func byContainerSAS(allowed string) opener {
 	return func(ctx context.Context, server *emulator.Server, today string, opts ...azblob.Options) (*azblob.Vault, error) {
-		return azblob.NewFromURL(ctx, "test", hostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), settings.Merge(opts...))
+		return azblob.NewFromURL(ctx, "test", hostStyle+"/"+today+"?"+server.ContainerSAS(today, emulator.Permissions{Allowed: allowed}), plantest.Register(), merge.Fields(opts...))
 	}
 }
 
@@ -208,7 +209,7 @@ func TestLogins(t *testing.T) {
 
 // tryLogin returns what becomes of the questions of a login's row.
 func tryLogin(t *testing.T, open opener) (outcomes []error) {
-	server := emulator.New(emulator.WithTokens(tenant))
+	server := emulator.New(emulator.Options{Tokens: tenant})
 	owner := vaulttest.Signing(t, server)
 	plan, other := vaulttest.Created(t, owner, plantest.Small()), vaulttest.Created(t, owner, plantest.Small())
 	today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
@@ -242,7 +243,7 @@ func tryLogin(t *testing.T, open opener) (outcomes []error) {
 // expired token or signature.
 func TestLoginExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := emulator.New(emulator.WithTokens(tenant))
+		server := emulator.New(emulator.Options{Tokens: tenant})
 		asked := 0
 		renewed := bearer(func() (emulator.Claims, time.Time) {
 			asked++
@@ -287,7 +288,7 @@ func TestLoginExpires(t *testing.T) {
 // TestTokensOverTLS works with tokens through a socket with TLS, and not without trust in the certificate.
 func TestTokensOverTLS(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	server := emulator.New(emulator.WithTokens(tenant))
+	server := emulator.New(emulator.Options{Tokens: tenant})
 	listener, err := server.ListenTLS("127.0.0.1:0")
 	vaulttest.Must(t, err)
 	defer listener.Close()
@@ -323,20 +324,20 @@ func TestAddresses(t *testing.T) {
 	id := workflow.NewV7()
 	path := "/test-" + workflow.Time(id).Format(time.DateOnly) + "/plans/" + id.String() + "-object.json"
 	byString := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
-		return azblob.NewFromConnectionString(t.Context(), "test", text, nil, settings.Merge(opts...))
+		return azblob.NewFromConnectionString(t.Context(), "test", text, nil, merge.Fields(opts...))
 	}
 	byURL := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
-		return azblob.NewFromURL(t.Context(), "test", text, nil, settings.Merge(opts...))
+		return azblob.NewFromURL(t.Context(), "test", text, nil, merge.Fields(opts...))
 	}
 	byEndpoint := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
-		return azblob.New(t.Context(), "test", text, vaulttest.Token{}, nil, settings.Merge(opts...))
+		return azblob.New(t.Context(), "test", text, vaulttest.Token{}, nil, merge.Fields(opts...))
 	}
 	inString := func(text string, opts ...azblob.Options) (*azblob.Vault, error) {
 		return byString("AccountName=a;AccountKey=a2V5;BlobEndpoint="+text, opts...)
 	}
 	type open = func(string, ...azblob.Options) (*azblob.Vault, error)
 	check := func(open open, text, want string) {
-		transport := &recordHosts{Transporter: emulator.New().Transport()}
+		transport := &recordHosts{Transporter: emulator.New(emulator.Options{}).Transport()}
 		v, err := open(text, settings.Over(transport))
 		switch {
 		case want == "" && (!errors.Is(err, storage.ErrInvalid) || v != nil || strings.Contains(err.Error(), secret)), want != "" && err != nil:
@@ -404,7 +405,7 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	for login, open := range logins {
 		synctest.Test(t, func(t *testing.T) {
-			server := emulator.New(emulator.WithTokens(tenant))
+			server := emulator.New(emulator.Options{Tokens: tenant})
 			owner := vaulttest.Signing(t, server)
 			plan := vaulttest.Created(t, owner, plantest.Small())
 			today := "test-" + workflow.Time(plan.ID).Format(time.DateOnly)
@@ -492,7 +493,7 @@ func TestErrorsNameNoPlace(t *testing.T) {
 		}
 	}
 	answers := func(effect emulator.Effect) vaulttest.Send {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		server.Inject(emulator.On().Do(effect))
 		return server.Transport().Do
 	}
@@ -512,10 +513,10 @@ func TestErrorsNameNoPlace(t *testing.T) {
 		"refusal":              {answers(emulator.Answer(403, "AuthorizationFailure")), host, "403 AuthorizationFailure"},
 		"refusal with a link":  {answers(emulator.Answer(401, "InvalidAuthenticationInfo")), host, "401 InvalidAuthenticationInfo"},
 		"trouble":              {answers(emulator.Answer(503, "ServerBusy")), host, "503 ServerBusy"},
-		"nothing stored there": {emulator.New().Transport().Do, host, "404 ContainerNotFound"},
+		"nothing stored there": {emulator.New(emulator.Options{}).Transport().Do, host, "404 ContainerNotFound"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v := vaulttest.OnEmulator(t, emulator.New(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: test.transport}, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
+			v := vaulttest.OnEmulator(t, emulator.New(emulator.Options{}), azblob.Options{ClientOptions: policy.ClientOptions{Transport: test.transport}, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
 			plan := plantest.Small()
 			plan.ID = workflow.NewV7()
 			_, err := v.Read(t.Context(), plan.ID)

@@ -52,7 +52,7 @@ func TestPingCost(t *testing.T) {
 		"denied": {emulator.On(emulator.GetBlob).Do(emulator.Answer(403, "AuthorizationFailure")), 1},
 		"lost":   {emulator.On(emulator.PutBlob).Do(emulator.LostAnswer()), 2},
 	} {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		if test.rule != nil {
 			server.Inject(test.rule)
 		}
@@ -86,7 +86,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := emulator.New()
+				server := emulator.New(emulator.Options{})
 				server.Inject(emulator.On().Do(test.effect))
 				started := time.Now()
 				_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
@@ -103,7 +103,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 
 // TestPingThroughAProxyThatRemovesConditions must not report that all is well: every promise rests on them.
 func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	v := vaulttest.OnEmulator(t, server, settings.Over(vaulttest.Send(func(req *http.Request) (*http.Response, error) {
 		req.Header.Del("If-Match")
 		return server.Transport().Do(req)
@@ -120,9 +120,9 @@ func TestPingOnSockets(t *testing.T) {
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	vaulttest.Must(t, err)
 	port.Close()
-	plain := httptest.NewServer(emulator.New())
+	plain := httptest.NewServer(emulator.New(emulator.Options{}))
 	defer plain.Close()
-	secure, err := emulator.New().ListenTLS("127.0.0.1:0")
+	secure, err := emulator.New(emulator.Options{}).ListenTLS("127.0.0.1:0")
 	vaulttest.Must(t, err)
 	defer secure.Close()
 	for endpoint, want := range map[string]struct {
@@ -159,7 +159,7 @@ func TestPingVault(t *testing.T) {
 		"a fleet":             {[]string{"test-control"}, false, true, 2},
 		"today":               {[]string{time.Now().UTC().Format("test-2006-01-02")}, false, true, 1},
 	} {
-		server := emulator.New()
+		server := emulator.New(emulator.Options{})
 		for _, c := range test.containers {
 			server.PutContainer(c, nil)
 		}
@@ -175,7 +175,7 @@ func TestPingVault(t *testing.T) {
 			t.Errorf("%s: %+v, %v, with %d requests", name, report, err, n)
 		}
 	}
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	server.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
 	if report, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingVault()); !errors.Is(err, storage.ErrDenied) || report.Server == "" {
 		t.Errorf("without the right to list: %+v, %v", report, err)
@@ -184,7 +184,7 @@ func TestPingVault(t *testing.T) {
 
 // TestPrefixes lists the vaults of an account, among containers of others.
 func TestPrefixes(t *testing.T) {
-	server := emulator.New(emulator.WithPageLimit(3))
+	server := emulator.New(emulator.Options{PageLimit: 3})
 	for _, c := range []string{
 		"b-2026-03-01", "b-2025-12-31", "b-control", "a-2026-02-29", "a-2026-02-28", "a-b-2026-02-28", "new-control",
 		"pictures", "b-2026-3-1", "2026-02-28", "control",
@@ -214,7 +214,7 @@ func TestPingTellsTheSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Second / 2) // the service's clock shows whole seconds
 		for _, off := range []time.Duration{0, time.Minute, -time.Minute, 20 * time.Minute, -20 * time.Minute} {
-			server := emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(-off) }))
+			server := emulator.New(emulator.Options{Clock: func() time.Time { return time.Now().Add(-off) }})
 			for login, v := range map[string]*azblob.Vault{"key": vaulttest.Signing(t, server), "token": vaulttest.WithToken(t, server)} {
 				report, err := v.Ping(t.Context())
 				refused := login == "key" && off.Abs() > 15*time.Minute
@@ -229,7 +229,7 @@ func TestPingTellsTheSkew(t *testing.T) {
 
 // TestPingWithLogins pings with rights to read and to write.
 func TestPingWithLogins(t *testing.T) {
-	server := emulator.New(emulator.WithTokens(tenant))
+	server := emulator.New(emulator.Options{Tokens: tenant})
 	for role, want := range map[emulator.Role][2]string{
 		emulator.Contributor: {},
 		emulator.Reader:      {"", "give the identity the role Storage Blob Data Contributor"},

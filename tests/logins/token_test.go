@@ -123,7 +123,7 @@ func withCredentials(t *testing.T, test func(t *testing.T, i *issuer, v *azblob.
 				i := &issuer{lasts: 24 * time.Hour}
 				cred, err := credential(i)
 				vaulttest.Must(t, err)
-				server := emulator.New(emulator.WithTokens(tenant))
+				server := emulator.New(emulator.Options{Tokens: tenant})
 				v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(server.Transport()))
 				vaulttest.Must(t, err)
 				defer v.Close(t.Context())
@@ -248,7 +248,7 @@ func TestStuckCredentials(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			cred := &stuck{release: make(chan struct{})}
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New().Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New(emulator.Options{}).Transport()))
 			vaulttest.Must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), map[bool]time.Duration{false: 2 * time.Minute, true: time.Second}[closes])
 			defer cancel()
@@ -288,7 +288,7 @@ func TestClaimsChallenges(t *testing.T) {
 			i := &issuer{lasts: time.Hour}
 			cred, err := credentials["client secret"](i)
 			vaulttest.Must(t, err)
-			transport := challenged(i, always, emulator.New().Transport())
+			transport := challenged(i, always, emulator.New(emulator.Options{}).Transport())
 			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(transport))
 			vaulttest.Must(t, err)
 			var wg sync.WaitGroup
@@ -356,7 +356,7 @@ func TestAzureCLI(t *testing.T) {
 			vaulttest.Must(t, os.WriteFile(filepath.Join(dir, "az"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o700))
 			cred, err := azidentity.NewAzureCLICredential(nil)
 			vaulttest.Must(t, err)
-			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New().Transport()))
+			v, err := azblob.New(t.Context(), "test", hostStyle, cred, plantest.Register(), settings.Over(emulator.New(emulator.Options{}).Transport()))
 			vaulttest.Must(t, err)
 			defer v.Close(t.Context())
 			ctx, cancel := context.WithCancel(t.Context())
@@ -379,7 +379,7 @@ func TestAzureCLI(t *testing.T) {
 // in its User-Agent, and a tracer in the context sees each.
 func TestPipeline(t *testing.T) {
 	for _, login := range []string{"token: Storage Blob Data Contributor on the account", "account key", "account SAS: `srt=sco`, `sp=rwdlc`"} {
-		server := emulator.New(emulator.WithTokens(tenant))
+		server := emulator.New(emulator.Options{Tokens: tenant})
 		var mu sync.Mutex
 		var sent, spans int
 		var log strings.Builder

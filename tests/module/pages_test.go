@@ -38,7 +38,7 @@ const readmeMain = `package main_test
 func TestFunctions(t *testing.T) {
 	ctx := t.Context()
 	store := memvault.NewStore()
-	vault := store.Open(nil)
+	vault := store.Open(nil, memvault.Options{})
 	action := &workflow.Action{Name: "a", Plugin: "p"}
 	plan := &workflow.Plan{Name: "found", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
 	if err := vault.Create(ctx, plan); err != nil {

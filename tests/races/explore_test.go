@@ -26,6 +26,7 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/emulator/schedule"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
@@ -206,11 +207,11 @@ func (s step) choice() choice { return s.options[s.taken] }
 // depend on what was stored when its call began, and that is part of the state.
 func (s space) explore(t *testing.T, more func() bool) {
 	began := time.Now()
-	opts := []emulator.Option{emulator.WithoutLog()}
+	opts := []emulator.Options{{NoLog: true}}
 	if s.pages > 0 {
-		opts = append(opts, emulator.WithPageLimit(s.pages))
+		opts = append(opts, emulator.Options{PageLimit: s.pages})
 	}
-	base := emulator.New(opts...)
+	base := emulator.New(merge.Fields(opts...))
 	var prepared time.Time
 	var was, will *workflow.Plan
 	synctest.Test(t, func(t *testing.T) {

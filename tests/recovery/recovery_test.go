@@ -76,8 +76,8 @@ func TestRecovery(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		vaulttest.InBubble(t, fmt.Sprint("in a container that was made by hand, with markers ", marked), func(t *testing.T, server *emulator.Server) {
 			_, whole := vaulttest.Wreck(t, server)
-			time.Sleep(time.Second) // so that no copy has the ETag of an original, which an object may name
-			other := emulator.New() // the same blobs, without container metadata
+			time.Sleep(time.Second)                   // so that no copy has the ETag of an original, which an object may name
+			other := emulator.New(emulator.Options{}) // the same blobs, without container metadata
 			for c := range server.Containers() {
 				other.PutContainer(c, nil)
 				for b := range server.Blobs(c) {
@@ -115,7 +115,7 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 		t.Run(fmt.Sprintf("%v with a clock %v off", grace, skew), func(t *testing.T) {
 			// The vaults use the bubble's clock, and the service's clock is off. They use tokens, because
 			// signatures would be refused.
-			vaulttest.InBubbleOf(t, emulator.New(emulator.WithClock(func() time.Time { return time.Now().Add(skew) })), func(t *testing.T, server *emulator.Server) {
+			vaulttest.InBubbleOf(t, emulator.New(emulator.Options{Clock: func() time.Time { return time.Now().Add(skew) }}), func(t *testing.T, server *emulator.Server) {
 				v, began := vaulttest.WithToken(t, server, azblob.Options{GracePeriod: grace}), time.Now()
 				vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), vaulttest.EachKind()) }, azblob.Options{GracePeriod: grace})
 				untouched := vaulttest.Untouched(t, server)

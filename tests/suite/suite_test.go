@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -82,7 +83,7 @@ func TestConformance(t *testing.T) {
 		efforttest.NotShort(t, "the race detector sees the same cases on an ordinary account")
 		storagetest.Run(t, storagetest.Harness{
 			New: func(t storagetest.T) storagetest.Store {
-				return emulated(t, emulator.WithHierarchicalNamespace())
+				return emulated(t, emulator.Options{HierarchicalNamespace: true})
 			},
 			Around:   synctest.Test,
 			Parallel: true,
@@ -110,16 +111,16 @@ func TestConformance(t *testing.T) {
 
 // emulated is a store on an emulator in this process that answers as real accounts do, with pages so small that
 // listings have several. Each case has a seed of its own, which is the same in each run.
-func emulated(t storagetest.T, opts ...emulator.Option) storagetest.Store {
+func emulated(t storagetest.T, opts ...emulator.Options) storagetest.Store {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(t.Name()))
 	seed := name.Sum64()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the emulator had WithRealAnswers(%d)", seed)
+			t.Logf("the emulator had RealAnswers %d", seed)
 		}
 	})
-	server := emulator.New(append(opts, emulator.WithPageLimit(20), emulator.WithoutLog(), emulator.WithRealAnswers(seed))...)
+	server := emulator.New(merge.Fields(append(opts, emulator.Options{PageLimit: 20}, emulator.Options{NoLog: true}, emulator.Options{RealAnswers: seed})...))
 	vaulttest.Strict(t, server)
 	return onConnections(func() policy.Transporter { return server.Transport() }, azblob.Options{Observer: refusing(t)}).Store()
 }
@@ -156,7 +157,7 @@ func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 	})
 	return conformance.Endpoint{
 		Dial: func(ctx context.Context, opts ...azblob.Options) (*azblob.Vault, error) {
-			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), settings.Merge(opts...))
+			return azblob.NewFromConnectionString(ctx, prefix, connectionString, plantest.Register(), merge.Fields(opts...))
 		},
 		Transport: func(storagetest.T) policy.Transporter {
 			transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -177,7 +178,7 @@ type unsteadily struct {
 
 func (u *unsteadily) harness(t *testing.T) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
-		server := emulator.New(emulator.WithoutLog(), emulator.WithPageLimit(3), emulator.WithRealAnswers(*vaulttest.ModelSeed))
+		server := emulator.New(emulator.Options{NoLog: true, PageLimit: 3, RealAnswers: *vaulttest.ModelSeed})
 		vaulttest.Strict(t, server)
 		var seeds atomic.Uint64
 		dial := func() policy.Transporter {

@@ -194,7 +194,7 @@ func TestCheckBesideADelete(t *testing.T) {
 // TestCheckBesideWork checks the store repeatedly while plans are created, run and deleted. Check finds
 // nothing.
 func TestCheckBesideWork(t *testing.T) {
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(7*time.Millisecond)), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{Latency: 7 * time.Millisecond}), func(t *testing.T, server *emulator.Server) {
 		var wg sync.WaitGroup
 		done := make(chan struct{})
 		wg.Go(func() {
@@ -254,7 +254,7 @@ func TestStraysOnAnyService(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	strays := []string{"0", "blocks", "notes.txt", "plans.bak", "old/1", "old/2", "old/deeper/3", "zz/1"}
 	for _, names := range [][]string{nil, strays} {
-		vaulttest.InBubbleOf(t, emulator.New(), func(t *testing.T, server *emulator.Server) {
+		vaulttest.InBubbleOf(t, emulator.New(emulator.Options{}), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			for range 30 {
 				vaulttest.Created(t, v, vaulttest.EachKind())
@@ -308,7 +308,7 @@ func TestStraysOnAnyService(t *testing.T) {
 // directory too. Neither takes the first page for everything.
 func TestListingsThatAreRefused(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(3)), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{PageLimit: 3}), func(t *testing.T, server *emulator.Server) {
 		for range 4 {
 			vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Full())
 		}

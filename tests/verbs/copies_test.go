@@ -41,7 +41,7 @@ func sameVaults(t *testing.T, want, got *azblob.Vault) {
 func TestCostOfMirror(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	vaulttest.InBubble(t, "unchanged", func(t *testing.T, server *emulator.Server) {
-		copied := emulator.New(emulator.WithoutLog())
+		copied := emulator.New(emulator.Options{NoLog: true})
 		from, to := vaulttest.OnEmulator(t, server), vaulttest.OnEmulator(t, copied)
 		for range 20 {
 			vaulttest.Final(t, vaulttest.WorldOf(server), plantest.Small())
@@ -111,8 +111,8 @@ func TestCopyTakenMeanwhile(t *testing.T) {
 // what is in progress; the next run after the grace period makes it equal.
 func TestCrashInMirror(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	source := emulator.New(emulator.WithoutLog())
-	base := emulator.New(emulator.WithoutLog())
+	source := emulator.New(emulator.Options{NoLog: true})
+	base := emulator.New(emulator.Options{NoLog: true})
 	var at time.Time
 	synctest.Test(t, func(t *testing.T) {
 		from := vaulttest.OnEmulator(t, source)

@@ -247,7 +247,7 @@ func TestLateCreateOfAPlanThatRuns(t *testing.T) {
 // TestContainersAreCreatedOnce creates many plans at once, and then more in a vault that knows its
 // containers.
 func TestContainersAreCreatedOnce(t *testing.T) {
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithLatency(time.Second)), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{Latency: time.Second}), func(t *testing.T, server *emulator.Server) {
 		asked := func() int { return vaulttest.Sent(server, emulator.CreateContainer, "") }
 		rule := emulator.On(emulator.CreateContainer).Nth(1).Do(emulator.Answer(403, "AccountIsDisabled")) // the first of them fails, and another goes on
 		v := vaulttest.Faulty(t, server, rule)

@@ -26,7 +26,7 @@ import (
 // TestNothingIsSent makes calls that need no request: with bad input, with IDs that no plan can have, and on a closed vault.
 // Each error is one line, and not long.
 func TestNothingIsSent(t *testing.T) {
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	v := vaulttest.OnEmulator(t, server)
 	plan := vaulttest.Created(t, v, plantest.Small())
 	server.ResetRequests()
@@ -102,7 +102,7 @@ func TestNothingIsSent(t *testing.T) {
 func TestPlansOfAClockAhead(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	plan := plantest.Full()
-	ahead := emulator.New()
+	ahead := emulator.New(emulator.Options{})
 	vaulttest.InBubbleOf(t, ahead, func(t *testing.T, _ *emulator.Server) {
 		time.Sleep(72 * time.Hour)
 		vaulttest.Must(t, vaulttest.OnEmulator(t, ahead).Create(t.Context(), plan))
@@ -131,7 +131,7 @@ func TestCloseOfAnIdleVault(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 64 { // a choice by chance would be right as often
-		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New().ConnectionString(), nil, azblob.Options{})
+		v, err := azblob.NewFromConnectionString(t.Context(), "test", emulator.New(emulator.Options{}).ConnectionString(), nil, azblob.Options{})
 		vaulttest.Must(t, err)
 		vaulttest.Must(t, v.Close(ctx))
 	}

@@ -285,7 +285,7 @@ func TestRosterWithoutAClock(t *testing.T) {
 
 // TestRosterIsWhole fails the second page of a roster.
 func TestRosterIsWhole(t *testing.T) {
-	vaulttest.InBubbleOf(t, emulator.New(emulator.WithPageLimit(2)), func(t *testing.T, server *emulator.Server) {
+	vaulttest.InBubbleOf(t, emulator.New(emulator.Options{PageLimit: 2}), func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		for range 3 {
 			joined(t, v)
@@ -299,7 +299,7 @@ func TestRosterIsWhole(t *testing.T) {
 			t.Errorf("a roster without its second page is %+v, %v", r, err)
 		}
 		// The clock of the first page is the roster's: by it, no record is older than it is.
-		late := emulator.New(emulator.WithPageLimit(2), emulator.WithLatency(10*time.Second))
+		late := emulator.New(emulator.Options{PageLimit: 2, Latency: 10 * time.Second})
 		v = vaulttest.OnEmulator(t, late)
 		for range 3 {
 			joined(t, v)

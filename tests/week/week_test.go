@@ -175,7 +175,7 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		time.Sleep(12 * time.Hour)
 		ctx, over := context.WithCancel(t.Context())
 		w := &week{
-			t: t, seed: seed, server: emulator.New(), ctx: ctx, began: time.Now(),
+			t: t, seed: seed, server: emulator.New(emulator.Options{}), ctx: ctx, began: time.Now(),
 			seats: make([]*process, 5), nodes: map[uuid.UUID]*process{}, plans: map[uuid.UUID]*career{}, open: map[uuid.UUID]*career{},
 			found: map[string]int{}, counts: map[string]int{},
 		}

@@ -17,11 +17,11 @@ import (
 
 // live takes a plan through its life, within one span.
 func live(ctx context.Context, provider trace.TracerProvider) error {
-	observer, err := azblobotel.New(azblobotel.WithTracerProvider(provider))
+	observer, err := azblobotel.New(azblobotel.Options{TracerProvider: provider})
 	if err != nil {
 		return err
 	}
-	service := emulator.New(emulator.WithLatency(latency))
+	service := emulator.New(emulator.Options{Latency: latency})
 	service.Inject(emulator.On(emulator.PutBlob).Path("actions/*/*").Nth(1).Do(emulator.Answer(503, "ServerBusy")))
 	ctx, span := provider.Tracer("life").Start(ctx, "the life of a plan")
 	defer span.End()

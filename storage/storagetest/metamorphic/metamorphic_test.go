@@ -23,12 +23,12 @@ import (
 func breaking(breakage func() func(c *hooked.Call) error) storagetest.Harness {
 	return storagetest.Harness{New: func(storagetest.T) storagetest.Store {
 		store, hook := memvault.NewStore(), breakage()
-		open := func(opts ...memvault.Option) storage.Vault {
-			return hooked.Wrap(hooked.Wrap(store.Open(plantest.Register(), opts...), slowly), hook)
+		open := func(o memvault.Options) storage.Vault {
+			return hooked.Wrap(hooked.Wrap(store.Open(plantest.Register(), o), slowly), hook)
 		}
 		return storagetest.Store{
-			Open:        func(storagetest.T) storage.Vault { return open() },
-			Unversioned: func(storagetest.T) storage.Vault { return open(memvault.WithUnversionedUpdates()) },
+			Open:        func(storagetest.T) storage.Vault { return open(memvault.Options{}) },
+			Unversioned: func(storagetest.T) storage.Vault { return open(memvault.Options{UnversionedUpdates: true}) },
 		}
 	}}
 }

@@ -343,7 +343,7 @@ func TestHealthOfNothing(t *testing.T) {
 // account returns a server for a vault on an emulator, with n plans, of which three are open.
 func account(t *testing.T, n int) (*emulator.Server, *azblob.Vault, *web.Server) {
 	t.Helper()
-	server := emulator.New()
+	server := emulator.New(emulator.Options{})
 	v, err := azblob.NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Observer: web.Observer()})
 	must(t, err)
 	t.Cleanup(func() { v.Close(context.WithoutCancel(t.Context())) })

@@ -31,7 +31,7 @@ type store struct {
 
 func newStore() *store {
 	s := &store{asked: map[string]int{}, ended: make(chan error, 1)}
-	s.Vault = hooked.Wrap(memvault.New(plantest.Register()), func(c *hooked.Call) error {
+	s.Vault = hooked.Wrap(memvault.New(plantest.Register(), memvault.Options{}), func(c *hooked.Call) error {
 		begun, err := s.note(c.Op)
 		switch {
 		case c.Op == "Roster" && begun != nil:
