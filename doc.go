@@ -7,7 +7,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, reg)
+//	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, reg, azblob.Options{})
 //	if err != nil {
 //		return err
 //	}

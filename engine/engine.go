@@ -6,7 +6,7 @@
 //
 //	greet := engine.Task("greet", func(ctx context.Context, call engine.Call, req Greet) (Greeting, error) { … })
 //	reg := registry.Must(greet)
-//	vault, err := azblob.New(ctx, "my-cluster", endpoint, credential, reg)
+//	vault, err := azblob.New(ctx, "my-cluster", endpoint, credential, reg, azblob.Options{})
 //	…
 //	e, err := engine.New(vault, engine.Options{})
 //	…

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
@@ -85,7 +83,7 @@ const samplePrefix = "sample"
 
 // storeSample stores the sample plans in a vault that has no plans, and returns the vault and their number.
 func (a *app) storeSample(ctx context.Context, server *emulator.Server) (*azblob.Vault, int, error) {
-	v, err := azblob.NewFromConnectionString(ctx, samplePrefix, server.ConnectionString(), nil, settings.Over(server.Transport()))
+	v, err := azblob.NewFromConnectionString(ctx, samplePrefix, server.ConnectionString(), nil, azblob.Options{ClientOptions: server.ClientOptions()})
 	if err != nil {
 		return nil, 0, err
 	}

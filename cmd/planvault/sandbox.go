@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
@@ -71,7 +69,7 @@ func (a *app) sandboxes(f drillFlags) (sides []side, err error) {
 
 // open opens the sandbox of a side.
 func (s side) open(ctx context.Context, a *app, reg *registry.Register) (*azblob.Vault, error) {
-	options := slices.Concat([]azblob.Options{{Observer: a.meter.observer()}}, a.options, []azblob.Options{settings.Over(s.network)})
+	options := slices.Concat([]azblob.Options{{Observer: a.meter.observer()}}, a.options, []azblob.Options{{ClientOptions: policy.ClientOptions{Transport: s.network}}})
 	v, _, err := s.dial(ctx, &a.outage, reg, options)
 	if err == nil {
 		a.vaults = append(a.vaults, v)

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -132,7 +130,7 @@ func (f Filling) FillServer(ctx context.Context, server *emulator.Server, prefix
 
 // Open opens a vault on an emulator.
 func Open(ctx context.Context, server *emulator.Server, prefix string) (*azblob.Vault, error) {
-	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), settings.Over(server.Transport()))
+	return azblob.NewFromConnectionString(ctx, prefix, server.ConnectionString(), plantest.Register(), azblob.Options{ClientOptions: server.ClientOptions()})
 }
 
 // values returns the strings that differ from plan to plan: ID, group, time and day, which is the start of the time.

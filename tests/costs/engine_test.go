@@ -84,7 +84,7 @@ func (l engineLoad) start(t testing.TB) (op, floor side) {
 		return &plantest.Response{}, nil
 	})
 	reg := registry.Must(echo)
-	v := &nullVault{Vault: memvault.New(reg), searched: make(chan struct{}, 1)}
+	v := &nullVault{Vault: memvault.New(reg, memvault.Options{}), searched: make(chan struct{}, 1)}
 	ended := make(chan struct{})
 	worker, err := engine.New(v, engine.Options{Fleet: l.fleet, Poll: time.Hour, Observer: engine.Observer{
 		Changed: func(_ context.Context, e engine.ChangedEvent) {

@@ -90,7 +90,9 @@ func TestImportsRunOneWay(t *testing.T) {
 		"plugins/registry":    {"plugins"},
 		"workflow":            {"plugins"},
 		"internal/plantest":   {"plugins", "plugins/registry", "workflow"},
-		"storage":             {"workflow"},
+		"internal/audited":    {},
+		"internal/merge":      {},
+		"storage":             {"internal/audited", "workflow"},
 		"storage/driver":      {"plugins", "plugins/registry", "storage", "workflow"},
 		"storage/retention":   {"storage", "workflow"},
 		"internal/sleep":      {},
@@ -100,7 +102,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"internal/selfsigned": {},
 		"emulator":            {"internal/selfsigned"},
 		"emulator/schedule":   {"emulator"},
-		".":                   {"internal/blob", "internal/catalogue", "internal/listing", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
+		".":                   {"internal/audited", "internal/blob", "internal/catalogue", "internal/listing", "internal/sleep", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
 		"storage/bundle":      {"storage", "storage/driver", "workflow"},
 		"storage/mirror":      {"internal/sleep", "storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
@@ -112,7 +114,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
 			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "fleet",
-			"internal/firsthour", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/mirror", "storage/retention", "workflow",
+			"internal/firsthour", "internal/merge", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/driver", "storage/mirror", "storage/retention", "workflow",
 		},
 		"cmd/planvault/internal/human":  {},
 		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "workflow"},
@@ -120,7 +122,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
-	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/trial", "internal/vaulttest", "integration", "examples", "cmd"}
+	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/settings", "internal/trial", "internal/vaulttest", "integration", "examples", "cmd"}
 	isAbove := func(rel string) bool {
 		return slices.ContainsFunc(above, func(a string) bool { return rel == a || strings.HasPrefix(rel, a+"/") })
 	}
