@@ -15,8 +15,6 @@ import (
 // The log of who changed the vault. It has a container of its own, because each heartbeat of a fleet lists the control
 // container. Nothing else reads it, so a single answer that it is absent is believed.
 
-var _ storage.AuditLog = (*Vault)(nil)
-
 // Record stores an entry of the audit log with one request, and replaces an entry with the same ID. The first entry of a
 // vault takes two more requests, which create the container of the log. Recording an entry without a Result again takes two.
 //

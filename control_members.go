@@ -15,14 +15,12 @@ import (
 // The records of a fleet: who works on the vault, and which plans are to be stopped. They are hints: versions of the plan's
 // blobs fence a former owner, and not records. A single answer that a record is absent is therefore believed.
 
-var _ storage.Members = (*Vault)(nil)
-
 // AddMember stores the record of a new member with one request, or with three if the vault's control
 // container does not exist yet. It returns the version of the record.
 //
 // Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened with [Options].UnversionedUpdates;
 // [storage.ErrExists]; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
+func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
 	err = v.call(ctx, "AddMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
 			return err
@@ -39,12 +37,12 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
 // somebody else has changed or removed the record; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
+func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
 	err = v.call(ctx, "RenewMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
 		}
-		version, err = v.putRecord(blob.Urgent(ctx), "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(m.Version))
+		version, err = v.putRecord(blob.Urgent(ctx), "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(string(m.Version)))
 		return err
 	})
 	return version, err
@@ -91,7 +89,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 				case name.role == roleMember:
 					roster.Members = append(roster.Members, v.memberOf(name.id, item.Properties))
 				case name.role == roleNote:
-					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: item.ETag})
+					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: storage.Version(item.ETag)})
 				case name.role == roleStop:
 					roster.Stops = append(roster.Stops, v.stopOf(name.id, item.Properties))
 				}
@@ -110,14 +108,14 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 
 // memberOf returns the member whose record has these properties.
 func (s *store) memberOf(id uuid.UUID, p blob.Properties) storage.Member {
-	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: p.ETag}
+	m := storage.Member{ID: id, Renewed: p.LastModified.UTC(), Version: storage.Version(p.ETag)}
 	s.format.readMemberMetadata(&m, p.Metadata)
 	return m
 }
 
 // stopOf returns the request to stop a plan whose record has these properties.
 func (s *store) stopOf(plan uuid.UUID, p blob.Properties) storage.StopRequest {
-	r := storage.StopRequest{Plan: plan, Requested: p.LastModified.UTC(), Version: p.ETag}
+	r := storage.StopRequest{Plan: plan, Requested: p.LastModified.UTC(), Version: storage.Version(p.ETag)}
 	s.format.readStopMetadata(&r, p.Metadata)
 	return r
 }
@@ -126,7 +124,7 @@ func (s *store) stopOf(plan uuid.UUID, p blob.Properties) storage.StopRequest {
 //
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the record has another version;
 // [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
+func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
 	return v.call(ctx, "RemoveMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
@@ -135,14 +133,14 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	})
 }
 
-// RequestStop asks the owner of a plan to stop it, and says who asks and why, with one request, or with three if the
+// AddStop asks the owner of a plan to stop it, and says who asks and why, with one request, or with three if the
 // vault's control container does not exist yet. It returns nil if the request is stored, also if an earlier one was,
 // which stays. It does not look at the plan.
 //
 // Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for an attribution that is too long;
 // [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
-	return v.call(ctx, "RequestStop", plan, func(ctx context.Context) error {
+func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	return v.call(ctx, "AddStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
@@ -159,7 +157,7 @@ func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Att
 //
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the request has another
 // version; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
+func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
 	return v.call(ctx, "RemoveStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err

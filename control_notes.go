@@ -12,22 +12,20 @@ import (
 
 // Notes are records of programs above the vault, which does not look at their texts.
 
-var _ storage.Notes = (*Vault)(nil)
-
 // PutNote stores a note with one request, or with three if it is new and the vault's control container does not exist
 // yet. It returns the version of the note.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrExists] if the note was to be new;
 // [storage.ErrConflict] and [storage.ErrNotFound] if somebody else has changed or removed the version that was to be
 // replaced; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version string, err error) {
+func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
 	err = v.call(ctx, "PutNote", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckNote(n); err != nil {
 			return err
 		}
 		cond := blob.IfNew
 		if n.Version != "" {
-			cond = blob.IfMatch(n.Version)
+			cond = blob.IfMatch(string(n.Version))
 		}
 		version, err = v.putRecord(ctx, "write note", v.prefix.note(n.Name), noteRecord(n), cond)
 		return err
@@ -52,7 +50,7 @@ func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err 
 		if n, err = v.format.decodeNote(body, name); err != nil {
 			n = storage.Note{}
 		}
-		n.Name, n.Stored, n.Version = name, p.LastModified.UTC(), p.ETag
+		n.Name, n.Stored, n.Version = name, p.LastModified.UTC(), storage.Version(p.ETag)
 		return blobError("read note", ref, err)
 	})
 	return n, err
@@ -62,7 +60,7 @@ func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err 
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] if the note has another version;
 // [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
+func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
 	return v.call(ctx, "RemoveNote", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRemovedNote(name, version); err != nil {
 			return err

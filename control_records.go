@@ -11,9 +11,11 @@ import (
 
 // What all records have in common: how they are written and removed.
 
+var _ storage.Control = (*Vault)(nil)
+
 // putRecord writes a record and returns its version. If the condition is that the record is new, it creates
 // the control container when that is missing.
-func (s *store) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version string, err error) {
+func (s *store) putRecord(ctx context.Context, doing string, ref blob.Ref, r record, cond blob.Condition) (version storage.Version, err error) {
 	body, err := s.format.encodeRecord(r)
 	if err != nil {
 		return "", err
@@ -30,13 +32,13 @@ func (s *store) putRecord(ctx context.Context, doing string, ref blob.Ref, r rec
 	if cond == blob.IfNew && blob.Is(err, blob.Mismatch) {
 		return "", vaultError(doing, ref, "%w", storage.ErrExists)
 	}
-	return w.etag, blobError(doing, ref, err)
+	return storage.Version(w.etag), blobError(doing, ref, err)
 }
 
 // removeRecord removes a record that has this version. If an earlier request of this call, or an earlier call
 // of unknown outcome, may have removed it, it is no error that the record is gone.
-func (s *store) removeRecord(ctx context.Context, doing string, ref blob.Ref, version string) error {
-	w := write{ref: ref, cond: blob.IfMatch(version)}
+func (s *store) removeRecord(ctx context.Context, doing string, ref blob.Ref, version storage.Version) error {
+	w := write{ref: ref, cond: blob.IfMatch(string(version))}
 	again := s.unknown.take(w) != ""
 	err := s.client.Delete(ctx, ref, w.cond)
 	switch unknown := blob.IsUnknown(err); {

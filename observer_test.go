@@ -99,7 +99,7 @@ type observedCall struct {
 func observedCalls(plan *workflow.Plan) []observedCall {
 	note := storage.Note{Name: "policy", Text: []byte("{}")}
 	member := storage.Member{ID: workflow.NewV7(), Name: "node", Started: time.Now(), TTL: time.Minute}
-	var stop string
+	var stop storage.Version
 	block, deferred := plan.Blocks[0], plan.DeferredActions
 	return []observedCall{
 		{"Create", "", true, func(ctx context.Context, v *Vault) error { return v.Create(ctx, plan) }},
@@ -138,7 +138,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return err
 		}},
 		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindMember(ctx, member.ID)) }},
-		{"RequestStop", "", true, func(ctx context.Context, v *Vault) error { return v.RequestStop(ctx, plan.ID, workflow.Attribution{}) }},
+		{"AddStop", "", true, func(ctx context.Context, v *Vault) error { return v.AddStop(ctx, plan.ID, workflow.Attribution{}) }},
 		{"Roster", "", false, func(ctx context.Context, v *Vault) error {
 			found, err := v.Roster(ctx)
 			if err == nil { // the vault is not closed yet

@@ -109,7 +109,7 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
 // tell its own. It returns fleet.ErrSuspended if the same answer says that the store is suspended.
 func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 	var ahead time.Duration
-	if store, ok := e.vault.(storage.Members); ok {
+	if store, ok := e.vault.(storage.Control); ok {
 		asked := time.Now()
 		roster, err := store.Roster(ctx)
 		if _, suspended := roster.FindNote(storage.NoteSuspended); suspended {

@@ -171,7 +171,7 @@ type Engine struct {
 
 // New returns an engine on a vault, whose registry has the plugins. They must implement [Plugin]: an
 // engine that is alone leaves a plan with another plugin, and a member of a fleet lets its actions fail.
-// With Options.Fleet, the vault must offer [storage.Members]. A decorator around a vault needs a method Unwrap, see
+// With Options.Fleet, the vault must offer [storage.Control]. A decorator around a vault needs a method Unwrap, see
 // [storage.As]: without it, New fails, or tells Observer.Problem what the engine can't do. The caller closes the vault after
 // [Engine.Run] has returned.
 //
@@ -193,11 +193,11 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 	if opts.Fleet != nil {
 		store, keepsMembers := vault.(fleet.Store)
 		if !keepsMembers {
-			return nil, &storage.Error{Op: "engine.New", Err: fmt.Errorf("Options.Fleet: %w: a %T offers no storage.Members: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)}
+			return nil, &storage.Error{Op: "engine.New", Err: fmt.Errorf("Options.Fleet: %w: a %T offers no storage.Control: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)}
 		}
 		e.store = runnables{store, e}
 	}
-	if _, ok := storage.As[storage.Members](vault); !ok {
+	if _, ok := storage.As[storage.Control](vault); !ok {
 		opts.Observer.Problem(context.Background(), ProblemEvent{fmt.Errorf(
 			"a %T does not tell whether it is suspended, and enforces no policy of retention: a decorator needs a method Unwrap for that", vault)})
 	}

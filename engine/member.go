@@ -87,7 +87,7 @@ func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, erro
 
 // FindNote finds a note if the vault has notes.
 func (r runnables) FindNote(ctx context.Context, name string) (storage.Note, error) {
-	if notes, ok := r.Store.(storage.Notes); ok {
+	if notes, ok := r.Store.(storage.Control); ok {
 		return notes.FindNote(ctx, name)
 	}
 	return storage.Note{}, &storage.Error{Op: "FindNote", Err: storage.ErrNotFound}

@@ -46,7 +46,7 @@ type Options struct {
 	// read or run don't count. Default: Run waits for new plans.
 	UntilIdle bool
 	// Fleet makes the engine a member of a fleet, with these settings; Plans is the Capacity. The vault must
-	// implement storage.Members. Default: nil, and the engine is alone on its vault.
+	// offer storage.Control. Default: nil, and the engine is alone on its vault.
 	Fleet *fleet.Options
 	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
 	// implements retention.Vault, which vaults in memory don't.

@@ -201,7 +201,7 @@ func TestGaugesOfCopies(t *testing.T) {
 			reads++
 			return do()
 		})
-		put := func(name, version, text string) string {
+		put := func(name string, version storage.Version, text string) storage.Version {
 			t.Helper()
 			v, err := p.PutNote(t.Context(), storage.Note{Name: name, Version: version, Text: []byte(text)})
 			must(t, err)

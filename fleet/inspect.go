@@ -22,7 +22,7 @@ import (
 // InspectStore is what [Inspect] needs of a vault. Inspect never writes.
 type InspectStore interface {
 	storage.Reader
-	// Roster is that of [storage.Members].
+	// Roster is that of [storage.Control].
 	Roster(ctx context.Context) (storage.Roster, error)
 }
 
@@ -115,7 +115,7 @@ type inspector struct {
 	stops   map[uuid.UUID]storage.StopRequest
 }
 
-// noteFinder is the part of [storage.Notes] with which a store lets notes be read.
+// noteFinder is the part of [storage.Control] with which a store lets notes be read.
 type noteFinder interface {
 	FindNote(ctx context.Context, name string) (storage.Note, error)
 }

@@ -77,7 +77,7 @@ type CopyState struct {
 	// Lag is the time since CaughtUp. It is not negative.
 	Lag time.Duration
 
-	version string // of the note
+	version storage.Version // of the note
 }
 
 // OwnerState says what the roster shows of a plan's owner.

@@ -74,7 +74,7 @@ func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Lea
 // markLeft marks the record of a member as left, in the version that was judged. This fences the member: its next
 // heartbeat meets another version. It returns ErrConflict if the member has renewed its record since, and ErrNotFound if
 // somebody else has marked or removed it. left is then that mark, which may excuse the member where m does not.
-func markLeft(ctx context.Context, store storage.Members, m storage.Member) (left storage.Member, err error) {
+func markLeft(ctx context.Context, store storage.Control, m storage.Member) (left storage.Member, err error) {
 	left = leftRecord(m)
 	if _, err = store.RenewMember(ctx, left); !conflicted(err) {
 		return left, err
@@ -96,7 +96,7 @@ func markLeft(ctx context.Context, store storage.Members, m storage.Member) (lef
 //
 // Evict repeats an update whose outcome is unknown until ctx ends. Errors: [storage.ErrNotFound] if there is no such
 // member, or if it has left; otherwise those of FindMember and RenewMember.
-func Evict(ctx context.Context, store storage.Members, member uuid.UUID) error {
+func Evict(ctx context.Context, store storage.Control, member uuid.UUID) error {
 	for again := false; ; again = true {
 		m, err := store.FindMember(ctx, member)
 		if err == nil && m.Phase == storage.Left {

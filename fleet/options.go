@@ -15,8 +15,7 @@ import (
 // Store is what a fleet needs of a vault. The vaults of this module implement it.
 type Store interface {
 	storage.Vault
-	storage.Members
-	storage.Notes
+	storage.Control
 }
 
 // Options are the settings of a node. Zero fields have their defaults.

@@ -94,7 +94,7 @@ func (n *Node) nextRecord() (m storage.Member, again bool) {
 }
 
 // renewed notes the outcome of a renewal.
-func (n *Node) renewed(m storage.Member, again bool, began time.Time, version string, err error) {
+func (n *Node) renewed(m storage.Member, again bool, began time.Time, version storage.Version, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -182,13 +182,13 @@ func cutBytes(text string, most int) string {
 	return text[:end] + "…"
 }
 
-func (n *Node) adopt(version string) {
+func (n *Node) adopt(version storage.Version) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.record.self.Version = version
 }
 
-func (n *Node) version() string {
+func (n *Node) version() storage.Version {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.record.self.Version

@@ -26,7 +26,7 @@ func TestRefusedForHours(t *testing.T) {
 		store := memvault.NewStore()
 		p, dead := start(t, store, fleet.Options{})
 		orphan, ended := claimed(t, p, dead, 2), claimed(t, p, dead, 1)
-		must(t, p.RequestStop(t.Context(), ended.ID, workflow.Attribution{By: "ana"}))
+		must(t, p.AddStop(t.Context(), ended.ID, workflow.Attribution{By: "ana"}))
 		must(t, finish(t.Context(), p, ended))
 		var failures atomic.Int64
 		q, n := start(t, store, fleet.Options{Observer: fleet.Observer{

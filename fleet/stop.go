@@ -17,9 +17,9 @@ import (
 // not wait for the plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or
 // gone.
 //
-// Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of RequestStop.
-func Stop(ctx context.Context, store storage.Members, plan uuid.UUID, by workflow.Attribution) error {
-	return settle(ctx, func() error { return store.RequestStop(ctx, plan, by) })
+// Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of AddStop.
+func Stop(ctx context.Context, store storage.Control, plan uuid.UUID, by workflow.Attribution) error {
+	return settle(ctx, func() error { return store.AddStop(ctx, plan, by) })
 }
 
 // tidyAfter is the age from which a request to stop is compared with its plan, and the time between two such
@@ -64,10 +64,10 @@ func (n *Node) tidy(ctx context.Context, r storage.Roster) error {
 }
 
 // dueStops returns the versions of the requests that this node compares with their plans now.
-func (n *Node) dueStops(r storage.Roster) map[uuid.UUID]string {
+func (n *Node) dueStops(r storage.Roster) map[uuid.UUID]storage.Version {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	due, tidied := map[uuid.UUID]string{}, map[uuid.UUID]time.Time{}
+	due, tidied := map[uuid.UUID]storage.Version{}, map[uuid.UUID]time.Time{}
 	for _, s := range r.Stops {
 		last := n.tidied[s.Plan]
 		if last.IsZero() {

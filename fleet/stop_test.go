@@ -144,7 +144,7 @@ func TestStopIsRepeated(t *testing.T) {
 		if calls != 4 {
 			t.Errorf("%d calls", calls)
 		}
-		p.Fail("RequestStop", processtest.Unknown)
+		p.Fail("AddStop", processtest.Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := fleet.Stop(ctx, p, workflow.NewV7(), workflow.Attribution{}); !errors.Is(err, storage.ErrUnknown) {

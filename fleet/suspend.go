@@ -12,7 +12,7 @@ import (
 
 // suspendedBy returns [ErrSuspended] if a roster or the store says that the store is suspended, with who suspended it and
 // why, or why that is not known.
-func suspendedBy(ctx context.Context, store storage.Notes, r storage.Roster) error {
+func suspendedBy(ctx context.Context, store storage.Control, r storage.Roster) error {
 	_, suspended := r.FindNote(storage.NoteSuspended)
 	var c storage.Suspension
 	n, err := store.FindNote(ctx, storage.NoteSuspended)
@@ -88,11 +88,11 @@ func (n *Node) admitted(ctx context.Context) error {
 // returns [ErrSuspended]. An engine without a fleet looks only when it starts. Suspend returns what the store's note says:
 // an earlier suspension stays, and takes over the MovedTo of c. If the store has moved elsewhere, the error is
 // ErrSuspended. If c.At is zero, it is now. Suspend returns at once: [Clear] waits.
-func Suspend(ctx context.Context, store storage.Notes, c storage.Suspension) (storage.Suspension, error) {
+func Suspend(ctx context.Context, store storage.Control, c storage.Suspension) (storage.Suspension, error) {
 	if c.At.IsZero() {
 		c.At = time.Now().UTC()
 	}
-	version := ""
+	version := storage.Version("")
 	for {
 		n, err := storage.NewNote(storage.NoteSuspended, c, version)
 		if err != nil {
@@ -126,7 +126,7 @@ func Suspend(ctx context.Context, store storage.Notes, c storage.Suspension) (st
 
 // Resume ends the suspension of a store. It returns nil if the store is not suspended, and [ErrSuspended] if it is a copy or
 // has moved: see package storage/mirror.
-func Resume(ctx context.Context, store storage.Notes) error {
+func Resume(ctx context.Context, store storage.Control) error {
 	for {
 		n, err := store.FindNote(ctx, storage.NoteSuspended)
 		if c, readErr := storage.ReadNote[storage.Suspension](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {

@@ -1,9 +1,9 @@
 package storage
 
 // As returns the first T among a vault, what it offers, and the vaults that it wraps. T is an interface for more than
-// plans, such as [Members], or the type of a vault:
+// plans, such as [Control], or the type of a vault:
 //
-//	notes, ok := storage.As[storage.Notes](vault)
+//	control, ok := storage.As[storage.Control](vault)
 //
 // A vault that wraps another one has a method Unwrap() Vault, which returns that; without it, it hides what it does not
 // have itself. A vault may also have a method As(target any) bool, which sets the pointer target to what the vault offers

@@ -40,7 +40,7 @@ func TestAs(t *testing.T) {
 		{"a decorator around nothing", wrapped{}, false, 0},
 		{"what a vault offers", wrapped{offering{vault}}, false, 7},
 	} {
-		if _, ok := storage.As[storage.Notes](c.vault); ok != c.notes {
+		if _, ok := storage.As[storage.Control](c.vault); ok != c.notes {
 			t.Errorf("%s: notes are found: %v", c.name, ok)
 		}
 		if n, ok := storage.As[int](c.vault); n != c.n || ok != (n > 0) {

@@ -13,19 +13,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// AuditLog keeps who changed a store, when and why. It is for people: nothing in a store depends on it, and everybody who
-// may write to the store can also write entries that are not true.
-//
-// Record a change before it begins, without a Result, and again with its Result. An entry without a Result says that the
-// change began, and not whether it took effect. Recording must neither delay a change for long nor make it fail.
-type AuditLog interface {
-	// Record stores an entry, and replaces one with the same ID. The entry's Stored and At are ignored. [ErrInvalid] means that the ID is not a UUIDv7, or that a field is longer than [AuditEntry] allows.
-	Record(ctx context.Context, d AuditEntry) error
-	// AuditEntries returns the entries that the filters select, newest first. The error joins those that can't be read; the
-	// others are returned all the same.
-	AuditEntries(ctx context.Context, f AuditFilters) ([]AuditEntry, error)
-}
-
 // AuditEntry is a change of a store.
 type AuditEntry struct {
 	// ID is a UUIDv7. Its time says when the change began, by the clock of the process that made it.
@@ -57,10 +44,10 @@ const (
 // [ErrInvalid]: whoever changes a vault says who asked.
 //
 // do gets a context with which other calls of Audit record nothing: a change of many parts has one entry. A vault
-// without an [AuditLog] just makes the change. So does one whose log can't be written within ten seconds, or within one if
+// without [Control] just makes the change. So does one whose log can't be written within ten seconds, or within one if
 // ctx has ended: the log keeps no change from being made, and the vault's observer sees that Record failed.
 func Audit(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx context.Context) error) error {
-	log, ok := As[AuditLog](vault)
+	log, ok := As[Control](vault)
 	if audited.Is(ctx) {
 		return do(ctx)
 	}
@@ -106,7 +93,7 @@ const (
 	lateLogPatience = time.Second
 )
 
-func recordWithin(ctx context.Context, log AuditLog, entry AuditEntry, patience time.Duration) error {
+func recordWithin(ctx context.Context, log Control, entry AuditEntry, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return log.Record(ctx, entry)

@@ -19,8 +19,15 @@ import (
 // logged is a vault whose audit log is a list of what was recorded.
 type logged struct {
 	storage.Vault
+	storage.Control
 	entries []storage.AuditEntry
 	record  func(ctx context.Context, d storage.AuditEntry) error // may be nil
+}
+
+func newLogged() *logged {
+	v := memvault.New(nil, memvault.Options{})
+	control, _ := storage.As[storage.Control](v)
+	return &logged{Vault: v, Control: control}
 }
 
 func (l *logged) Record(ctx context.Context, d storage.AuditEntry) error {
@@ -31,10 +38,6 @@ func (l *logged) Record(ctx context.Context, d storage.AuditEntry) error {
 	}
 	l.entries = append(l.entries, d)
 	return nil
-}
-
-func (l *logged) AuditEntries(context.Context, storage.AuditFilters) ([]storage.AuditEntry, error) {
-	return l.entries, nil
 }
 
 func (l *logged) results() (all []string) {
@@ -61,7 +64,7 @@ func TestAudit(t *testing.T) {
 			}
 		}, []string{"expire: ", "expire: done"}, nil},
 	} {
-		l := &logged{Vault: memvault.New(nil, memvault.Options{})}
+		l := newLogged()
 		err := storage.Audit(t.Context(), l, entry, test.do(l))
 		if got := l.results(); !slices.Equal(got, test.want) || !errors.Is(err, test.err) {
 			t.Errorf("%s: %q, %v", name, got, err)
@@ -70,7 +73,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: recorded %+v and %+v", name, first, last)
 		}
 	}
-	l := &logged{Vault: memvault.New(nil, memvault.Options{})}
+	l := newLogged()
 	for _, by := range []workflow.Attribution{{}, {Why: "because"}, {By: "eve\x00"}} {
 		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", Attribution: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
 			t.Errorf("%+v: %v", by, err)
@@ -82,12 +85,13 @@ func TestAudit(t *testing.T) {
 func TestAuditOfSilentLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := 1
-		l := &logged{Vault: memvault.New(nil, memvault.Options{}), record: func(ctx context.Context, _ storage.AuditEntry) error {
+		l := newLogged()
+		l.record = func(ctx context.Context, _ storage.AuditEntry) error {
 			if silent--; silent >= 0 {
 				<-ctx.Done()
 			}
 			return ctx.Err()
-		}}
+		}
 		began, done := time.Now(), 0
 		change := func(context.Context) error { done++; return nil }
 		entry := storage.AuditEntry{What: "purge", Attribution: operator}

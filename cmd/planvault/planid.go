@@ -114,7 +114,7 @@ func (a *app) findPlan(ctx context.Context, v storage.Reader, text string) (id u
 
 // findNode returns the ID of the node that an argument names. It looks for the last digits of an ID among the members of
 // the fleet.
-func (a *app) findNode(ctx context.Context, v storage.Members, text string) (uuid.UUID, error) {
+func (a *app) findNode(ctx context.Context, v storage.Control, text string) (uuid.UUID, error) {
 	id, end, err := parseIDOrEnd("node", text)
 	if err != nil || end == "" {
 		return id, err

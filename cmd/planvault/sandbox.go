@@ -119,7 +119,7 @@ const (
 )
 
 // mark stores the mark in a sandbox.
-func mark(ctx context.Context, sandbox storage.Notes) error {
+func mark(ctx context.Context, sandbox storage.Control) error {
 	n, err := storage.NewNote(drillMark, struct{}{}, "")
 	if err == nil {
 		_, err = sandbox.PutNote(ctx, n)

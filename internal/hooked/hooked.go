@@ -4,6 +4,7 @@ package hooked
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ type Call struct {
 	Member  storage.Member // also a result
 	Note    storage.Note   // also a result
 	Entry   storage.AuditEntry
-	Version string // also a result
+	Version storage.Version // also a result
 
 	// The results. Do sets them.
 	Plan    *workflow.Plan
@@ -45,8 +46,8 @@ type Call struct {
 // Do makes the call with its present input, and sets the results.
 func (c *Call) Do() error { return c.do() }
 
-// Vault is a vault whose calls pass through a hook. It is also a [storage.Members], a [storage.Notes], a
-// [storage.AuditLog], a [storage.Restorer] and a [storage.Copier]; the methods of these panic if the wrapped vault lacks them.
+// Vault is a vault whose calls pass through a hook. It is also a [storage.Control], a [storage.Restorer] and a
+// [storage.Copier]; the methods of these panic if the wrapped vault lacks them.
 type Vault struct {
 	below storage.Vault
 	hook  func(c *Call) error
@@ -184,65 +185,67 @@ func (v *Vault) DeleteCopy(ctx context.Context, p *workflow.Plan) error {
 
 func (v *Vault) copier() storage.Copier { return v.below.(storage.Copier) }
 
-// AddMember implements [storage.Members], and so do the methods below.
-func (v *Vault) AddMember(ctx context.Context, m storage.Member) (string, error) {
+// AddMember implements [storage.Control], and so do the methods below.
+func (v *Vault) AddMember(ctx context.Context, m storage.Member) (storage.Version, error) {
 	c := &Call{ID: m.ID, Member: m}
-	return get(ctx, v, "AddMember", c, &c.Version, func(c *Call) (string, error) { return v.members().AddMember(c.Ctx, c.Member) })
+	return get(ctx, v, "AddMember", c, &c.Version, func(c *Call) (storage.Version, error) { return v.control().AddMember(c.Ctx, c.Member) })
 }
 
-func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (string, error) {
+func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (storage.Version, error) {
 	c := &Call{ID: m.ID, Member: m}
-	return get(ctx, v, "RenewMember", c, &c.Version, func(c *Call) (string, error) { return v.members().RenewMember(c.Ctx, c.Member) })
+	return get(ctx, v, "RenewMember", c, &c.Version, func(c *Call) (storage.Version, error) { return v.control().RenewMember(c.Ctx, c.Member) })
 }
 
 func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (storage.Member, error) {
 	c := &Call{ID: id}
-	return get(ctx, v, "FindMember", c, &c.Member, func(c *Call) (storage.Member, error) { return v.members().FindMember(c.Ctx, c.ID) })
+	return get(ctx, v, "FindMember", c, &c.Member, func(c *Call) (storage.Member, error) { return v.control().FindMember(c.Ctx, c.ID) })
 }
 
 func (v *Vault) Roster(ctx context.Context) (storage.Roster, error) {
 	c := &Call{}
-	return get(ctx, v, "Roster", c, &c.Roster, func(c *Call) (storage.Roster, error) { return v.members().Roster(c.Ctx) })
+	return get(ctx, v, "Roster", c, &c.Roster, func(c *Call) (storage.Roster, error) { return v.control().Roster(c.Ctx) })
 }
 
-func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
-	return v.pass(ctx, "RemoveMember", &Call{ID: id, Version: version}, func(c *Call) error { return v.members().RemoveMember(c.Ctx, c.ID, c.Version) })
+func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
+	return v.pass(ctx, "RemoveMember", &Call{ID: id, Version: version}, func(c *Call) error { return v.control().RemoveMember(c.Ctx, c.ID, c.Version) })
 }
 
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
-	return v.pass(ctx, "RequestStop", &Call{ID: plan}, func(c *Call) error { return v.members().RequestStop(c.Ctx, c.ID, by) })
+func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	return v.pass(ctx, "AddStop", &Call{ID: plan}, func(c *Call) error { return v.control().AddStop(c.Ctx, c.ID, by) })
 }
 
-func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
-	return v.pass(ctx, "RemoveStop", &Call{ID: plan, Version: version}, func(c *Call) error { return v.members().RemoveStop(c.Ctx, c.ID, c.Version) })
+func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
+	return v.pass(ctx, "RemoveStop", &Call{ID: plan, Version: version}, func(c *Call) error { return v.control().RemoveStop(c.Ctx, c.ID, c.Version) })
 }
 
-// PutNote implements [storage.Notes], and so do the methods below.
-func (v *Vault) PutNote(ctx context.Context, n storage.Note) (string, error) {
+func (v *Vault) PutNote(ctx context.Context, n storage.Note) (storage.Version, error) {
 	c := &Call{Note: n}
-	return get(ctx, v, "PutNote", c, &c.Version, func(c *Call) (string, error) { return v.notes().PutNote(c.Ctx, c.Note) })
+	return get(ctx, v, "PutNote", c, &c.Version, func(c *Call) (storage.Version, error) { return v.control().PutNote(c.Ctx, c.Note) })
 }
 
 func (v *Vault) FindNote(ctx context.Context, name string) (storage.Note, error) {
 	c := &Call{Note: storage.Note{Name: name}}
-	return get(ctx, v, "FindNote", c, &c.Note, func(c *Call) (storage.Note, error) { return v.notes().FindNote(c.Ctx, c.Note.Name) })
+	return get(ctx, v, "FindNote", c, &c.Note, func(c *Call) (storage.Note, error) { return v.control().FindNote(c.Ctx, c.Note.Name) })
 }
 
-func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
+func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
 	c := &Call{Note: storage.Note{Name: name}, Version: version}
-	return v.pass(ctx, "RemoveNote", c, func(c *Call) error { return v.notes().RemoveNote(c.Ctx, c.Note.Name, c.Version) })
+	return v.pass(ctx, "RemoveNote", c, func(c *Call) error { return v.control().RemoveNote(c.Ctx, c.Note.Name, c.Version) })
 }
 
-func (v *Vault) notes() storage.Notes { return v.below.(storage.Notes) }
-
-// Record implements [storage.AuditLog], and so does AuditEntries.
 func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
-	return v.pass(ctx, "Record", &Call{Entry: d}, func(c *Call) error { return v.below.(storage.AuditLog).Record(c.Ctx, c.Entry) })
+	return v.pass(ctx, "Record", &Call{Entry: d}, func(c *Call) error { return v.control().Record(c.Ctx, c.Entry) })
 }
 
 func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) ([]storage.AuditEntry, error) {
 	c := &Call{}
-	return get(ctx, v, "AuditEntries", c, &c.Entries, func(c *Call) ([]storage.AuditEntry, error) { return v.below.(storage.AuditLog).AuditEntries(c.Ctx, f) })
+	return get(ctx, v, "AuditEntries", c, &c.Entries, func(c *Call) ([]storage.AuditEntry, error) { return v.control().AuditEntries(c.Ctx, f) })
 }
 
-func (v *Vault) members() storage.Members { return v.below.(storage.Members) }
+func (v *Vault) control() storage.Control {
+	c, ok := storage.As[storage.Control](v.below)
+	if !ok {
+		panic(fmt.Sprintf("hooked: a %T offers no storage.Control", v.below))
+	}
+	return c
+}

@@ -18,7 +18,7 @@ import (
 // Store is what a process uses: a vault in memory, or one on the emulator.
 type Store interface {
 	storage.Vault
-	storage.Members
+	storage.Control
 }
 
 // Call is a call of a process.

@@ -76,7 +76,7 @@ func IsPhase(p storage.Phase) bool {
 }
 
 // CheckRecordVersion returns [storage.ErrInvalid] if the version of a member or a stop request is empty.
-func CheckRecordVersion(version string) error {
+func CheckRecordVersion(version storage.Version) error {
 	if version == "" {
 		return Invalid("Version", "is empty: give the version that was read or stored last")
 	}

@@ -46,6 +46,6 @@ func IsNoteName(name string) bool {
 }
 
 // CheckRemovedNote returns [storage.ErrInvalid] for a name that no note can have, and for an empty version.
-func CheckRemovedNote(name, version string) error {
+func CheckRemovedNote(name string, version storage.Version) error {
 	return errors.Join(CheckNoteName(name), CheckRecordVersion(version))
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-var _ storage.AuditLog = (*Vault)(nil)
-
 // Record stores an audit entry, and replaces the one with the same ID.
 func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 	return v.call(ctx, "Record", new(uuid.UUID), func() error {

@@ -15,10 +15,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-var _ storage.Members = (*Vault)(nil)
-
 // AddMember stores the record of a new member.
-func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string, err error) {
+func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
 	err = v.call(ctx, "AddMember", new(uuid.UUID), func() error {
 		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
 			return err
@@ -33,7 +31,7 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version string
 }
 
 // RenewMember stores the record again, if it still has the version m.Version.
-func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version string, err error) {
+func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
 	err = v.call(ctx, "RenewMember", new(uuid.UUID), func() error {
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
@@ -72,7 +70,7 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 }
 
 // RemoveMember removes a record that has this version.
-func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) error {
+func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
 	return v.call(ctx, "RemoveMember", new(uuid.UUID), func() error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
@@ -85,9 +83,9 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version string) 
 	})
 }
 
-// RequestStop asks the owner of a plan to stop it.
-func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
-	return v.call(ctx, "RequestStop", &plan, func() error {
+// AddStop asks the owner of a plan to stop it.
+func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	return v.call(ctx, "AddStop", &plan, func() error {
 		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
@@ -99,7 +97,7 @@ func (v *Vault) RequestStop(ctx context.Context, plan uuid.UUID, by workflow.Att
 }
 
 // RemoveStop removes a request that has this version.
-func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version string) error {
+func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
 	return v.call(ctx, "RemoveStop", &plan, func() error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
@@ -122,7 +120,7 @@ func (s *Store) member(id uuid.UUID) (storage.Member, error) {
 }
 
 // has returns an error unless a member's record has this version.
-func (s *Store) has(id uuid.UUID, version string) error {
+func (s *Store) has(id uuid.UUID, version storage.Version) error {
 	m, err := s.member(id)
 	if err == nil && m.Version != version {
 		err = fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, m.Version, version)
@@ -131,7 +129,7 @@ func (s *Store) has(id uuid.UUID, version string) error {
 }
 
 // keep stores a record, and returns its new version.
-func (s *Store) keep(m storage.Member) (version string) {
+func (s *Store) keep(m storage.Member) (version storage.Version) {
 	m.Started, m.LetGo = m.Started.UTC(), slices.Clone(m.LetGo)
 	m.Renewed, m.Version = time.Now().UTC(), s.version()
 	s.members[m.ID] = m
@@ -139,7 +137,7 @@ func (s *Store) keep(m storage.Member) (version string) {
 }
 
 // version returns a version that nothing else has.
-func (s *Store) version() string {
+func (s *Store) version() storage.Version {
 	s.versions++
-	return strconv.Itoa(s.versions)
+	return storage.Version(strconv.Itoa(s.versions))
 }

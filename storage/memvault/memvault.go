@@ -84,7 +84,7 @@ type Options struct {
 	UnversionedUpdates bool
 }
 
-// Vault is a [storage.Vault] with [storage.Members], [storage.Notes], [storage.Restorer] and [storage.Copier] in memory.
+// Vault is a [storage.Vault] with [storage.Control], [storage.Restorer] and [storage.Copier] in memory.
 type Vault struct {
 	store       *Store
 	reg         *registry.Register
@@ -94,6 +94,7 @@ type Vault struct {
 
 var (
 	_ storage.Vault    = (*Vault)(nil)
+	_ storage.Control  = (*Vault)(nil)
 	_ storage.Restorer = (*Vault)(nil)
 	_ storage.Copier   = (*Vault)(nil)
 )
@@ -394,7 +395,7 @@ func (v *Vault) find(id uuid.UUID) (*record, error) {
 // encode makes a new version of an object.
 func (s *Store) encode(o workflow.Object, copied bool) (part, error) {
 	text, err := workflow.MarshalOwn(o)
-	name := s.version()
+	name := string(s.version())
 	if copied {
 		name = driver.CopyName(name)
 	}

@@ -14,10 +14,8 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-var _ storage.Notes = (*Vault)(nil)
-
 // PutNote stores a note.
-func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version string, err error) {
+func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
 	err = v.call(ctx, "PutNote", new(uuid.UUID), func() error {
 		if err := driver.CheckNote(n); err != nil {
 			return err
@@ -57,7 +55,7 @@ func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err 
 }
 
 // RemoveNote removes a note that has this version.
-func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
+func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
 	return v.call(ctx, "RemoveNote", new(uuid.UUID), func() error {
 		if err := driver.CheckRemovedNote(name, version); err != nil {
 			return err
@@ -71,7 +69,7 @@ func (v *Vault) RemoveNote(ctx context.Context, name, version string) error {
 }
 
 // hasNote returns an error unless a note has this version.
-func (s *Store) hasNote(name, version string) error {
+func (s *Store) hasNote(name string, version storage.Version) error {
 	switch n, found := s.notes[name]; {
 	case !found:
 		return fmt.Errorf("%w: note %s", storage.ErrNotFound, name)

@@ -36,7 +36,7 @@ type replica struct {
 	removes  bool   // what the source does not have is removed
 
 	origin  origin
-	version string // of the origin
+	version storage.Version // of the origin
 }
 
 // State says what a vault is a copy of.
@@ -53,7 +53,7 @@ type State struct {
 }
 
 // StateOf returns what a vault is a copy of.
-func StateOf(ctx context.Context, v storage.Notes) (State, error) {
+func StateOf(ctx context.Context, v storage.Control) (State, error) {
 	n, found, err := findOrigin(ctx, v)
 	if err != nil || !found {
 		return State{}, err
@@ -64,7 +64,7 @@ func StateOf(ctx context.Context, v storage.Notes) (State, error) {
 
 // findOrigin returns the note that makes a vault a copy. It asks twice, because a single false 404 must not turn a copy into
 // a vault of its own.
-func findOrigin(ctx context.Context, v storage.Notes) (n storage.Note, found bool, err error) {
+func findOrigin(ctx context.Context, v storage.Control) (n storage.Note, found bool, err error) {
 	for range 2 {
 		if n, err = v.FindNote(ctx, noteOrigin); !errors.Is(err, storage.ErrNotFound) {
 			return n, err == nil, err
@@ -219,7 +219,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 
 // Open makes a copy a vault of its own: from then on, no Follow writes to it, and engines may work on it. It first marks
 // the copy as opened, and then ends its suspension. It may be repeated.
-func Open(ctx context.Context, copied storage.Notes, by string) error {
+func Open(ctx context.Context, copied storage.Control, by string) error {
 	found := false // its origin
 	steps := []struct {
 		note string
@@ -296,7 +296,7 @@ func MoveBack(ctx context.Context, v, copied Copy, place string) error {
 }
 
 // suspensionOf returns the note that suspends a vault, or none.
-func suspensionOf(ctx context.Context, v storage.Notes) (n storage.Note, c storage.Suspension, err error) {
+func suspensionOf(ctx context.Context, v storage.Control) (n storage.Note, c storage.Suspension, err error) {
 	n, err = v.FindNote(ctx, storage.NoteSuspended)
 	if errors.Is(err, storage.ErrNotFound) {
 		return storage.Note{}, c, nil
@@ -307,7 +307,7 @@ func suspensionOf(ctx context.Context, v storage.Notes) (n storage.Note, c stora
 	return n, c, err
 }
 
-func markOpened(ctx context.Context, copied storage.Notes, n storage.Note, by string) error {
+func markOpened(ctx context.Context, copied storage.Control, n storage.Note, by string) error {
 	o, err := storage.ReadNote[origin](n)
 	if err != nil || !o.Opened.IsZero() {
 		return err
@@ -318,7 +318,7 @@ func markOpened(ctx context.Context, copied storage.Notes, n storage.Note, by st
 }
 
 // put stores a value as a note in place of a version, and returns its version.
-func put(ctx context.Context, notes storage.Notes, name string, value any, version string) (string, error) {
+func put(ctx context.Context, notes storage.Control, name string, value any, version storage.Version) (storage.Version, error) {
 	n, err := storage.NewNote(name, value, version)
 	if err != nil {
 		return "", err

@@ -17,8 +17,7 @@ import (
 // Source is a vault that [Follow] keeps a copy of. Follow reads its plans, and writes nothing but its own note.
 type Source interface {
 	storage.Reader
-	storage.Notes
-	Roster(ctx context.Context) (storage.Roster, error)
+	storage.Control
 }
 
 // Reviser tells cheaply which Running plans have changed. Follow uses it if the source implements it, as a vault of
@@ -155,7 +154,7 @@ type follower struct {
 	seen        map[uuid.UUID]string // the revisions of the Running plans that the copy has
 	repaired    bool                 // the copy has been recovered since the last failure
 	standing    Standing             // what the note says
-	noteVersion string
+	noteVersion storage.Version
 }
 
 // round brings the copy up to date once.

@@ -90,7 +90,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // standing returns what the note in the source says.
 func (w *world) standing() (s mirror.Standing) {
-	n, err := w.from.(storage.Notes).FindNote(w.t.Context(), storage.NoteCopy+"b")
+	n, err := w.from.(storage.Control).FindNote(w.t.Context(), storage.NoteCopy+"b")
 	if err == nil {
 		s, err = storage.ReadNote[mirror.Standing](n)
 	}
@@ -470,7 +470,7 @@ func TestFollowRefuses(t *testing.T) {
 		}
 		n, err := storage.NewNote(storage.NoteSuspended, storage.Suspension{By: "ana"}, "")
 		if err == nil {
-			_, err = w.from.(storage.Notes).PutNote(t.Context(), n)
+			_, err = w.from.(storage.Control).PutNote(t.Context(), n)
 		}
 		must(t, err)
 		if err := follow(memvault.New(nil, memvault.Options{})); !errors.Is(err, mirror.ErrSourceSuspended) {

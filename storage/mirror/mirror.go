@@ -39,8 +39,7 @@ type Copy interface {
 	storage.Copier
 	storage.Updater
 	storage.Recoverer
-	storage.Notes
-	Roster(ctx context.Context) (storage.Roster, error)
+	storage.Control
 }
 
 // Options are the options of [Run].

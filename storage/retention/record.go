@@ -67,7 +67,7 @@ type KeptDay struct {
 // Stored is a record with the note's version, and with the times that only the store knows.
 type Stored struct {
 	Record
-	Version string
+	Version storage.Version
 	At      time.Time // when this version was stored
 }
 
@@ -125,7 +125,7 @@ func decode(n storage.Note) (Stored, error) {
 }
 
 // put stores a record in place of a version, and returns its version.
-func put(ctx context.Context, notes storage.Notes, r Record, version string) (string, error) {
+func put(ctx context.Context, notes storage.Control, r Record, version storage.Version) (storage.Version, error) {
 	r.Form = form
 	n, err := storage.NewNote(noteName, r, version)
 	if err != nil {
@@ -136,7 +136,7 @@ func put(ctx context.Context, notes storage.Notes, r Record, version string) (st
 
 // Find returns the policy of a store, or [storage.ErrNotFound]. With [storage.ErrCorrupt] and [storage.ErrSchema] it
 // returns the version.
-func Find(ctx context.Context, notes storage.Notes) (Stored, error) {
+func Find(ctx context.Context, notes storage.Control) (Stored, error) {
 	n, err := notes.FindNote(ctx, noteName)
 	if err != nil {
 		return Stored{Version: n.Version, At: n.Stored}, err
@@ -156,7 +156,7 @@ const tries = 5
 
 // Set sets the policy of a store, and reports whether that changed it. The Delay begins anew with each change. A step that is
 // under way by the policy before ends within a minute.
-func Set(ctx context.Context, notes storage.Notes, p Policy, c Change) (changed bool, err error) {
+func Set(ctx context.Context, notes storage.Control, p Policy, c Change) (changed bool, err error) {
 	if p, err = p.WithDefaults(); err != nil {
 		return false, err
 	}
@@ -178,7 +178,7 @@ func Set(ctx context.Context, notes storage.Notes, p Policy, c Change) (changed 
 }
 
 // Remove removes the policy of a store, and reports whether there was one. A step that is under way ends within a minute.
-func Remove(ctx context.Context, notes storage.Notes) (removed bool, err error) {
+func Remove(ctx context.Context, notes storage.Control) (removed bool, err error) {
 	for range tries {
 		n, err := notes.FindNote(ctx, noteName)
 		if errors.Is(err, storage.ErrNotFound) { // a wrong answer must not leave a policy that seems to be removed

@@ -1,5 +1,5 @@
 // Package retention removes final plans when they are as old as a policy says. The policy is a note of the store
-// ([storage.Notes]), and every engine enforces it: each day one of them claims a step, does it, and reports it.
+// ([storage.Note]), and every engine enforces it: each day one of them claims a step, does it, and reports it.
 //
 // # What is removed
 //
@@ -170,9 +170,7 @@ type Result struct {
 
 // Vault is a store whose plans a policy can remove, such as azblob.Vault.
 type Vault interface {
-	storage.Notes
-	// Roster is that of [storage.Members].
-	Roster(ctx context.Context) (storage.Roster, error)
+	storage.Control
 	// DueDays returns the days that p reaches, oldest first, as listings tell. It changes nothing.
 	DueDays(ctx context.Context, p Policy) ([]Day, error)
 	// Retire removes from a day what p no longer keeps by the store's clock, and nothing else. It begins no removal after

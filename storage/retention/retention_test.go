@@ -142,7 +142,7 @@ func (v *vault) Roster(ctx context.Context) (storage.Roster, error) {
 	return v.Vault.Roster(ctx)
 }
 
-func (v *vault) PutNote(ctx context.Context, n storage.Note) (string, error) {
+func (v *vault) PutNote(ctx context.Context, n storage.Note) (storage.Version, error) {
 	if v.cut {
 		return "", storage.ErrUnavailable
 	}
@@ -173,14 +173,14 @@ func firstLook(t *testing.T, v *vault, e *retention.Enforcer, most time.Duration
 	return nil, most
 }
 
-func set(t *testing.T, notes storage.Notes, p retention.Policy, c retention.Change) {
+func set(t *testing.T, notes storage.Control, p retention.Policy, c retention.Change) {
 	t.Helper()
 	if changed, err := retention.Set(t.Context(), notes, p, c); err != nil || !changed {
 		t.Fatalf("the policy is set: %t, %v", changed, err)
 	}
 }
 
-func found(t *testing.T, notes storage.Notes) retention.Stored {
+func found(t *testing.T, notes storage.Control) retention.Stored {
 	t.Helper()
 	s, err := retention.Find(t.Context(), notes)
 	if err != nil {

@@ -87,7 +87,7 @@ func (e *Enforcer) read(ctx context.Context) (roster storage.Roster, err error) 
 type step struct {
 	*Enforcer
 	policy  Policy
-	version string // of the claim
+	version storage.Version // of the claim
 	report  *Report
 	began   time.Time
 	lost    bool // the claim is another's, or the policy has changed

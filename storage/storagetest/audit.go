@@ -24,7 +24,7 @@ func auditPromises() []promise {
 // entries returns the audit entries that the filters select.
 func (s *stage) entries(f storage.AuditFilters) []storage.AuditEntry {
 	s.Helper()
-	found, err := offers[storage.AuditLog](s, s.open()).AuditEntries(s.ctx, f)
+	found, err := s.control(s.open()).AuditEntries(s.ctx, f)
 	s.must(err)
 	return found
 }
@@ -39,7 +39,7 @@ func entryAt(at time.Time) storage.AuditEntry {
 }
 
 func auditFound(s *stage) {
-	j := offers[storage.AuditLog](s, s.vault)
+	log := s.control(s.vault)
 	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
 		s.Errorf("a new store has the entries %+v", found)
 	}
@@ -54,7 +54,7 @@ func auditFound(s *stage) {
 	begun := full
 	begun.Result = ""
 	for _, d := range []storage.AuditEntry{long, begun, plain, full, full} {
-		s.must(j.Record(s.ctx, d))
+		s.must(log.Record(s.ctx, d))
 	}
 	found := s.entries(storage.AuditFilters{})
 	for i, want := range []storage.AuditEntry{long, full, plain} {
@@ -72,7 +72,7 @@ func auditFound(s *stage) {
 }
 
 func auditSelected(s *stage) {
-	j := offers[storage.AuditLog](s, s.vault)
+	log := s.control(s.vault)
 	day := moment.UTC().Truncate(24 * time.Hour)
 	plan := entryAt(day.Add(time.Hour)).ID
 	ofPlan, ofDay, ofOther, ofAll := entryAt(day), entryAt(day.Add(time.Hour)), entryAt(day.Add(2*time.Hour)), entryAt(day.Add(3*time.Hour))
@@ -80,7 +80,7 @@ func auditSelected(s *stage) {
 	ofDay.From, ofDay.To = day.AddDate(0, 0, -2), day
 	ofOther.From, ofOther.To = day.AddDate(0, 0, 1), day.AddDate(0, 0, 2)
 	for _, d := range []storage.AuditEntry{ofAll, ofPlan, ofOther, ofDay} {
-		s.must(j.Record(s.ctx, d))
+		s.must(log.Record(s.ctx, d))
 	}
 	for _, test := range []struct {
 		f    storage.AuditFilters
@@ -104,7 +104,7 @@ func auditSelected(s *stage) {
 }
 
 func auditInvalid(s *stage) {
-	j := offers[storage.AuditLog](s, s.vault)
+	log := s.control(s.vault)
 	for field, edit := range map[string]func(d *storage.AuditEntry){
 		"ID":     func(d *storage.AuditEntry) { d.ID = uuid.New() },
 		"What":   func(d *storage.AuditEntry) { d.What = "a purge" },
@@ -117,7 +117,7 @@ func auditInvalid(s *stage) {
 	} {
 		d := entryAt(moment)
 		edit(&d)
-		err := j.Record(s.ctx, d)
+		err := log.Record(s.ctx, d)
 		s.want(storage.ErrInvalid, "Record", uuid.Nil, err)
 		if err != nil && !strings.Contains(err.Error(), field+": ") {
 			s.Errorf("a wrong %s is refused with %v", field, err)
@@ -129,12 +129,12 @@ func auditInvalid(s *stage) {
 }
 
 func auditApart(s *stage) {
-	s.must(offers[storage.AuditLog](s, s.vault).Record(s.ctx, entryAt(time.Now())))
+	s.must(s.control(s.vault).Record(s.ctx, entryAt(time.Now())))
 	s.must(s.vault.Recovery(s.ctx))
 	if found := s.list(s.vault); len(found) > 0 {
 		s.Errorf("there are plans: %+v", found)
 	}
-	if _, ok := s.vault.(storage.Members); ok && len(s.roster(s.vault).Members) > 0 {
+	if len(s.roster(s.vault).Members) > 0 {
 		s.Errorf("there are members")
 	}
 	if found := s.entries(storage.AuditFilters{}); len(found) != 1 {

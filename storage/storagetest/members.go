@@ -46,14 +46,14 @@ func (s *stage) joined(v storage.Vault, name string) storage.Member {
 // add adds a member and sets its version.
 func (s *stage) add(v storage.Vault, m *storage.Member) (err error) {
 	s.Helper()
-	m.Version, err = s.members(v).AddMember(s.ctx, *m)
+	m.Version, err = s.control(v).AddMember(s.ctx, *m)
 	return err
 }
 
 // renew renews a record and sets its version.
 func (s *stage) renew(v storage.Vault, m *storage.Member) error {
 	s.Helper()
-	version, err := s.members(v).RenewMember(s.ctx, *m)
+	version, err := s.control(v).RenewMember(s.ctx, *m)
 	if err == nil {
 		m.Version = version
 	}
@@ -62,7 +62,7 @@ func (s *stage) renew(v storage.Vault, m *storage.Member) error {
 
 func (s *stage) roster(v storage.Vault) storage.Roster {
 	s.Helper()
-	r, err := s.members(v).Roster(s.ctx)
+	r, err := s.control(v).Roster(s.ctx)
 	s.must(err)
 	if r.Now.IsZero() {
 		s.Errorf("the roster has no time")
@@ -98,25 +98,25 @@ func membersFound(s *stage) {
 	other := s.joined(s.open(), "two")
 	for _, v := range []storage.Vault{s.vault, s.open()} {
 		s.rosterIs(v, m, other)
-		found, err := s.members(v).FindMember(s.ctx, m.ID)
+		found, err := s.control(v).FindMember(s.ctx, m.ID)
 		s.must(err)
 		if !sameMember(found, m) || found.Renewed.IsZero() {
 			s.Errorf("found %+v, want %+v", found, m)
 		}
-		_, err = s.members(v).FindMember(s.ctx, workflow.NewV7())
+		_, err = s.control(v).FindMember(s.ctx, workflow.NewV7())
 		s.want(storage.ErrNotFound, "FindMember", uuid.Nil, err)
 	}
-	s.must(s.members(s.open()).RemoveMember(s.ctx, m.ID, m.Version))
+	s.must(s.control(s.open()).RemoveMember(s.ctx, m.ID, m.Version))
 	for _, v := range []storage.Vault{s.vault, s.open()} {
 		s.rosterIs(v, other)
-		_, err := s.members(v).FindMember(s.ctx, m.ID)
+		_, err := s.control(v).FindMember(s.ctx, m.ID)
 		s.want(storage.ErrNotFound, "FindMember", uuid.Nil, err)
 	}
 }
 
 func membersRenewed(s *stage) {
 	idle, m := s.joined(s.vault, "idle"), s.joined(s.vault, "busy")
-	seen := map[string]bool{m.Version: true}
+	seen := map[storage.Version]bool{m.Version: true}
 	for range 3 { // with unchanged content
 		s.must(s.renew(s.vault, &m))
 		if m.Version == "" || seen[m.Version] {
@@ -147,7 +147,7 @@ func membersStale(s *stage) {
 	m := s.joined(s.vault, "one")
 	old := m
 	s.must(s.renew(s.vault, &m))
-	for _, old.Version = range []string{old.Version, "never"} {
+	for _, old.Version = range []storage.Version{old.Version, "never"} {
 		s.refusesMember(storage.ErrConflict, old, m)
 	}
 }
@@ -158,14 +158,14 @@ func (s *stage) refusesMember(kind error, m storage.Member, others ...storage.Me
 	for _, v := range []storage.Vault{s.vault, s.open()} {
 		same := m
 		s.want(kind, "RenewMember", uuid.Nil, s.renew(v, &same))
-		s.want(kind, "RemoveMember", uuid.Nil, s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
+		s.want(kind, "RemoveMember", uuid.Nil, s.control(v).RemoveMember(s.ctx, m.ID, m.Version))
 		s.rosterIs(v, others...)
 	}
 }
 
 func membersGone(s *stage) {
 	m := s.joined(s.vault, "one")
-	s.must(s.members(s.vault).RemoveMember(s.ctx, m.ID, m.Version))
+	s.must(s.control(s.vault).RemoveMember(s.ctx, m.ID, m.Version))
 	s.refusesMember(storage.ErrNotFound, m)
 }
 
@@ -181,11 +181,11 @@ func membersExist(s *stage) {
 func membersRace(s *stage) {
 	const nodes = 6
 	m := s.joined(s.vault, "one")
-	var vaults []storage.Members
+	var vaults []storage.Control
 	for range nodes {
-		vaults = append(vaults, s.members(s.open()))
+		vaults = append(vaults, s.control(s.open()))
 	}
-	versions := make([]string, nodes)
+	versions := make([]storage.Version, nodes)
 	m.Version = versions[s.oneWins(nodes, func(i int) (err error) {
 		versions[i], err = vaults[i].RenewMember(s.ctx, m)
 		return err
@@ -210,14 +210,14 @@ func membersMany(s *stage) {
 	const n = 40
 	vaults := []storage.Vault{s.vault, s.open()}
 	for _, v := range vaults {
-		s.members(v)
+		s.control(v)
 	}
 	all := make([]storage.Member, n)
 	s.must(atOnce(n, func(i int) (err error) {
 		m := storage.Member{ID: workflow.NewV7At(moment.Add(time.Duration(i) * time.Hour)), Name: fmt.Sprint(i)}
-		m.Version, err = vaults[i%2].(storage.Members).AddMember(s.ctx, m)
+		m.Version, err = s.control(vaults[i%2]).AddMember(s.ctx, m)
 		all[i] = m
-		return errors.Join(err, vaults[i%2].(storage.Members).RequestStop(s.ctx, m.ID, workflow.Attribution{}))
+		return errors.Join(err, s.control(vaults[i%2]).AddStop(s.ctx, m.ID, workflow.Attribution{}))
 	}))
 	s.rosterIs(s.vault, all...)
 	stops := s.roster(s.vault).Stops
@@ -236,7 +236,7 @@ func membersStrange(s *stage) {
 	}
 	s.rosterIs(s.open(), all...)
 	for _, m := range all {
-		found, err := s.members(s.vault).FindMember(s.ctx, m.ID)
+		found, err := s.control(s.vault).FindMember(s.ctx, m.ID)
 		s.must(err)
 		if !sameMember(found, m) {
 			s.Errorf("found %+v, want %+v", found, m)
@@ -270,11 +270,11 @@ func membersInvalid(s *stage) {
 	}
 	s.names("Member.Version", "AddMember", uuid.Nil, s.add(s.vault, &storage.Member{ID: workflow.NewV7(), Version: m.Version}))
 	s.names("Version", "RenewMember", uuid.Nil, s.renew(s.vault, &storage.Member{ID: m.ID}))
-	s.names("Version", "RemoveMember", uuid.Nil, s.members(s.vault).RemoveMember(s.ctx, m.ID, ""))
+	s.names("Version", "RemoveMember", uuid.Nil, s.control(s.vault).RemoveMember(s.ctx, m.ID, ""))
 	plan := workflow.NewV7()
-	s.names("Version", "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, ""))
+	s.names("Version", "RemoveStop", plan, s.control(s.vault).RemoveStop(s.ctx, plan, ""))
 	noPlan := uuid.New()
-	s.want(storage.ErrNotFound, "RequestStop", noPlan, s.members(s.vault).RequestStop(s.ctx, noPlan, workflow.Attribution{}))
+	s.want(storage.ErrNotFound, "AddStop", noPlan, s.control(s.vault).AddStop(s.ctx, noPlan, workflow.Attribution{}))
 	s.rosterIs(s.vault, m)
 	if stops := s.roster(s.vault).Stops; len(stops) > 0 {
 		s.Errorf("there are stop requests: %+v", stops)
@@ -282,7 +282,7 @@ func membersInvalid(s *stage) {
 }
 
 func membersUnversioned(s *stage) {
-	s.members(s.vault)
+	s.control(s.vault)
 	s.needs(s.Unversioned != nil, "vault that accepts updates without a version")
 	v := s.closing(s.Unversioned(s.T))
 	s.want(storage.ErrInvalid, "AddMember", uuid.Nil, s.add(v, &storage.Member{ID: workflow.NewV7()}))
@@ -305,30 +305,30 @@ func membersStop(s *stage) {
 		return r.Stops
 	}
 	asked := workflow.Attribution{By: "Ω <ops@example.com>", Why: "wrong cluster"}
-	s.must(s.members(s.vault).RequestStop(s.ctx, plan, asked))
+	s.must(s.control(s.vault).AddStop(s.ctx, plan, asked))
 	first := stops(s.open(), plan)
 	for _, r := range first {
 		if d := r.Attribution(); d.By != asked.By || d.Why != asked.Why || !d.At.Equal(r.Requested) {
 			s.Errorf("the request of %+v is that of %+v", asked, d)
 		}
 	}
-	s.want(storage.ErrInvalid, "RequestStop", other, s.members(s.vault).RequestStop(s.ctx, other, workflow.Attribution{Why: "\xff"}))
+	s.want(storage.ErrInvalid, "AddStop", other, s.control(s.vault).AddStop(s.ctx, other, workflow.Attribution{Why: "\xff"}))
 	for _, v := range []storage.Vault{s.vault, s.open()} {
-		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Attribution{By: "somebody else"}))
+		s.must(s.control(v).AddStop(s.ctx, plan, workflow.Attribution{By: "somebody else"}))
 	}
-	s.must(s.members(s.vault).RequestStop(s.ctx, other, workflow.Attribution{}))
+	s.must(s.control(s.vault).AddStop(s.ctx, other, workflow.Attribution{}))
 	if again := stops(s.vault, sorted(plan, other)...); len(first) == 1 && !slices.Contains(again, first[0]) {
 		s.Errorf("the request %+v became one of %+v", first[0], again)
 	}
-	s.want(storage.ErrConflict, "RemoveStop", plan, s.members(s.vault).RemoveStop(s.ctx, plan, "never"))
+	s.want(storage.ErrConflict, "RemoveStop", plan, s.control(s.vault).RemoveStop(s.ctx, plan, "never"))
 	for _, stop := range stops(s.vault, sorted(plan, other)...) {
 		if stop.Plan == plan {
-			s.must(s.members(s.open()).RemoveStop(s.ctx, plan, stop.Version))
-			s.must(s.members(s.vault).RemoveStop(s.ctx, plan, stop.Version))
+			s.must(s.control(s.open()).RemoveStop(s.ctx, plan, stop.Version))
+			s.must(s.control(s.vault).RemoveStop(s.ctx, plan, stop.Version))
 		}
 	}
 	stops(s.vault, other)
-	s.must(s.members(s.vault).RequestStop(s.ctx, plan, workflow.Attribution{})) // a new one
+	s.must(s.control(s.vault).AddStop(s.ctx, plan, workflow.Attribution{})) // a new one
 	stops(s.open(), sorted(plan, other)...)
 }
 
@@ -339,12 +339,12 @@ func sorted(ids ...uuid.UUID) []uuid.UUID {
 
 func membersApart(s *stage) {
 	m := s.joined(s.vault, "one")
-	s.must(s.members(s.vault).RequestStop(s.ctx, workflow.NewV7(), workflow.Attribution{}))
+	s.must(s.control(s.vault).AddStop(s.ctx, workflow.NewV7(), workflow.Attribution{}))
 	if found := s.list(s.vault); len(found) > 0 {
 		s.Errorf("there are plans: %+v", found)
 	}
 	plan := s.started(allKinds())
-	s.must(s.members(s.vault).RequestStop(s.ctx, plan.ID, workflow.Attribution{}))
+	s.must(s.control(s.vault).AddStop(s.ctx, plan.ID, workflow.Attribution{}))
 	s.recoverAll()
 	s.shows(s.vault, plan)
 	s.rosterIs(s.vault, m)
@@ -354,7 +354,7 @@ func membersApart(s *stage) {
 }
 
 func membersFaulty(s *stage) {
-	s.members(s.vault)
+	s.control(s.vault)
 	s.needs(s.Faulty != nil, "vault with temporary faults")
 	for seed := range uint64(20) {
 		v := s.closing(s.Faulty(s.T, seed))
@@ -363,26 +363,26 @@ func membersFaulty(s *stage) {
 			s.must(s.renew(v, &m))
 		}
 		plan := workflow.NewV7()
-		s.must(s.members(v).RequestStop(s.ctx, plan, workflow.Attribution{}))
+		s.must(s.control(v).AddStop(s.ctx, plan, workflow.Attribution{}))
 		s.rosterIs(v, m)
-		s.must(s.members(v).RemoveStop(s.ctx, plan, s.roster(v).Stops[0].Version))
-		s.must(s.members(v).RemoveMember(s.ctx, m.ID, m.Version))
+		s.must(s.control(v).RemoveStop(s.ctx, plan, s.roster(v).Stops[0].Version))
+		s.must(s.control(v).RemoveMember(s.ctx, m.ID, m.Version))
 		s.rosterIs(s.vault)
 	}
 }
 
 func membersDeath(s *stage) {
-	s.members(s.vault)
+	s.control(s.vault)
 	for d := range s.deaths() {
 		m := storage.Member{ID: workflow.NewV7(), Name: "one", Started: moment}
 		err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
-			if m.Version, err = s.members(v).AddMember(ctx, m); err != nil {
+			if m.Version, err = s.control(v).AddMember(ctx, m); err != nil {
 				return err
 			}
-			m.Version, err = s.members(v).RenewMember(ctx, m)
+			m.Version, err = s.control(v).RenewMember(ctx, m)
 			return err
 		})
-		found, findErr := s.members(s.vault).FindMember(s.ctx, m.ID)
+		found, findErr := s.control(s.vault).FindMember(s.ctx, m.ID)
 		switch {
 		case errors.Is(findErr, storage.ErrNotFound) && err != nil:
 		case findErr != nil:

@@ -21,9 +21,12 @@ type method struct {
 	do   func(ctx context.Context, v storage.Vault) error
 }
 
-// on returns a call of a method of an interface that a vault may implement.
+// on returns a call of a method of an interface that a vault may offer.
 func on[I any](op string, plan uuid.UUID, do func(ctx context.Context, v I) error) method {
-	return method{op, plan, func(ctx context.Context, v storage.Vault) error { return do(ctx, v.(I)) }}
+	return method{op, plan, func(ctx context.Context, v storage.Vault) error {
+		offered, _ := storage.As[I](v)
+		return do(ctx, offered)
+	}}
 }
 
 // methodsOf returns calls of the methods of a verb. They act on a running plan with all kinds of objects; Create and Restore
@@ -31,9 +34,7 @@ func on[I any](op string, plan uuid.UUID, do func(ctx context.Context, v I) erro
 func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	type (
 		vault   = storage.Vault
-		members = storage.Members
-		notes   = storage.Notes
-		log     = storage.AuditLog
+		control = storage.Control
 	)
 	id, all := running.ID, uuid.Nil
 	member, note := storage.Member{ID: workflow.NewV7()}, storage.Note{Name: "a", Text: []byte("{}")}
@@ -73,24 +74,24 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 		return []method{on("Recovery", all, func(ctx context.Context, v vault) error { return v.Recovery(ctx) })}
 	case "members":
 		return []method{
-			on("AddMember", all, func(ctx context.Context, v members) error { return second(v.AddMember(ctx, member)) }),
-			on("FindMember", all, func(ctx context.Context, v members) error { return second(v.FindMember(ctx, member.ID)) }),
-			on("Roster", all, func(ctx context.Context, v members) error { return second(v.Roster(ctx)) }),
-			on("RenewMember", all, func(ctx context.Context, v members) error { return second(v.RenewMember(ctx, renewed)) }),
-			on("RemoveMember", all, func(ctx context.Context, v members) error { return v.RemoveMember(ctx, member.ID, "any") }),
-			on("RequestStop", id, func(ctx context.Context, v members) error { return v.RequestStop(ctx, id, workflow.Attribution{}) }),
-			on("RemoveStop", id, func(ctx context.Context, v members) error { return v.RemoveStop(ctx, id, "any") }),
+			on("AddMember", all, func(ctx context.Context, v control) error { return second(v.AddMember(ctx, member)) }),
+			on("FindMember", all, func(ctx context.Context, v control) error { return second(v.FindMember(ctx, member.ID)) }),
+			on("Roster", all, func(ctx context.Context, v control) error { return second(v.Roster(ctx)) }),
+			on("RenewMember", all, func(ctx context.Context, v control) error { return second(v.RenewMember(ctx, renewed)) }),
+			on("RemoveMember", all, func(ctx context.Context, v control) error { return v.RemoveMember(ctx, member.ID, "any") }),
+			on("AddStop", id, func(ctx context.Context, v control) error { return v.AddStop(ctx, id, workflow.Attribution{}) }),
+			on("RemoveStop", id, func(ctx context.Context, v control) error { return v.RemoveStop(ctx, id, "any") }),
 		}
 	case "notes":
 		return []method{
-			on("PutNote", all, func(ctx context.Context, v notes) error { return second(v.PutNote(ctx, note)) }),
-			on("FindNote", all, func(ctx context.Context, v notes) error { return second(v.FindNote(ctx, note.Name)) }),
-			on("RemoveNote", all, func(ctx context.Context, v notes) error { return v.RemoveNote(ctx, note.Name, "any") }),
+			on("PutNote", all, func(ctx context.Context, v control) error { return second(v.PutNote(ctx, note)) }),
+			on("FindNote", all, func(ctx context.Context, v control) error { return second(v.FindNote(ctx, note.Name)) }),
+			on("RemoveNote", all, func(ctx context.Context, v control) error { return v.RemoveNote(ctx, note.Name, "any") }),
 		}
 	case "audit":
 		return []method{
-			on("Record", all, func(ctx context.Context, v log) error { return v.Record(ctx, entryAt(moment)) }),
-			on("AuditEntries", all, func(ctx context.Context, v log) error { return second(v.AuditEntries(ctx, storage.AuditFilters{})) }),
+			on("Record", all, func(ctx context.Context, v control) error { return v.Record(ctx, entryAt(moment)) }),
+			on("AuditEntries", all, func(ctx context.Context, v control) error { return second(v.AuditEntries(ctx, storage.AuditFilters{})) }),
 		}
 	}
 	return list
@@ -101,23 +102,22 @@ var latest = uuid.MustParse("ffffffff-ffff-7fff-bfff-ffffffffffff")
 
 func second[T any](_ T, err error) error { return err }
 
-// offers returns the vault as one of the interfaces that a vault may implement. It skips the case if the vault does not.
+// offers returns an interface that a vault may offer. It skips the case if the vault does not.
 func offers[I any](s *stage, v storage.Vault) I {
 	s.Helper()
-	offered, ok := v.(I)
-	s.needs(ok, "vault that is a "+reflect.TypeFor[I]().String())
+	offered, ok := storage.As[I](v)
+	s.needs(ok, "vault that offers "+reflect.TypeFor[I]().String())
 	return offered
 }
 
-func (s *stage) members(v storage.Vault) storage.Members { return offers[storage.Members](s, v) }
-func (s *stage) notes(v storage.Vault) storage.Notes     { return offers[storage.Notes](s, v) }
+func (s *stage) control(v storage.Vault) storage.Control { return offers[storage.Control](s, v) }
 
-// optional are the verbs of interfaces that a vault need not implement.
+// optional are the verbs of interfaces that a vault need not offer.
 var optional = map[string]func(s *stage, v storage.Vault){
 	"restore": func(s *stage, v storage.Vault) { offers[storage.Restorer](s, v) },
-	"members": func(s *stage, v storage.Vault) { offers[storage.Members](s, v) },
-	"notes":   func(s *stage, v storage.Vault) { offers[storage.Notes](s, v) },
-	"audit":   func(s *stage, v storage.Vault) { offers[storage.AuditLog](s, v) },
+	"members": func(s *stage, v storage.Vault) { s.control(v) },
+	"notes":   func(s *stage, v storage.Vault) { s.control(v) },
+	"audit":   func(s *stage, v storage.Vault) { s.control(v) },
 }
 
 // methodPromises are what the methods of every verb promise.

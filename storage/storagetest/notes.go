@@ -28,7 +28,7 @@ func notePromises() []promise {
 func (s *stage) put(v storage.Vault, n storage.Note) storage.Note {
 	s.Helper()
 	given := slices.Clone(n.Text)
-	version, err := s.notes(v).PutNote(s.ctx, storage.Note{Name: n.Name, Text: given, Version: n.Version})
+	version, err := s.control(v).PutNote(s.ctx, storage.Note{Name: n.Name, Text: given, Version: n.Version})
 	s.must(err)
 	clear(given) // the store shares no memory with it
 	if version == "" || version == n.Version {
@@ -43,15 +43,12 @@ func (s *stage) notesAre(v storage.Vault, want ...storage.Note) {
 	s.Helper()
 	same := func(a, b storage.Note) bool { return a.Name == b.Name && a.Version == b.Version }
 	for _, n := range want {
-		found, err := s.notes(v).FindNote(s.ctx, n.Name)
+		found, err := s.control(v).FindNote(s.ctx, n.Name)
 		s.must(err)
 		if !same(found, n) || string(found.Text) != strings.TrimSpace(string(n.Text)) || found.Stored.IsZero() {
 			s.Errorf("found %.500v, want %.500v", found, n)
 		}
 		clear(found.Text)
-	}
-	if _, ok := v.(storage.Members); !ok {
-		return
 	}
 	roster := s.roster(v)
 	if !slices.EqualFunc(roster.Notes, want, same) {
@@ -65,28 +62,28 @@ func (s *stage) notesAre(v storage.Vault, want ...storage.Note) {
 }
 
 func notesKept(s *stage) {
-	_, err := s.notes(s.vault).FindNote(s.ctx, "a")
+	_, err := s.control(s.vault).FindNote(s.ctx, "a")
 	s.want(storage.ErrNotFound, "FindNote", uuid.Nil, err)
 	s.notesAre(s.vault)
 	n := s.put(s.vault, storage.Note{Name: "a", Text: []byte("\n{\"a\": 1.0, \"b\":\t\"<&>\\u0041\",\"a\":null} ")})
 	old := n
 	for _, v := range []storage.Vault{s.open(), s.vault} {
 		s.notesAre(v, n)
-		_, err := s.notes(v).PutNote(s.ctx, storage.Note{Name: "a", Text: []byte("{}")})
+		_, err := s.control(v).PutNote(s.ctx, storage.Note{Name: "a", Text: []byte("{}")})
 		s.want(storage.ErrExists, "PutNote", uuid.Nil, err)
 		n.Text = []byte(`{"a":"` + strings.Repeat("ж", storage.MaxNote/2-4) + `"}`)
 		n = s.put(v, n)
 		n = s.put(v, n) // with unchanged content
 	}
-	for _, old.Version = range []string{old.Version, "never"} {
-		_, err := s.notes(s.vault).PutNote(s.ctx, old)
+	for _, old.Version = range []storage.Version{old.Version, "never"} {
+		_, err := s.control(s.vault).PutNote(s.ctx, old)
 		s.want(storage.ErrConflict, "PutNote", uuid.Nil, err)
-		s.want(storage.ErrConflict, "RemoveNote", uuid.Nil, s.notes(s.vault).RemoveNote(s.ctx, "a", old.Version))
+		s.want(storage.ErrConflict, "RemoveNote", uuid.Nil, s.control(s.vault).RemoveNote(s.ctx, "a", old.Version))
 		s.notesAre(s.vault, n)
 	}
-	s.must(s.notes(s.open()).RemoveNote(s.ctx, "a", n.Version))
-	s.want(storage.ErrNotFound, "RemoveNote", uuid.Nil, s.notes(s.vault).RemoveNote(s.ctx, "a", n.Version))
-	_, err = s.notes(s.vault).PutNote(s.ctx, n)
+	s.must(s.control(s.open()).RemoveNote(s.ctx, "a", n.Version))
+	s.want(storage.ErrNotFound, "RemoveNote", uuid.Nil, s.control(s.vault).RemoveNote(s.ctx, "a", n.Version))
+	_, err = s.control(s.vault).PutNote(s.ctx, n)
 	s.want(storage.ErrNotFound, "PutNote", uuid.Nil, err)
 	s.notesAre(s.vault)
 }
@@ -103,9 +100,9 @@ func notesNamed(s *stage) {
 func notesRace(s *stage) {
 	const nodes = 6
 	n := s.put(s.vault, storage.Note{Name: "a", Text: []byte("{}")})
-	var vaults []storage.Notes
+	var vaults []storage.Control
 	for range nodes {
-		vaults = append(vaults, s.notes(s.open()))
+		vaults = append(vaults, s.control(s.open()))
 	}
 	tries := make([]storage.Note, nodes)
 	won := s.oneWins(nodes, func(i int) (err error) {
@@ -119,22 +116,22 @@ func notesRace(s *stage) {
 func notesInvalid(s *stage) {
 	n := s.put(s.vault, storage.Note{Name: "a", Text: []byte("{}")})
 	for _, name := range []string{"", "A", "a.json", "a/b", "ж", "a b", strings.Repeat("a", storage.MaxNoteName+1)} {
-		_, err := s.notes(s.vault).PutNote(s.ctx, storage.Note{Name: name, Text: n.Text})
+		_, err := s.control(s.vault).PutNote(s.ctx, storage.Note{Name: name, Text: n.Text})
 		s.names("Note.Name", "PutNote", uuid.Nil, err)
-		_, err = s.notes(s.vault).FindNote(s.ctx, name)
+		_, err = s.control(s.vault).FindNote(s.ctx, name)
 		s.names("Note.Name", "FindNote", uuid.Nil, err)
-		s.names("Note.Name", "RemoveNote", uuid.Nil, s.notes(s.vault).RemoveNote(s.ctx, name, n.Version))
+		s.names("Note.Name", "RemoveNote", uuid.Nil, s.control(s.vault).RemoveNote(s.ctx, name, n.Version))
 	}
 	deep := strings.Repeat(`{"a":`, 9_999) + "1" + strings.Repeat("}", 9_999)
 	for _, text := range []string{
 		"", "[]", `"a"`, "{", "{}{}", "{}],[{}", "{a:1}", "{\"a\":\"\xff\"}", `{"a":"` + strings.Repeat("a", storage.MaxNote-7) + `"}`, deep,
 	} {
-		for _, version := range []string{"", n.Version} {
-			_, err := s.notes(s.vault).PutNote(s.ctx, storage.Note{Name: "b", Text: []byte(text), Version: version})
+		for _, version := range []storage.Version{"", n.Version} {
+			_, err := s.control(s.vault).PutNote(s.ctx, storage.Note{Name: "b", Text: []byte(text), Version: version})
 			s.names("Note.Text", "PutNote", uuid.Nil, err)
 		}
 	}
-	s.names("Version", "RemoveNote", uuid.Nil, s.notes(s.vault).RemoveNote(s.ctx, "a", ""))
+	s.names("Version", "RemoveNote", uuid.Nil, s.control(s.vault).RemoveNote(s.ctx, "a", ""))
 	s.notesAre(s.vault, n)
 }
 
@@ -145,16 +142,14 @@ func notesApart(s *stage) {
 	if found := s.list(s.vault); len(found) != 1 || found[0].ID != plan.ID {
 		s.Errorf("the plans are %+v", found)
 	}
-	if m, ok := s.vault.(storage.Members); ok {
-		if r, err := m.Roster(s.ctx); err != nil || len(r.Members)+len(r.Stops) > 0 {
-			s.Errorf("the roster is %+v, %v", r, err)
-		}
+	if r := s.roster(s.vault); len(r.Members)+len(r.Stops) > 0 {
+		s.Errorf("the roster is %+v", r)
 	}
 	s.notesAre(s.vault, n)
 }
 
 func notesFaulty(s *stage) {
-	s.notes(s.vault)
+	s.control(s.vault)
 	s.needs(s.Faulty != nil, "vault with temporary faults")
 	for seed := range uint64(20) {
 		v := s.closing(s.Faulty(s.T, seed))
@@ -164,13 +159,13 @@ func notesFaulty(s *stage) {
 			n = s.put(v, n)
 		}
 		s.notesAre(v, n)
-		s.must(s.notes(v).RemoveNote(s.ctx, "a", n.Version))
+		s.must(s.control(v).RemoveNote(s.ctx, "a", n.Version))
 		s.notesAre(s.vault)
 	}
 }
 
 func notesDeath(s *stage) {
-	s.notes(s.vault)
+	s.control(s.vault)
 	texts := []string{`{"n":1}`, `{"n":2}`}
 	i := 0
 	for d := range s.deaths() {
@@ -179,13 +174,13 @@ func notesDeath(s *stage) {
 		err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
 			for _, text := range texts {
 				n.Text = []byte(text)
-				if n.Version, err = s.notes(v).PutNote(ctx, n); err != nil {
+				if n.Version, err = s.control(v).PutNote(ctx, n); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		found, findErr := s.notes(s.vault).FindNote(s.ctx, n.Name)
+		found, findErr := s.control(s.vault).FindNote(s.ctx, n.Name)
 		switch {
 		case errors.Is(findErr, storage.ErrNotFound) && err != nil:
 		case findErr != nil:

@@ -231,11 +231,16 @@ const (
 	endsCase    = "search/times of end are exclusive bounds, to the nanosecond, of plans that have ended"
 )
 
-// TestBrokenMembersAndRestorersAreCaught breaks promises of storage.Members and storage.Restorer.
+func controlOf(v storage.Vault) storage.Control {
+	c, _ := storage.As[storage.Control](v)
+	return c
+}
+
+// TestBrokenMembersAndRestorersAreCaught breaks promises of storage.Control and storage.Restorer.
 func TestBrokenMembersAndRestorersAreCaught(t *testing.T) {
 	const stale = "members/a version that is not stored any more is ErrConflict and changes nothing"
-	current := func(c *hooked.Call) (version string) {
-		m, _ := c.Below.(storage.Members).FindMember(c.Ctx, c.ID)
+	current := func(c *hooked.Call) storage.Version {
+		m, _ := controlOf(c.Below).FindMember(c.Ctx, c.ID)
 		return m.Version
 	}
 	renewsAny := hooked.On("RenewMember", func(c *hooked.Call) error {
@@ -259,7 +264,7 @@ func TestBrokenMembersAndRestorersAreCaught(t *testing.T) {
 			err := c.Do()
 			if errors.Is(err, storage.ErrNotFound) {
 				c.Member.Version = ""
-				c.Version, err = c.Below.(storage.Members).AddMember(c.Ctx, c.Member)
+				c.Version, err = controlOf(c.Below).AddMember(c.Ctx, c.Member)
 			}
 			return err
 		}), "members/a record that was removed can't be renewed or removed"},
@@ -271,10 +276,10 @@ func TestBrokenMembersAndRestorersAreCaught(t *testing.T) {
 			c.Version = current(c)
 			return c.Do()
 		}), stale},
-		{"a stop request replaces an earlier one", hooked.On("RequestStop", func(c *hooked.Call) error {
-			r, err := c.Below.(storage.Members).Roster(c.Ctx)
+		{"a stop request replaces an earlier one", hooked.On("AddStop", func(c *hooked.Call) error {
+			r, err := controlOf(c.Below).Roster(c.Ctx)
 			for _, stop := range r.Stops {
-				err = errors.Join(err, c.Below.(storage.Members).RemoveStop(c.Ctx, stop.Plan, stop.Version))
+				err = errors.Join(err, controlOf(c.Below).RemoveStop(c.Ctx, stop.Plan, stop.Version))
 			}
 			return errors.Join(err, c.Do())
 		}), "members/a stop request is kept once, until its version is removed"},
@@ -289,9 +294,9 @@ func TestBrokenMembersAndRestorersAreCaught(t *testing.T) {
 			return err
 		}), "members/a roster has all of many members, in order"},
 		{"Recovery removes members", hooked.On("Recovery", func(c *hooked.Call) error {
-			r, err := c.Below.(storage.Members).Roster(c.Ctx)
+			r, err := controlOf(c.Below).Roster(c.Ctx)
 			for _, m := range r.Members {
-				err = errors.Join(err, c.Below.(storage.Members).RemoveMember(c.Ctx, m.ID, m.Version))
+				err = errors.Join(err, controlOf(c.Below).RemoveMember(c.Ctx, m.ID, m.Version))
 			}
 			return err
 		}), "members/members and stop requests are no plans, and Recovery leaves them alone"},

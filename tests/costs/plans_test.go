@@ -119,8 +119,8 @@ var ofMembers = []operation{
 	{"RemoveMember", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
 		return v.RemoveMember(ctx, m.ID, m.Version)
 	})},
-	{"RequestStop", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-		return v.RequestStop(ctx, m.ID, workflow.Attribution{})
+	{"AddStop", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+		return v.AddStop(ctx, m.ID, workflow.Attribution{})
 	})},
 }
 

@@ -110,7 +110,7 @@ func TestTraces(t *testing.T) {
 			return err
 		})
 		step("FindMember", func() error { return vaulttest.ErrOf(v.FindMember(ctx, m.ID)) })
-		step("RequestStop", func() error { return v.RequestStop(ctx, large.ID, workflow.Attribution{}) })
+		step("AddStop", func() error { return v.AddStop(ctx, large.ID, workflow.Attribution{}) })
 		var stop storage.StopRequest
 		step("Roster", func() error {
 			r, err := v.Roster(ctx)

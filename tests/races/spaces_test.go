@@ -337,12 +337,7 @@ func restoreSpaces() (spaces []space) {
 // promises does not depend on who is a member.
 type lonely struct {
 	storage.Vault
-	members
-}
-
-type members interface {
-	storage.Members
-	storage.Notes
+	storage.Control
 }
 
 // ownership is what the actors of a takeover did in one run, by name.

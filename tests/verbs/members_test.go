@@ -69,12 +69,12 @@ func recordCalls() []recordCall {
 		{"RemoveMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
 			return v.RemoveMember(ctx, m.ID, m.Version)
 		}},
-		{"RequestStop", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return v.RequestStop(ctx, m.ID, workflow.Attribution{})
+		{"AddStop", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
+			return v.AddStop(ctx, m.ID, workflow.Attribution{})
 		}},
 		{"RemoveStop", func(t *testing.T, v *azblob.Vault) storage.Member {
 			m := storage.Member{ID: workflow.NewV7()}
-			vaulttest.Must(t, v.RequestStop(t.Context(), m.ID, workflow.Attribution{}))
+			vaulttest.Must(t, v.AddStop(t.Context(), m.ID, workflow.Attribution{}))
 			m.Version = roster(t, v).Stops[0].Version
 			return m
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
@@ -178,7 +178,7 @@ func TestControlContainer(t *testing.T) {
 		server.RemoveContainer("test-control")
 		vaulttest.Fails(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)), storage.ErrNotFound)
 		requests("PutBlob 404")
-		vaulttest.Should(t, v.RequestStop(t.Context(), m.ID, workflow.Attribution{}))
+		vaulttest.Should(t, v.AddStop(t.Context(), m.ID, workflow.Attribution{}))
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
 
 		denied := vaulttest.Faulty(t, server, emulator.On(emulator.ListContainers).Do(vaulttest.Denied))

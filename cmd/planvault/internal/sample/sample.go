@@ -17,7 +17,7 @@ import (
 // Vault is what [Store] needs of a vault.
 type Vault interface {
 	storage.Restorer
-	storage.Members
+	storage.Control
 }
 
 // alive is the name of the node that is alive, and interval the time between its heartbeats.
@@ -28,7 +28,7 @@ const (
 
 // Beat renews the record of node a when a heartbeat is due. Where the vault is suspended, the node leaves. Beat reports whether
 // there is a node a; call it every few seconds.
-func Beat(ctx context.Context, v storage.Members) bool {
+func Beat(ctx context.Context, v storage.Control) bool {
 	r, err := v.Roster(ctx)
 	i := slices.IndexFunc(r.Members, func(m storage.Member) bool { return m.Name == alive })
 	switch {
