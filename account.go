@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// AccountReport is what [Vault.Account] finds out about the storage account.
+// AccountReport is what [Admin.Account] finds out about the storage account.
 type AccountReport struct {
 	// Kind is the kind of the account, such as StorageV2, and SKU its performance and redundancy, such as
 	// Standard_LRS or Standard_RAGRS.
@@ -23,7 +23,7 @@ type AccountReport struct {
 	// Hierarchical says whether the account has a hierarchical namespace. Listings cost more there.
 	Hierarchical bool
 	// SoftDelete is for how many days the account keeps deleted blobs; 0 if it does not keep them. The Blob service
-	// does not tell how long it keeps deleted containers, such as days that [Vault.Expire] has dropped.
+	// does not tell how long it keeps deleted containers, such as days that [Admin.Expire] has dropped.
 	SoftDelete int
 	// Versioning says whether the account kept versions when one of the vault's newest blobs was written. It is
 	// unknown while the newest day has no blob.
@@ -44,15 +44,15 @@ type AccountReport struct {
 //
 // Errors: [storage.ErrUnavailable] if the service does not answer, and that of ctx. The report has what was found
 // until then.
-func (v *Vault) Account(ctx context.Context) (report AccountReport, err error) {
+func (a *Admin) Account(ctx context.Context) (report AccountReport, err error) {
 	report.Unknown = map[string]error{}
 	for _, field := range []string{"Kind", "SKU", "Hierarchical", "SoftDelete", "Versioning"} {
 		report.Unknown[field] = errUnasked
 	}
-	err = v.call(ctx, "Account", uuid.Nil, func(ctx context.Context) error {
-		q := inquiry{store: v.store, report: &report}
+	err = a.call(ctx, "Account", uuid.Nil, func(ctx context.Context) error {
+		q := inquiry{store: a.store, report: &report}
 		questions := []func(context.Context) error{q.askInfo, q.askSoftDelete, q.askVersioning}
-		return v.parallel(len(questions), func(i int) error { return questions[i](ctx) })
+		return a.parallel(len(questions), func(i int) error { return questions[i](ctx) })
 	})
 	return report, err
 }
@@ -277,7 +277,7 @@ func (s *store) exists(ctx context.Context, known bool) (bool, error) {
 	return false, nil
 }
 
-// PrefixReport is a vault of an account, as [Vault.Prefixes] finds it.
+// PrefixReport is a vault of an account, as [Admin.Prefixes] finds it.
 type PrefixReport struct {
 	// Prefix is what the names of the vault's containers begin with.
 	Prefix string
@@ -292,10 +292,10 @@ type PrefixReport struct {
 // the name that a vault would give it.
 //
 // Errors: [storage.ErrDenied] if the login may not list all containers.
-func (v *Vault) Prefixes(ctx context.Context) (list []PrefixReport, err error) {
-	err = v.call(ctx, "Prefixes", uuid.Nil, func(ctx context.Context) error {
+func (a *Admin) Prefixes(ctx context.Context) (list []PrefixReport, err error) {
+	err = a.call(ctx, "Prefixes", uuid.Nil, func(ctx context.Context) error {
 		found := map[prefix]PrefixReport{}
-		for page, err := range v.client.ListContainers(ctx, "") {
+		for page, err := range a.client.ListContainers(ctx, "") {
 			if err != nil {
 				return blobError("list containers", blob.Ref{Container: "*"}, err)
 			}

@@ -163,7 +163,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 		inArchive(t, seed, nil, func(t *testing.T, a *archive, first time.Time) {
 			a.fill(first, 10, n)
 			v, lister := a.open(), a.lister()
-			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			if len(report.Built) != 9 || report.Past != 9 || len(report.Skipped) > 0 {
 				t.Fatalf("%+v", report)
@@ -240,10 +240,10 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		a.server.Put(day(5), remains.entry().Name, nil, nil)
 
 		v := a.open()
-		dry, err := v.Catalogue(t.Context(), CatalogueOptions{DryRun: true})
+		dry, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{DryRun: true})
 		must(t, err)
 		var told []storage.Progress
-		report, err := v.Catalogue(t.Context(), CatalogueOptions{Progress: func(p storage.Progress) { told = append(told, p) }})
+		report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{Progress: func(p storage.Progress) { told = append(told, p) }})
 		must(t, err)
 		var got []string
 		for _, d := range report.Built {
@@ -272,7 +272,7 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		if len(told) != 9 || told[0] != (storage.Progress{Done: 1, Total: 9}) || told[8] != (storage.Progress{Done: 9, Total: 9}) {
 			t.Errorf("Progress: %+v", told)
 		}
-		again, err := v.Catalogue(t.Context(), CatalogueOptions{})
+		again, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		if again.Present != 4 || len(again.Built) != 0 {
 			t.Errorf("again: %+v", again)
@@ -300,7 +300,7 @@ func TestDayChangesWhileCatalogueIsBuilt(t *testing.T) {
 			day := prefix("test").day(first)
 			changed := false
 			v := a.openOver(a.before(emulator.On().Nth(nth), func() { changed = a.server.Remove(day, catalogueName) }), Observer{})
-			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			// The requests: list containers, look, placeholder, open/ twice, plans/ twice, catalogue.
 			b, there := a.server.Blob(day, catalogueName)
@@ -322,7 +322,7 @@ func TestUnusableCatalogue(t *testing.T) {
 			a.put(p)
 		}
 		day := prefix("test").day(first)
-		_, err := a.open().Catalogue(t.Context(), CatalogueOptions{})
+		_, err := a.open().Admin().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		sound, ok := a.server.Blob(day, catalogueName)
 		if !ok || len(sound.Body) <= 2*catalogue.FirstRead {
@@ -387,13 +387,13 @@ func TestUnusableCatalogue(t *testing.T) {
 		// Verify finds damage, and builds the catalogue anew.
 		a.server.Put(day, catalogueName, damaged(len(sound.Body)-10), sound.Metadata)
 		v := a.open()
-		report, err := v.Catalogue(t.Context(), CatalogueOptions{Verify: true})
+		report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{Verify: true})
 		must(t, err)
 		again, _ := a.server.Blob(day, catalogueName)
 		if len(report.Built) != 1 || !bytes.Equal(again.Body, sound.Body) {
 			t.Errorf("Verify: %+v", report)
 		}
-		if report, err := v.Catalogue(t.Context(), CatalogueOptions{Verify: true}); err != nil || report.Present != 1 || len(report.Built) > 0 {
+		if report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{Verify: true}); err != nil || report.Present != 1 || len(report.Built) > 0 {
 			t.Errorf("Verify of a sound catalogue: %+v, %v", report, err)
 		}
 	})
@@ -425,13 +425,13 @@ func TestCostOfCatalogues(t *testing.T) {
 			}
 		}
 		count("the first Catalogue", 1+8*days, 3+7*days, func() {
-			report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+			report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 			must(t, err)
 			if len(report.Built) != days {
 				t.Fatalf("%+v", report.Skipped)
 			}
 		})
-		count("a Catalogue that finds nothing due", 1+days, 3, func() { _, _ = v.Catalogue(t.Context(), CatalogueOptions{}) })
+		count("a Catalogue that finds nothing due", 1+days, 3, func() { _, _ = v.Admin().Catalogue(t.Context(), CatalogueOptions{}) })
 		count("a search by group", 1+days, 7, func() { gather(t, v, storage.Filters{ByGroupIDs: a.groups[:1]}) })
 		count("a search for failed plans", 1+days, 7, func() { gather(t, v, storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}) })
 		count("all", 1+days, 7, func() { gather(t, v, storage.Filters{}) })
@@ -475,12 +475,12 @@ func TestHints(t *testing.T) {
 		plain := map[string]string{metaLayout: "1", "owner": "somebody"}
 		hinted := map[string]string{metaLayout: "1", "owner": "somebody", metaCatalogue: "1"}
 		a.server.PutContainer(day, plain)
-		must(t, a.open().Hold(t.Context(), first)) // a lease does not forbid the hint
+		must(t, a.open().Admin().Hold(t.Context(), first)) // a lease does not forbid the hint
 		catalogue := func(what string, o CatalogueOptions, wantSets int, want map[string]string) {
 			t.Helper()
 			sets := 0
 			a.server.ResetRequests()
-			_, err := a.open().Catalogue(t.Context(), o)
+			_, err := a.open().Admin().Catalogue(t.Context(), o)
 			must(t, err)
 			for _, r := range a.server.Requests() {
 				if r.Op == emulator.SetContainerMetadata {
@@ -530,7 +530,7 @@ func TestHintsOfDaysThatGo(t *testing.T) {
 		a.fill(first, 1, 20)
 		day := prefix("test").day(first)
 		v := a.open()
-		_, err := v.Catalogue(t.Context(), CatalogueOptions{})
+		_, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		a.server.RemoveContainer(day)
 		a.plans = nil
@@ -542,7 +542,7 @@ func TestHintsOfDaysThatGo(t *testing.T) {
 			t.Errorf("a new day has the metadata %v", got)
 		}
 		dropping := a.openOver(a.before(emulator.On(emulator.SetContainerMetadata).Nth(1), func() { a.server.RemoveContainer(day) }), Observer{})
-		report, err := dropping.Catalogue(t.Context(), CatalogueOptions{})
+		report, err := dropping.Admin().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		if len(report.Built) != 1 {
 			t.Errorf("%+v", report)
@@ -554,7 +554,7 @@ func TestHintsOfDaysThatGo(t *testing.T) {
 func statsOf(t *testing.T, a *archive, v *Vault, o StatsOptions) ([]DayStats, int) {
 	t.Helper()
 	before := len(a.server.Requests())
-	days, err := storage.Collect(v.Stats(t.Context(), o))
+	days, err := storage.Collect(v.Admin().Stats(t.Context(), o))
 	must(t, err)
 	return days, len(a.server.Requests()) - before
 }
@@ -569,7 +569,7 @@ func TestStats(t *testing.T) {
 		a.put(open)
 		a.server.PutContainer(prefix("test").day(first.AddDate(0, 0, -3)), map[string]string{metaLayout: "1"})
 		v := a.open()
-		must(t, v.Hold(t.Context(), first.AddDate(0, 0, 2)))
+		must(t, v.Admin().Hold(t.Context(), first.AddDate(0, 0, 2)))
 		unreadable := prefix("test").plan(a.plans[0].ID).entry()
 		b, _ := a.server.Blob(unreadable.Container, unreadable.Name)
 		b.Metadata[metaSchema] = "9"
@@ -615,7 +615,7 @@ func TestStats(t *testing.T) {
 		if n != 1+2*len(want) {
 			t.Errorf("listed: %d requests for %d days", n, len(want))
 		}
-		report, err := v.Catalogue(t.Context(), CatalogueOptions{})
+		report, err := v.Admin().Catalogue(t.Context(), CatalogueOptions{})
 		must(t, err)
 		if len(report.Built) != 9 { // of ten days with plans, today has none, the first has an open plan, and the empty one has one, too
 			t.Errorf("%+v", report)
@@ -654,14 +654,14 @@ func TestStatsEnds(t *testing.T) {
 			server := a.server.Clone()
 			server.Inject(emulator.On().Nth(nth).Do(emulator.Answer(403, "AuthorizationFailure")))
 			v := (&archive{t: t, server: server}).open()
-			got, err := storage.Collect(v.Stats(t.Context(), StatsOptions{Bytes: true}))
+			got, err := storage.Collect(v.Admin().Stats(t.Context(), StatsOptions{Bytes: true}))
 			if !errors.Is(err, storage.ErrDenied) || !same(got) {
 				t.Errorf("request %d: %d days, %v", nth, len(got), err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		days, err := a.open().Stats(ctx, StatsOptions{})
+		days, err := a.open().Admin().Stats(ctx, StatsOptions{})
 		must(t, err)
 		var last error
 		seen := 0
@@ -678,7 +678,7 @@ func TestStatsEnds(t *testing.T) {
 			break
 		}
 		synctest.Wait()
-		if _, err := a.open().Stats(t.Context(), StatsOptions{After: first, Before: first}); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := a.open().Admin().Stats(t.Context(), StatsOptions{After: first, Before: first}); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("no days: %v", err)
 		}
 	})
@@ -694,13 +694,13 @@ func TestProgressOfCheckAndRepair(t *testing.T) {
 			must(t, v.Create(t.Context(), plan))
 		}
 		var told []storage.Progress
-		_, err := v.Check(t.Context(), CheckOptions{Progress: func(p storage.Progress) { told = append(told, p) }})
+		_, err := v.Admin().Check(t.Context(), CheckOptions{Progress: func(p storage.Progress) { told = append(told, p) }})
 		if must(t, err); fmt.Sprint(told) != "[{1 4} {2 4} {3 4} {4 4}]" {
 			t.Errorf("Check: %v", told)
 		}
 		for _, thorough := range []bool{false, true} {
 			told = nil
-			_, err := v.Repair(t.Context(), RepairOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
+			_, err := v.Admin().Repair(t.Context(), RepairOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
 			if must(t, err); fmt.Sprint(told) != "[{1 0} {2 0} {3 0} {4 0}]" {
 				t.Errorf("thorough %t: %+v", thorough, told)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -18,7 +19,41 @@ import (
 
 // Vault is a [storage.Vault] on Azure Blob Storage. It is safe for concurrent use. Any number of vaults, in
 // any number of processes, may share a prefix.
-type Vault struct {
+//
+// It has the verbs of plans. [Vault.Admin] has what is about days, the account, and the vault as a whole.
+type Vault struct{ *session }
+
+var _ storage.Vault = (*Vault)(nil)
+
+// Admin is what people and their programs do with a vault as a whole, beside services that work with its plans: it looks at the
+// account, counts, checks, repairs, holds and drops days. It is safe for concurrent use, and closed with its vault.
+// [Vault.Admin] returns it, and storage.As[*azblob.Admin] finds it through other vaults that wrap one.
+type Admin struct{ *session }
+
+// Admin returns what is done with the vault as a whole.
+func (v *Vault) Admin() *Admin { return &Admin{v.session} }
+
+// offered has methods for other packages of this module, which find them with [storage.As].
+type offered struct{ *Vault }
+
+// As sets target, a pointer, to what the vault offers of its type beside its own methods, and reports whether it does. That
+// is [Admin], and what other packages ask for in an interface of their own, such as [retention.Vault]. Call it by
+// [storage.As].
+//
+// [retention.Vault]: https://pkg.go.dev/github.com/planvault/azblob/storage/retention#Vault
+func (v *Vault) As(target any) bool {
+	to := reflect.ValueOf(target).Elem()
+	for _, offer := range []any{v.Admin(), offered{v}} {
+		if o := reflect.ValueOf(offer); o.Type().AssignableTo(to.Type()) {
+			to.Set(o)
+			return true
+		}
+	}
+	return false
+}
+
+// session is an open vault.
+type session struct {
 	*store
 	reg *registry.Register
 
@@ -27,8 +62,6 @@ type Vault struct {
 	closed bool
 	idle   chan struct{} // closed when the vault is closed and no call is under way
 }
-
-var _ storage.Vault = (*Vault)(nil)
 
 // New returns the vault named prefix in the storage account at endpoint, such as
 // "https://account.blob.core.windows.net". It sends no request. The identity needs the role Storage Blob Data
@@ -145,7 +178,7 @@ func newVault(ctx context.Context, name string, account blob.Account, reg *regis
 	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
-	v := &Vault{reg: reg, idle: make(chan struct{})}
+	v := &Vault{&session{reg: reg, idle: make(chan struct{})}}
 	if v.store, err = newStore(name, account, o); err != nil {
 		return nil, opError("New", uuid.Nil, err)
 	}
@@ -176,58 +209,58 @@ func (v *Vault) Close(ctx context.Context) error {
 }
 
 // markClosed closes the vault to new calls. It returns false if the vault was closed already.
-func (v *Vault) markClosed() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
+func (s *session) markClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return false
 	}
-	v.closed = true
-	v.closeIfIdle()
+	s.closed = true
+	s.closeIfIdle()
 	return true
 }
 
 // begin counts a call as under way until the caller calls end. It returns ErrClosed after Close.
-func (v *Vault) begin() (end func(), err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.closed {
+func (s *session) begin() (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, storage.ErrClosed
 	}
-	v.calls++
+	s.calls++
 	return func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.calls--
-		v.closeIfIdle()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls--
+		s.closeIfIdle()
 	}, nil
 }
 
 // refuse is the start of a call that returns a sequence. It returns err, or ErrClosed after Close, and tells the
 // observer.
-func (v *Vault) refuse(ctx context.Context, name string, err error) error {
+func (s *session) refuse(ctx context.Context, name string, err error) error {
 	if err == nil {
 		var end func()
-		if end, err = v.begin(); err == nil {
+		if end, err = s.begin(); err == nil {
 			end()
 			return nil
 		}
 	}
-	return v.observer.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
+	return s.observer.observe(ctx, name, uuid.Nil, func(context.Context) error { return err })
 }
 
 // closeIfIdle closes idle when the last call of a closed vault has ended. The caller holds mu.
-func (v *Vault) closeIfIdle() {
-	if v.closed && v.calls == 0 {
-		close(v.idle)
+func (s *session) closeIfIdle() {
+	if s.closed && s.calls == 0 {
+		close(s.idle)
 	}
 }
 
 // call runs a method, unless the vault is closed. The observer sees it as an operation. A plan of uuid.Nil
 // means that the method is not about one plan.
-func (v *Vault) call(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
-	return v.observer.observe(ctx, name, plan, func(ctx context.Context) error {
-		end, err := v.begin()
+func (s *session) call(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
+	return s.observer.observe(ctx, name, plan, func(ctx context.Context) error {
+		end, err := s.begin()
 		if err != nil {
 			return err
 		}

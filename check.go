@@ -11,7 +11,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// CheckOptions are the options of [Vault.Check].
+// CheckOptions are the options of [Admin.Check].
 type CheckOptions struct {
 	// After and Before select the days (UTC) that have any time after After and before Before. A zero time is
 	// no bound.
@@ -26,16 +26,16 @@ type CheckOptions struct {
 //
 // A problem is not an error. An error says that Check did not finish; the report then has what was found
 // before.
-func (v *Vault) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
-	err = v.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
+func (a *Admin) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
+	err = a.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRange("CheckOptions.After", o.After, "Before", o.Before); err != nil {
 			return err
 		}
-		days, err := v.selectDays(ctx, o.After, o.Before)
+		days, err := a.selectDays(ctx, o.After, o.Before)
 		if err != nil {
 			return err
 		}
-		c := checking{v.store, &report}
+		c := checking{a.store, &report}
 		for i, d := range days {
 			report.Days++
 			if err := c.checkDay(ctx, d); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// CheckReport is what [Vault.Check] found.
+// CheckReport is what [Admin.Check] found.
 type CheckReport struct {
 	// Days, Plans and Blobs are the numbers of containers, whole plans and blobs that were looked at. Bytes
 	// is how much was read.
@@ -35,7 +35,7 @@ type checking struct {
 // ProblemKind names a broken invariant. docs/protocol.md explains them.
 type ProblemKind string
 
-// The kinds of problems, and what repairs each. Thorough is [Vault.Repair] with that option.
+// The kinds of problems, and what repairs each. Thorough is [Admin.Repair] with that option.
 const (
 	// IncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
 	// leads to them, and so does the next Create of the ID. Thorough removes them in any case.

@@ -68,7 +68,7 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 // [Options].Concurrency.
 //
 // Every blob with the name of a record counts, because names and the service's times show who is at work. Fields that this
-// code can't read are zero. Blobs with other names are left out. [Vault.Check] reports both.
+// code can't read are zero. Blobs with other names are left out. [Admin.Check] reports both.
 func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = v.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
 		control := blob.Ref{Container: v.prefix.control()}

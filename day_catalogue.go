@@ -20,7 +20,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// CatalogueOptions are the options of [Vault.Catalogue].
+// CatalogueOptions are the options of [Admin.Catalogue].
 type CatalogueOptions struct {
 	// DryRun builds nothing. The report has the days that are due in Built, with neither plans nor bytes.
 	DryRun bool
@@ -34,7 +34,7 @@ type CatalogueOptions struct {
 	Progress func(storage.Progress)
 }
 
-// CatalogueReport is what [Vault.Catalogue] found and did.
+// CatalogueReport is what [Admin.Catalogue] found and did.
 type CatalogueReport struct {
 	// Past is the number of past days, which may have a catalogue, and Present is how many of them had one.
 	Past, Present int
@@ -73,12 +73,12 @@ type SkippedDay struct {
 // sets the container's metadata, which shows listings where to look for a catalogue: without the right to set it, nobody
 // reads the catalogue. Catalogue works on one day at a time, and takes about 100 bytes of memory for each of its plans. If a
 // day fails, it continues with the others; the error joins those of all days. A negative budget is [storage.ErrInvalid].
-func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
-	err = v.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
+func (a *Admin) Catalogue(ctx context.Context, o CatalogueOptions) (report CatalogueReport, err error) {
+	err = a.call(ctx, "Catalogue", uuid.Nil, func(ctx context.Context) error {
 		if o.Budget < 0 {
 			return driver.Invalid("CatalogueOptions.Budget", "%v is negative", o.Budget)
 		}
-		c := cataloguing{store: v.store, opts: o, began: time.Now()}
+		c := cataloguing{store: a.store, opts: o, began: time.Now()}
 		err := c.run(ctx)
 		report = c.report
 		return err
@@ -86,9 +86,9 @@ func (v *Vault) Catalogue(ctx context.Context, o CatalogueOptions) (report Catal
 	return report, err
 }
 
-// Upkeep is [Vault.Catalogue] with default options, for engines, which call it daily.
-func (v *Vault) Upkeep(ctx context.Context) error {
-	_, err := v.Catalogue(ctx, CatalogueOptions{})
+// Upkeep is [Admin.Catalogue] with default options, for engines, which call it daily.
+func (o offered) Upkeep(ctx context.Context) error {
+	_, err := o.Admin().Catalogue(ctx, CatalogueOptions{})
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// ExpireOptions are the options of [Vault.Expire].
+// ExpireOptions are the options of [Admin.Expire].
 type ExpireOptions struct {
 	// OlderThanDays is the age of the days to drop: a day is dropped once that many days have passed since it ended,
 	// by the service's clock. It is between 1 and 36,525, so the day before today is never dropped. Required.
@@ -36,7 +36,7 @@ type ExpireOptions struct {
 	Progress func(storage.Progress)
 }
 
-// ExpireReport is what [Vault.Expire] did.
+// ExpireReport is what [Admin.Expire] did.
 type ExpireReport struct {
 	// Days are the days that were to be dropped, oldest first.
 	Days []ExpiredDay
@@ -55,7 +55,7 @@ func (r ExpireReport) Dropped() (n int) {
 	return n
 }
 
-// Expire drops whole days that are older than an age, are not held ([Vault.Hold]), and in which no plan is open or being
+// Expire drops whole days that are older than an age, are not held ([Admin.Hold]), and in which no plan is open or being
 // changed. It drops the oldest days first, eight at a time. Listing the days takes one request, and a day that has had a
 // catalogue six, whatever it holds. Other days, and all days if Verify is set, cost two more listings of their plans, 2,500
 // to a request. Expire drops a day only if two listings show nothing open, and either a builder of its catalogue or two
@@ -73,15 +73,15 @@ func (r ExpireReport) Dropped() (n int) {
 // Errors: [storage.ErrInvalid] for another age, or a negative budget; [storage.ErrDenied] for an
 // identity without the right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown:
 // the next Expire settles it.
-func (v *Vault) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
-	err = v.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
+func (a *Admin) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
+	err = a.call(ctx, "Expire", uuid.Nil, func(ctx context.Context) error {
 		if o.OlderThanDays < 1 || o.OlderThanDays > oldest {
 			return driver.Invalid("ExpireOptions.OlderThanDays", "%d is not between 1 and %d", o.OlderThanDays, oldest)
 		}
 		if o.Budget < 0 {
 			return driver.Invalid("ExpireOptions.Budget", "%v is negative", o.Budget)
 		}
-		report, err = expiring{v.store, o}.run(ctx)
+		report, err = expiring{a.store, o}.run(ctx)
 		return err
 	})
 	return report, err

@@ -15,13 +15,13 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Hold holds a day (UTC): from when it returns nil until [Vault.Release], no plan of the day is deleted, and the
+// Hold holds a day (UTC): from when it returns nil until [Admin.Release], no plan of the day is deleted, and the
 // day is not dropped. Plans can still be created and updated. A second Hold of a day does nothing. Any vault of
 // the prefix may release the day.
 //
 // Hold acquires an infinite lease of the day's container, which the service asks for when a container is
 // deleted. It then waits until no Delete that may have overlooked the lease is under way: at most the grace
-// period and the margin, if Recovery runs. Before that, it may wait up to a minute for an [Vault.Expire] of the
+// period and the margin, if Recovery runs. Before that, it may wait up to a minute for an [Admin.Expire] of the
 // day. If ctx ends while Hold waits for a Delete, the day is held, but a Delete that began earlier may still
 // take effect: call Hold again, or Release.
 //
@@ -32,9 +32,9 @@ import (
 // service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
 // vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
-func (v *Vault) Hold(ctx context.Context, day time.Time) error {
-	return v.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
-		h, err := v.hold(day)
+func (a *Admin) Hold(ctx context.Context, day time.Time) error {
+	return a.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
+		h, err := a.hold(day)
 		if err != nil {
 			return err
 		}
@@ -50,9 +50,9 @@ func (v *Vault) Hold(ctx context.Context, day time.Time) error {
 // Errors: [storage.ErrInvalid] for the zero time; [storage.ErrNotFound] if there is no such day;
 // [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity
 // without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
-func (v *Vault) Release(ctx context.Context, day time.Time) error {
-	return v.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
-		h, err := v.hold(day)
+func (a *Admin) Release(ctx context.Context, day time.Time) error {
+	return a.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
+		h, err := a.hold(day)
 		if err != nil {
 			return err
 		}
@@ -64,9 +64,9 @@ func (v *Vault) Release(ctx context.Context, day time.Time) error {
 // infinite lease as a hold, also those that were not acquired by a vault.
 //
 // Errors: those of a listing of the days.
-func (v *Vault) Holds(ctx context.Context) (held []time.Time, err error) {
-	err = v.call(ctx, "Holds", uuid.Nil, func(ctx context.Context) error {
-		days, err := v.days(ctx)
+func (a *Admin) Holds(ctx context.Context) (held []time.Time, err error) {
+	err = a.call(ctx, "Holds", uuid.Nil, func(ctx context.Context) error {
+		days, err := a.days(ctx)
 		for _, d := range slices.Backward(days) {
 			if d.lease == blob.LeasedForever {
 				held = append(held, d.date)

@@ -17,19 +17,19 @@ import (
 
 // What a policy of package retention removes.
 
-var _ retention.Vault = (*Vault)(nil)
+var _ retention.Vault = offered{}
 
 // DueDays returns the days that a policy reaches, oldest first, by the service's clock. It lists the days, looks in days
 // that are to be dropped for plans that ended late, and counts the plans of the others, mostly with one request for each
-// day, as [Vault.Stats] does.
+// day, as [Admin.Stats] does.
 //
 // Errors: [storage.ErrInvalid] for a policy that makes no sense.
-func (v *Vault) DueDays(ctx context.Context, p retention.Policy) (due []retention.Day, err error) {
-	err = v.call(ctx, "DueDays", uuid.Nil, func(ctx context.Context) error {
+func (o offered) DueDays(ctx context.Context, p retention.Policy) (due []retention.Day, err error) {
+	err = o.call(ctx, "DueDays", uuid.Nil, func(ctx context.Context) error {
 		if p, err = p.WithDefaults(); err != nil {
 			return err
 		}
-		due, err = v.dueDays(ctx, p)
+		due, err = o.dueDays(ctx, p)
 		return err
 	})
 	if err != nil {
@@ -80,18 +80,18 @@ func (s *store) dueDays(ctx context.Context, p retention.Policy) ([]retention.Da
 }
 
 // Retire removes from a day (UTC) what a policy no longer keeps by the service's clock. If nothing must stay, it drops the
-// day as [Vault.Expire] does, with three more requests if a catalogue shows when the plans ended; otherwise, or if the
+// day as [Admin.Expire] does, with three more requests if a catalogue shows when the plans ended; otherwise, or if the
 // policy still keeps Failed plans of the day, with two more for each 2,500 plans. If something must stay, it deletes plans
 // one by one, as [storage.Purge] does. A held day is left alone.
 //
 // Retire may run beside all other calls, may be stopped at any point, and may be called again.
 //
 // Errors: those of Expire and Purge; [storage.ErrInvalid] for a policy that makes no sense.
-func (v *Vault) Retire(ctx context.Context, p retention.Policy, date time.Time, budget time.Duration) (result retention.Result, err error) {
+func (o offered) Retire(ctx context.Context, p retention.Policy, date time.Time, budget time.Duration) (result retention.Result, err error) {
 	began := time.Now()
-	x := &expiry{store: v.store, day: day{date: date.UTC().Truncate(24 * time.Hour)}}
+	x := &expiry{store: o.store, day: day{date: date.UTC().Truncate(24 * time.Hour)}}
 	var became ExpireResult
-	err = v.call(ctx, "Retire", uuid.Nil, func(ctx context.Context) error {
+	err = o.call(ctx, "Retire", uuid.Nil, func(ctx context.Context) error {
 		if x.policy, err = p.WithDefaults(); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (v *Vault) Retire(ctx context.Context, p retention.Policy, date time.Time, 
 		if budget > 0 {
 			left = max(1, budget-time.Since(began))
 		}
-		report, err := storage.Purge(audited.Mark(ctx), v, storage.SelectWhere(f), storage.PurgeOptions{By: workflow.Attribution{By: "policy"}, Budget: left})
+		report, err := storage.Purge(audited.Mark(ctx), o.Vault, storage.SelectWhere(f), storage.PurgeOptions{By: workflow.Attribution{By: "policy"}, Budget: left})
 		result.Removed += report.Deleted
 		result.More = result.More || report.More || report.Failed > 0
 		if report.Held > 0 {

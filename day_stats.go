@@ -16,7 +16,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// StatsOptions are the options of [Vault.Stats].
+// StatsOptions are the options of [Admin.Stats].
 type StatsOptions struct {
 	// After and Before select the days (UTC) that have any time after After and before Before, each as a whole. A
 	// zero time is no bound.
@@ -31,7 +31,7 @@ type DayStats struct {
 	// Day is the start of the day, in UTC. Left is the number of selected days that follow.
 	Day  time.Time
 	Left int
-	// Held says that the day is held ([Vault.Hold]).
+	// Held says that the day is held ([Admin.Hold]).
 	Held bool
 	// Plans are the numbers of plans by status. Statuses without plans are absent.
 	Plans map[workflow.Status]int64
@@ -59,16 +59,16 @@ func (d DayStats) Total() (n int64) {
 // Stats itself returns ErrInvalid or ErrClosed. Every other error is the last element, for example because the
 // service failed or ctx ended: a day is whole or absent. No request is sent before the sequence is ranged over, and
 // each range over it counts anew. Breaking out of the loop cancels the requests under way.
-func (v *Vault) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
-	if err := v.refuse(ctx, "Stats", driver.CheckRange("StatsOptions.After", o.After, "Before", o.Before)); err != nil {
+func (a *Admin) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
+	if err := a.refuse(ctx, "Stats", driver.CheckRange("StatsOptions.After", o.After, "Before", o.Before)); err != nil {
 		return nil, err
 	}
 	return func(yield func(storage.Stream[DayStats]) bool) {
 		ended := false
-		err := v.call(ctx, "Stats", uuid.Nil, func(ctx context.Context) error {
+		err := a.call(ctx, "Stats", uuid.Nil, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			for day, err := range v.stats(ctx, o) {
+			for day, err := range a.stats(ctx, o) {
 				if err != nil {
 					return opError("Stats", uuid.Nil, err)
 				}

@@ -27,7 +27,7 @@ import (
 // Delete also removes a plan whose object was lost from outside, as Recovery reports it, once the entry is
 // older than the grace period and the margin.
 //
-// Errors: [storage.ErrNotFound]; [storage.ErrHeld] in a day that is held (see [Vault.Hold]), with a second error if the
+// Errors: [storage.ErrNotFound]; [storage.ErrHeld] in a day that is held (see [Admin.Hold]), with a second error if the
 // delete marker could not be taken back, which Recovery then removes; [storage.ErrSchema] for a plan that newer code
 // wrote, and [storage.ErrForeign] for one of another program, which are left untouched; [storage.ErrConflict] if other
 // processes kept rewriting the plan's object, or the object was lost so recently that this can't be judged yet;

@@ -45,11 +45,11 @@
 // # History
 //
 // A day is past when the day after it has ended. The plans of a past day may have a catalogue, one blob that
-// listings read in place of the day. Engines build catalogues daily; without them, call [Vault.Catalogue]. Whoever
+// listings read in place of the day. Engines build catalogues daily; without them, call [Admin.Catalogue]. Whoever
 // changes a past day removes its catalogue first.
 //
-// To remove old plans, call [Vault.Expire], which drops whole days in which no plan is open; [storage.Purge] removes
-// single plans. Don't delete containers by other means. [Vault.Hold] keeps the plans of a day until [Vault.Release].
+// To remove old plans, call [Admin.Expire], which drops whole days in which no plan is open; [storage.Purge] removes
+// single plans. Don't delete containers by other means. [Admin.Hold] keeps the plans of a day until [Admin.Release].
 // A hold binds vaults; it is not immutable storage.
 //
 // [Vault.Restore] stores a plan of any status as it is. Packages bundle and mirror, below storage, export, import
@@ -57,8 +57,8 @@
 //
 // # Operation
 //
-// [Vault.Stats] counts plans and bytes by day. [Vault.Check] reads everything and reports what is broken, and
-// [Vault.Repair] repairs it. Package fleet finds plans that are stuck, and says why. The command planvault, in
+// [Admin.Stats] counts plans and bytes by day. [Admin.Check] reads everything and reports what is broken, and
+// [Admin.Repair] repairs it. Package fleet finds plans that are stuck, and says why. The command planvault, in
 // cmd/planvault, does all of this from a shell.
 //
 // # Permissions
@@ -72,7 +72,7 @@
 // [Vault.Ping] says whether the vault can work: what is wrong with the endpoint, the network, the login or the
 // clock. docs/account.md has a table of logins, of what works with each, and of what an error then says.
 //
-// [Vault.Account] says what kind of account it is, and what the account keeps of deleted blobs.
+// [Admin.Account] says what kind of account it is, and what the account keeps of deleted blobs.
 //
 // A vault that is opened at the endpoint of an account's read-only secondary reads there, for outages of the primary:
 // what it shows may be minutes old. Engines don't work there, because every write is [storage.ErrDenied].

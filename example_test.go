@@ -220,15 +220,15 @@ func ExampleVault_Count() {
 }
 
 // Check reads everything and reports what is broken. Repair reports what it did.
-func ExampleVault_Check() {
+func ExampleAdmin_Check() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 	check(vault.Create(ctx, hello("world")))
 
-	report, err := vault.Check(ctx, azblob.CheckOptions{})
+	report, err := vault.Admin().Check(ctx, azblob.CheckOptions{})
 	check(err)
 	fmt.Println(report.Plans, "plan,", report.Blobs, "blobs,", len(report.Problems), "problems")
-	recovered, err := vault.Repair(ctx, azblob.RepairOptions{DryRun: true})
+	recovered, err := vault.Admin().Repair(ctx, azblob.RepairOptions{DryRun: true})
 	check(err)
 	fmt.Println(recovered.Open, "open,", len(recovered.Plans), "to mend")
 	// Output:
@@ -330,11 +330,11 @@ func ExampleVault_Ping() {
 }
 
 // A report of an account says what is known about it, and why other things are not.
-func ExampleVault_Account() {
+func ExampleAdmin_Account() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 
-	report, err := vault.Account(ctx)
+	report, err := vault.Admin().Account(ctx)
 	check(err)
 	fmt.Printf("%v, %v, hierarchical namespace: %v\n", report.Kind, report.SKU, report.Hierarchical)
 	if why := report.Unknown["Versioning"]; why != nil {
@@ -347,12 +347,12 @@ func ExampleVault_Account() {
 }
 
 // An operator who has mistyped a prefix looks for those that the account has.
-func ExampleVault_Prefixes() {
+func ExampleAdmin_Prefixes() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 	check(vault.Create(ctx, hello("world")))
 
-	found, err := vault.Prefixes(ctx)
+	found, err := vault.Admin().Prefixes(ctx)
 	check(err)
 	for _, p := range found {
 		fmt.Printf("%s: %d day\n", p.Prefix, p.Days)
@@ -384,13 +384,13 @@ func ExampleVault_Restore() {
 }
 
 // The numbers of plans by day, newest day first, and what it takes to store them.
-func ExampleVault_Stats() {
+func ExampleAdmin_Stats() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 	addPast(vault, uuid.Nil, ago(5), workflow.Completed)
 	addPast(vault, uuid.Nil, ago(4), workflow.Completed, workflow.Failed)
 
-	days, err := vault.Stats(ctx, azblob.StatsOptions{Bytes: true})
+	days, err := vault.Admin().Stats(ctx, azblob.StatsOptions{Bytes: true})
 	check(err)
 	for day := range days {
 		check(day.Err)
@@ -403,17 +403,17 @@ func ExampleVault_Stats() {
 
 // A daily job builds the catalogues of the days that have been closed since it last ran, and then drops the days
 // that are older than 90 days. It reports the days that it had to skip.
-func ExampleVault_Expire() {
+func ExampleAdmin_Expire() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 	addPast(vault, uuid.Nil, ago(120), workflow.Completed)
 	addPast(vault, uuid.Nil, ago(110), workflow.Running)
 	addPast(vault, uuid.Nil, ago(5), workflow.Completed)
 
-	report, err := vault.Catalogue(ctx, azblob.CatalogueOptions{})
+	report, err := vault.Admin().Catalogue(ctx, azblob.CatalogueOptions{})
 	check(err)
 	fmt.Println(report.Past, "past days,", len(report.Built), "built,", len(report.Skipped), "skipped")
-	expired, err := vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 90})
+	expired, err := vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 90})
 	check(err)
 	for _, day := range expired.Days {
 		fmt.Println(day.Result, day.Open)
@@ -425,19 +425,19 @@ func ExampleVault_Expire() {
 }
 
 // A held day keeps its plans until it is released.
-func ExampleVault_Hold() {
+func ExampleAdmin_Hold() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	plan := &workflow.Plan{Name: "evidence", ID: workflow.NewV7At(day.Add(time.Hour))}
 	check(vault.Create(ctx, plan))
 
-	check(vault.Hold(ctx, day))
-	held, err := vault.Holds(ctx)
+	check(vault.Admin().Hold(ctx, day))
+	held, err := vault.Admin().Holds(ctx)
 	check(err)
 	fmt.Println(held[0].Format(time.DateOnly))
 	fmt.Println(errors.Is(vault.Delete(ctx, plan.ID), storage.ErrHeld))
-	check(vault.Release(ctx, day))
+	check(vault.Admin().Release(ctx, day))
 	fmt.Println(vault.Delete(ctx, plan.ID))
 	// Output:
 	// 2026-03-01

@@ -140,7 +140,7 @@ type RepairEvent struct {
 	RepairedPlan
 }
 
-// DamageEvent is a catalogue that does not have the bytes that were written. [Vault.Catalogue] with Verify builds
+// DamageEvent is a catalogue that does not have the bytes that were written. [Admin.Catalogue] with Verify builds
 // it anew.
 type DamageEvent struct {
 	Operation Operation

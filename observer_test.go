@@ -111,7 +111,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		}},
 		{"Count", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Count(ctx, storage.Filters{})) }},
 		{"Stats", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(storage.Collect(v.Stats(ctx, StatsOptions{Bytes: true})))
+			return failure(storage.Collect(v.Admin().Stats(ctx, StatsOptions{Bytes: true})))
 		}},
 		{"UpdatePlan", "", true, func(ctx context.Context, v *Vault) error {
 			plan.State.Status, plan.State.Start = workflow.Running, time.Now()
@@ -124,10 +124,12 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, deferred) }},
 		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferBatch(ctx, deferred.Batches[0]) }},
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
-		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Repair(ctx, RepairOptions{})) }},
-		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Check(ctx, CheckOptions{})) }},
-		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Catalogue(ctx, CatalogueOptions{})) }},
-		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.Upkeep(ctx) }},
+		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Repair(ctx, RepairOptions{})) }},
+		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Check(ctx, CheckOptions{})) }},
+		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error {
+			return failure(v.Admin().Catalogue(ctx, CatalogueOptions{}))
+		}},
+		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return offered{v}.Upkeep(ctx) }},
 		{"Revisions", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Revisions(ctx, []uuid.UUID{plan.ID})) }},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
@@ -157,20 +159,20 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenAuditEntry()) }},
 		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error { return failure(v.AuditEntries(ctx, storage.AuditFilters{})) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.Expire(ctx, ExpireOptions{OlderThanDays: 42}))
+			return failure(v.Admin().Expire(ctx, ExpireOptions{OlderThanDays: 42}))
 		}},
 		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.DueDays(ctx, retention.Policy{Keep: 1000}))
+			return failure(offered{v}.DueDays(ctx, retention.Policy{Keep: 1000}))
 		}},
 		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.Retire(ctx, retention.Policy{Keep: 1000}, oldDay(), 0))
+			return failure(offered{v}.Retire(ctx, retention.Policy{Keep: 1000}, oldDay(), 0))
 		}},
-		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Hold(ctx, oldDay()) }},
-		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Holds(ctx)) }},
-		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Release(ctx, oldDay()) }},
-		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Account(ctx)) }},
+		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Hold(ctx, oldDay()) }},
+		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Holds(ctx)) }},
+		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Release(ctx, oldDay()) }},
+		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Account(ctx)) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
-		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Prefixes(ctx)) }},
+		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return v.RestoreCopy(ctx, plan) }},
 		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateCopy(ctx, plan) }},
@@ -200,8 +202,10 @@ func TestObserverSeesEveryMethod(t *testing.T) {
 		s.PutContainer(v.prefix.day(oldDay()), nil)
 		s.PutContainer(v.prefix.day(dropped()), map[string]string{metaLayout: "1"})
 		untested := map[string]bool{}
-		for m := range reflect.TypeFor[*Vault]().Methods() {
-			untested[m.Name] = m.Name != "IsCopy" && m.Name != "Registry" // which are no operations
+		for _, of := range []reflect.Type{reflect.TypeFor[offered](), reflect.TypeFor[*Admin]()} {
+			for m := range of.Methods() {
+				untested[m.Name] = !slices.Contains([]string{"Admin", "As", "IsCopy", "Registry"}, m.Name) // which are no operations
+			}
 		}
 		for _, c := range calls {
 			delete(untested, c.method)
@@ -302,10 +306,10 @@ func TestLogObserver(t *testing.T) {
 		ref := v.prefix.plan(lost.ID).object()
 		s.Remove(ref.Container, ref.Name)
 		time.Sleep(72 * time.Hour)
-		does("a recovery tells what it would do", failure(v.Repair(t.Context(), RepairOptions{DryRun: true})), nil)
+		does("a recovery tells what it would do", failure(v.Admin().Repair(t.Context(), RepairOptions{DryRun: true})), nil)
 		does("a recovery removes remains", v.Recovery(t.Context()), nil)
 		does("a recovery finds nothing", v.Recovery(t.Context()), nil)
-		must(t, failure(v.Catalogue(t.Context(), CatalogueOptions{})))
+		must(t, failure(v.Admin().Catalogue(t.Context(), CatalogueOptions{})))
 		s.Corrupt(ref.Container, catalogueName, func(b []byte) []byte { b[0] ^= 1; return b })
 		does("a listing finds a damaged catalogue", failure(storage.Collect(v.List(t.Context(), 0))), nil)
 

@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// RepairOptions are the options of [Vault.Repair].
+// RepairOptions are the options of [Admin.Repair].
 type RepairOptions struct {
 	// DryRun changes nothing. The report says what would be done.
 	DryRun bool
@@ -44,7 +44,7 @@ type RepairOptions struct {
 	Progress func(storage.Progress)
 }
 
-// RepairReport is what [Vault.Repair] found and did.
+// RepairReport is what [Admin.Repair] found and did.
 type RepairReport struct {
 	// Days is the number of containers that were listed.
 	Days int
@@ -68,14 +68,16 @@ type RepairReport struct {
 	Strays []string
 }
 
-// Recovery is [Vault.Repair] with default options, for the start of a service. The error joins those of the
-// plans that could not be repaired.
+// Recovery finishes or removes what crashed processes left, for a service that starts. It is what [Admin.Repair] does by
+// default, says nothing of what it did, and is not in the audit log. The error joins those of the plans that could not be
+// repaired. A person who wants to know what is wrong, or to repair what no crash leaves, calls [Admin.Repair].
 func (v *Vault) Recovery(ctx context.Context) error {
-	_, err := v.Repair(ctx, RepairOptions{})
+	_, err := v.Admin().Repair(ctx, RepairOptions{})
 	return err
 }
 
-// Repair finishes or removes what crashed processes left: unfinished Creates and Deletes, and unfinished
+// Repair is for a person, and reports what it finds and does; a service that starts calls [Vault.Recovery]. It finishes or
+// removes what crashed processes left: unfinished Creates and Deletes, and unfinished
 // updates to a final status. It finds them by their markers, so its cost grows with the number of open plans
 // and not with the history: one listing for each day, two requests for each open plan or a listing for many of
 // them, and the repairs.
@@ -88,9 +90,9 @@ func (v *Vault) Recovery(ctx context.Context) error {
 // Repair may run on several nodes at once and beside all other calls. It may be stopped at any point and run
 // again. If it can't repair a plan it goes on with the others; the error joins those of all plans, and the
 // report is complete. Observers see Repair as Recovery.
-func (v *Vault) Repair(ctx context.Context, o RepairOptions) (report RepairReport, err error) {
-	err = v.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
-		r := recovery{store: v.store, opts: o}
+func (a *Admin) Repair(ctx context.Context, o RepairOptions) (report RepairReport, err error) {
+	err = a.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
+		r := recovery{store: a.store, opts: o}
 		err := r.run(ctx)
 		slices.SortFunc(r.report.Plans, func(a, b RepairedPlan) int { return driver.NewestFirst(a.ID, b.ID) })
 		report = r.report

@@ -155,11 +155,11 @@ func TestOldProgramLeavesNewPlansAlone(t *testing.T) {
 			}
 		}
 		for _, o := range []RepairOptions{{}, {Thorough: true}} {
-			if report, err := before.Repair(t.Context(), o); err == nil && o.Thorough {
+			if report, err := before.Admin().Repair(t.Context(), o); err == nil && o.Thorough {
 				t.Errorf("Repair reports nothing: %+v", report)
 			}
 		}
-		_, err = before.Check(t.Context(), CheckOptions{})
+		_, err = before.Admin().Check(t.Context(), CheckOptions{})
 		must(t, err)
 		if !reflect.DeepEqual(stored(), was) {
 			t.Error("a plan of the new program has changed")
@@ -177,7 +177,7 @@ func TestOldProgramLeavesNewPlansAlone(t *testing.T) {
 // sound fails if a store has problems.
 func sound(t *testing.T, v *Vault) {
 	t.Helper()
-	report, err := v.Check(t.Context(), CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), CheckOptions{})
 	must(t, err)
 	for _, p := range report.Problems {
 		t.Error(p)
@@ -446,7 +446,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 		server.Remove(keys.container, action)
 		time.Sleep(48 * time.Hour)
 		for range 2 {
-			_, err = v.Repair(t.Context(), RepairOptions{Thorough: true})
+			_, err = v.Admin().Repair(t.Context(), RepairOptions{Thorough: true})
 			must(t, err)
 		}
 		own(keys.entry().Name, len(p.Blocks))

@@ -89,7 +89,7 @@ func (s *stage) wantDone(server *emulator.Server, plan *workflow.Plan, deaths in
 	time.Sleep(15 * time.Minute) // Recovery leaves alone what is younger
 	vault := s.vault(server)
 	must(s.t, vault.Recovery(s.t.Context()))
-	report, err := vault.Check(s.t.Context(), azblob.CheckOptions{})
+	report, err := vault.Admin().Check(s.t.Context(), azblob.CheckOptions{})
 	if err != nil || len(report.Problems) > 0 {
 		s.t.Errorf("check: %v, %v", report.Problems, err)
 	}

@@ -35,7 +35,7 @@ func azure(t testing.TB, server *emulator.Server, opts ...azblob.Options) (*azbl
 // checked fails the test if the vault's check finds something.
 func checked(t testing.TB, v *azblob.Vault) {
 	t.Helper()
-	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	must(t, err)
 	for _, p := range report.Problems {
 		t.Error(p)

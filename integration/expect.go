@@ -169,7 +169,7 @@ func (s *stage) sound(ctx context.Context) error {
 			blobs++ // the marker
 		}
 	}
-	r, err := s.vault.Check(ctx, azblob.CheckOptions{})
+	r, err := s.vault.Admin().Check(ctx, azblob.CheckOptions{})
 	if err == nil && len(r.Problems) > 0 {
 		return fmt.Errorf("%s, such as %v", count(len(r.Problems), "problem"), r.Problems[0])
 	}

@@ -32,7 +32,7 @@ func history(ctx context.Context, s *stage) (err error) {
 	}
 	h.day = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -daysAgo)
 	// A container that is held can't be deleted when the run ends.
-	defer func() { _ = h.vault.Release(context.WithoutCancel(ctx), h.day) }()
+	defer func() { _ = h.vault.Admin().Release(context.WithoutCancel(ctx), h.day) }()
 	const n = oldDays*onOldDay + 1 // plans, with the fork
 	return s.acts(
 		call{fmt.Sprintf("Restore %d finished plans on each of %d days, %d days ago", onOldDay, oldDays, daysAgo), func() error { return h.restore(ctx) }},
@@ -44,9 +44,11 @@ func history(ctx context.Context, s *stage) (err error) {
 		}},
 		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
 		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
-		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Hold(ctx, h.day), h.vault.Hold(ctx, h.day)) }},
+		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Admin().Hold(ctx, h.day), h.vault.Admin().Hold(ctx, h.day)) }},
 		call{"Delete, Purge and Expire leave the day alone", func() error { return h.held(ctx) }},
-		call{"Release it, twice", func() error { return errors.Join(h.vault.Release(ctx, h.day), h.vault.Release(ctx, h.day)) }},
+		call{"Release it, twice", func() error {
+			return errors.Join(h.vault.Admin().Release(ctx, h.day), h.vault.Admin().Release(ctx, h.day))
+		}},
 		call{"Purge a plan of the day", func() error { return h.purged(ctx) }},
 		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
 		call{"Mirror deletes it from the copy", func() error { return h.mirrored(ctx, mirror.Report{Unchanged: n - 1, Deleted: 1}) }},
@@ -145,7 +147,7 @@ func (h *past) mirrored(ctx context.Context, want mirror.Report) error {
 
 // catalogued builds the catalogues of a number of days.
 func (h *past) catalogued(ctx context.Context, days int) error {
-	report, err := h.vault.Catalogue(ctx, azblob.CatalogueOptions{})
+	report, err := h.vault.Admin().Catalogue(ctx, azblob.CatalogueOptions{})
 	return reported(err, len(report.Built) == days, report)
 }
 
@@ -155,12 +157,12 @@ func (h *past) purge(ctx context.Context) (storage.PurgeReport, error) {
 }
 
 func (h *past) held(ctx context.Context) error {
-	held, err := h.vault.Holds(ctx)
+	held, err := h.vault.Admin().Holds(ctx)
 	if err := reported(err, len(held) == 1 && held[0].Equal(h.day), held); err != nil {
 		return err
 	}
 	purged, purgeErr := h.purge(ctx)
-	expired, expireErr := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: daysAgo - 1})
+	expired, expireErr := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: daysAgo - 1})
 	return errors.Join(
 		is(h.vault.Delete(ctx, h.plans[len(h.plans)-1].ID), storage.ErrHeld),
 		reported(purgeErr, purged.Held == 1, purged),
@@ -176,7 +178,7 @@ func (h *past) purged(ctx context.Context) error {
 }
 
 func (h *past) expire(ctx context.Context) error {
-	report, err := h.vault.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+	report, err := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 	h.plans = h.plans[:1]
 	return reported(err, report.Dropped() == oldDays, report)
 }
@@ -184,7 +186,7 @@ func (h *past) expire(ctx context.Context) error {
 // sound checks that Check finds no problem in either vault.
 func (h *past) sound(ctx context.Context) error {
 	for _, v := range []*azblob.Vault{h.vault, h.copy} {
-		r, err := v.Check(ctx, azblob.CheckOptions{})
+		r, err := v.Admin().Check(ctx, azblob.CheckOptions{})
 		if err := reported(err, len(r.Problems) == 0 && r.Plans == len(h.plans), r); err != nil {
 			return err
 		}

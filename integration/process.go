@@ -195,7 +195,7 @@ func (p *processes) conclude(ctx context.Context) error {
 	if _, err := p.recoverAll(ctx, v); err != nil {
 		p.find(finding{What: half, Detail: oneLine(err)})
 	}
-	report, err := v.Check(ctx, azblob.CheckOptions{})
+	report, err := v.Admin().Check(ctx, azblob.CheckOptions{})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 	look := o
 	look.DryRun = true
 	a.progress("look", "day", 0).then(untouched)
-	found, err := v.Catalogue(ctx, look)
+	found, err := v.Admin().Catalogue(ctx, look)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 			p := a.progress("catalogue", "day", n).then(goOn)
 			defer p.end()
 			o.Progress = p.reach
-			return v.Catalogue(ctx, o)
+			return v.Admin().Catalogue(ctx, o)
 		},
 		done: func(r azblob.CatalogueReport, _ error) (bool, error) {
 			built, past := plural(len(r.Built), "catalogue"), plural(r.Past, "past day")

@@ -95,7 +95,7 @@ func (a *app) check(ctx context.Context, v *azblob.Vault, o azblob.CheckOptions)
 		days = s
 		p.reach(s)
 	}
-	report, err := v.Check(ctx, o)
+	report, err := v.Admin().Check(ctx, o)
 	p.end()
 	if err != nil && report.Days == 0 {
 		return err

@@ -217,7 +217,7 @@ func (x *doctor) vault(ctx context.Context) (goOn bool) {
 	if !x.lists {
 		return ctx.Err() == nil
 	}
-	prefixes, _ := x.v.Prefixes(limited) // the login may list
+	prefixes, _ := x.v.Admin().Prefixes(limited) // the login may list
 	for _, p := range prefixes {
 		if firsthour.Made(p.Prefix) {
 			x.say("first hour", resultWarning, p.Prefix+": "+leftover, sweeping)
@@ -284,7 +284,7 @@ func busyFinding(probes, refused int, errs []error, latencies []time.Duration) (
 func (x *doctor) account(ctx context.Context) (goOn bool) {
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	r, _ := x.v.Account(limited) // what it does not know says why
+	r, _ := x.v.Admin().Account(limited) // what it does not know says why
 	if ctx.Err() != nil {
 		return false
 	}

@@ -306,7 +306,7 @@ func (d *drillRun) switchTo(ctx context.Context, copied *azblob.Vault) error {
 	if err := copied.Recovery(ctx); err != nil {
 		return err
 	}
-	checked, err := copied.Check(ctx, azblob.CheckOptions{})
+	checked, err := copied.Admin().Check(ctx, azblob.CheckOptions{})
 	if err != nil {
 		return err
 	}

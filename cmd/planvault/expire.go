@@ -58,7 +58,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 	look := o
 	look.DryRun, look.Budget = true, 0
 	a.progress("look", "day", 0).then(untouched)
-	found, failed := v.Expire(ctx, look)
+	found, failed := v.Admin().Expire(ctx, look)
 	if failed != nil && (ctx.Err() != nil || found.Dropped() == 0) {
 		return failed
 	}
@@ -87,7 +87,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 			}
 			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
 			o.Progress = p.reach
-			r, err = v.Expire(ctx, o)
+			r, err = v.Admin().Expire(ctx, o)
 			p.end()
 			return r, errors.Join(err, a.endKeeping(k))
 		},

@@ -79,7 +79,7 @@ func TestClosedPipeDoesNotEndChanges(t *testing.T) {
 		}
 		closed := func(p *process) { p.stdout = &narrow{0, syscall.EPIPE} }
 		r := s.runAs(t.Context(), closed, "hold", "2025-10-20..2025-10-25", "--yes", "--output", form)
-		held, err := s.vault.Holds(t.Context())
+		held, err := s.vault.Admin().Holds(t.Context())
 		if err != nil || len(held) != 3 || r.code != exitDone {
 			t.Errorf("%s: %d days are held, %+v: %v", form, len(held), r, err)
 		}

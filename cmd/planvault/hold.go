@@ -26,7 +26,7 @@ func (a *app) holdCommand() *cobra.Command {
 					fmt.Fprintf(a.stderr, "Waiting to hold %s until no purge or expiry is under way there. One that was interrupted ends when Recovery has run, %s after it began at the latest.\n", date(day), span(longestDelete))
 				})
 				defer slow.Stop()
-				return v.Hold(ctx, day)
+				return v.Admin().Hold(ctx, day)
 			}
 			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: hold}, nil
 		})
@@ -62,10 +62,10 @@ func (a *app) releaseCommand() *cobra.Command {
 			var held []time.Time
 			var err error
 			if slices.Contains(slices.Collect(maps.Values(d)), false) {
-				held, err = v.Holds(ctx)
+				held, err = v.Admin().Holds(ctx)
 				maps.DeleteFunc(d, func(day time.Time, named bool) bool { return !named && !slices.ContainsFunc(held, day.Equal) })
 			}
-			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: v.Release}, err
+			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: v.Admin().Release}, err
 		})
 }
 
@@ -94,7 +94,7 @@ func (a *app) holds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held, err := v.Holds(ctx)
+	held, err := v.Admin().Holds(ctx)
 	if err != nil {
 		return err
 	}

@@ -120,12 +120,12 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 			same, err := driver.SamePlan(p, cmp.Or(w.plans[r.ID], p))
 			add(errors.Join(readErr, err), name, r.ID, p.State.Status, same, p.Epoch > 1)
 		}
-		held, err := v.Holds(t.Context())
+		held, err := v.Admin().Holds(t.Context())
 		add(err, name, "is held", held)
-		catalogues, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
+		catalogues, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
 		add(err, name, catalogues.Present, len(catalogues.Built), "catalogues")
 		if w.broken {
-			report, err := v.Repair(t.Context(), azblob.RepairOptions{DryRun: true})
+			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{DryRun: true})
 			add(err, name, len(report.Plans), "plans to recover")
 		}
 		roster, err := v.Roster(t.Context())
@@ -154,7 +154,7 @@ func unsound(t *testing.T, v *azblob.Vault) (problems []string) {
 	if err := v.Recovery(t.Context()); err != nil {
 		problems = append(problems, err.Error())
 	}
-	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	if err != nil || report.InProgress > 0 {
 		problems = append(problems, fmt.Sprint(report.InProgress, " plans are in progress, ", err))
 	}

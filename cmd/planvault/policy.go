@@ -111,10 +111,19 @@ type policySet struct {
 	planned
 }
 
+// dueDays returns the days that a policy reaches.
+func dueDays(ctx context.Context, v storage.Vault, p retention.Policy) ([]retention.Day, error) {
+	days, ok := storage.As[retention.Vault](v)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return days.DueDays(ctx, p)
+}
+
 // setPolicy says what a policy would do, and sets it if it may.
 func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy, now, dryRun bool) error {
 	a.progress("look", "day", 0).then(untouched)
-	days, err := v.DueDays(ctx, p)
+	days, err := dueDays(ctx, v, p)
 	if err != nil {
 		return err
 	}
@@ -208,7 +217,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			days, err := v.DueDays(ctx, found.Policy)
+			days, err := dueDays(ctx, v, found.Policy)
 			if err != nil {
 				return err
 			}

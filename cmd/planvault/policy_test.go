@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 )
@@ -36,7 +37,7 @@ func TestPolicy(t *testing.T) {
 		expect(exitDone, "2000-01-02 00:00:00Z: drop 1 day", "show")
 		time.Sleep(28 * time.Hour)
 		expect(exitFound, "overdue since 2000-01-02 00:00:00Z: no engine enforces it", "show")
-		if _, report, err := retention.NewEnforcer(s.vault, "host").Look(t.Context()); err != nil || report == nil {
+		if _, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](s.vault), "host").Look(t.Context()); err != nil || report == nil {
 			t.Fatal(report, err)
 		}
 		expect(exitDone, "by host: 1 day dropped, 0 plans removed one by one", "show")

@@ -144,7 +144,7 @@ func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RepairOp
 	p := a.progress(doing, "plan", 0).then(next)
 	defer p.end()
 	o.Progress = p.reach
-	return v.Repair(ctx, o)
+	return v.Admin().Repair(ctx, o)
 }
 
 // otherErrors returns those of the errors that are joined in err that the report does not have, such as that of a day

@@ -140,7 +140,7 @@ func (a *app) deadSandboxes(ctx context.Context, sides []side) (dead []side, err
 		if err != nil {
 			return nil, err
 		}
-		found, err := v.Prefixes(ctx)
+		found, err := v.Admin().Prefixes(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/retention"
@@ -313,7 +314,7 @@ func scenePolicy(t *testing.T, s *stage) {
 	s.slow(10 * time.Millisecond)
 	s.must(t, "hold", "2025-11-05", "--yes")
 	time.AfterFunc(30*time.Minute, func() {
-		if _, _, err := retention.NewEnforcer(s.vault, "host-7").Look(t.Context()); err != nil {
+		if _, _, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](s.vault), "host-7").Look(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -109,7 +109,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 			return err
 		}
 	}
-	days, err := v.Stats(ctx, o)
+	days, err := v.Admin().Stats(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func addStats(sum *azblob.DayStats, d azblob.DayStats) {
 // the day that has the fewest for typical.
 func (a *app) estimateStats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions) error {
 	o.Bytes = false
-	days, err := storage.Collect(v.Stats(ctx, o))
+	days, err := storage.Collect(v.Admin().Stats(ctx, o))
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (a *app) estimateStats(ctx context.Context, v *azblob.Vault, o azblob.Stats
 	if plans == 0 {
 		return nil
 	}
-	sized, err := storage.Collect(v.Stats(ctx, azblob.StatsOptions{After: sample.Day, Before: sample.Day.AddDate(0, 0, 1), Bytes: true}))
+	sized, err := storage.Collect(v.Admin().Stats(ctx, azblob.StatsOptions{After: sample.Day, Before: sample.Day.AddDate(0, 0, 1), Bytes: true}))
 	if err != nil {
 		return err
 	}

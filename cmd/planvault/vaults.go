@@ -42,7 +42,7 @@ func (a *app) listVaults(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found, err := v.Prefixes(ctx)
+	found, err := v.Admin().Prefixes(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *site) missing(ctx context.Context) error {
 	if s.seen.Load() {
 		return nil
 	}
-	found, err := s.vault.Prefixes(ctx)
+	found, err := s.vault.Admin().Prefixes(ctx)
 	if errors.Is(err, storage.ErrDenied) {
 		return nil
 	}

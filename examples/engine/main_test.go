@@ -216,7 +216,7 @@ func (s *survival) look() {
 		if err := v.Recovery(ctx); err != nil {
 			return err
 		}
-		report, err := v.Check(ctx, azblob.CheckOptions{})
+		report, err := v.Admin().Check(ctx, azblob.CheckOptions{})
 		if len(report.Problems) > 0 || report.InProgress > 0 {
 			s.t.Errorf("%+v", report)
 		}

@@ -72,7 +72,7 @@ func (e Endpoint) Store() storagetest.Store {
 		},
 		Check: func(t storagetest.T, v storage.Vault) []string {
 			t.Helper()
-			report, err := v.(connected).Check(t.Context(), azblob.CheckOptions{})
+			report, err := v.(connected).Admin().Check(t.Context(), azblob.CheckOptions{})
 			if err != nil {
 				t.Fatalf("Check: %v", err)
 			}

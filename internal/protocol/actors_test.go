@@ -974,7 +974,7 @@ func (c *call) listMarkers(step string) store {
 	return a.seen
 }
 
-// recover is Vault.Repair for one plan.
+// recover is Admin.Repair for one plan.
 func (c *call) recover() result {
 	open := c.listMarkers("list")
 	nothing := !open[marker].there() && !open[deleteMarker].there()

@@ -99,7 +99,7 @@ func Same(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 // Sound fails the test if Check finds a problem.
 func Sound(t *testing.T, v *azblob.Vault) azblob.CheckReport {
 	t.Helper()
-	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	Must(t, err)
 	for _, p := range report.Problems {
 		t.Error(p)
@@ -120,6 +120,12 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Offered returns what a vault offers by [storage.As].
+func Offered[T any](v storage.Vault) T {
+	found, _ := storage.As[T](v)
+	return found
 }
 
 // ErrOf returns the error of a call with a result.
@@ -243,7 +249,7 @@ func ShownBy(t *testing.T, server *emulator.Server) (lines []string) {
 // Build builds the catalogues that are due.
 func Build(t *testing.T, v *azblob.Vault) {
 	t.Helper()
-	report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+	report, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})
 	Must(t, err)
 	for _, s := range report.Skipped {
 		if !strings.Contains(s.Reason, "open") {

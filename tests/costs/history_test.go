@@ -160,7 +160,7 @@ func TestBuildCost(t *testing.T) {
 	vaulttest.Must(t, f.FillServer(t.Context(), server, vaultName))
 	c := &counter{next: server.Transport(), heap: newHeapPeak()}
 	v, took := watched(t, server, c)
-	report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+	report, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})
 	vaulttest.Must(t, err)
 	if len(report.Built) != 1 || report.Built[0].Plans != int64(n) || took.Requests > 40+n/2500 {
 		t.Errorf("a day of %d plans: %+v, %+v", n, report, took)

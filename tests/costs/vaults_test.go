@@ -111,7 +111,7 @@ func TestFilledVaultIsSound(t *testing.T) {
 	vaulttest.Must(t, f.FillServer(t.Context(), server, vaultName))
 	v, err := fill.Open(t.Context(), server, vaultName)
 	vaulttest.Must(t, err)
-	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	if err != nil || len(report.Problems) > 0 || report.Plans != f.Plans || report.Days != f.Days {
 		t.Fatalf("%+v: %v", report, err)
 	}

@@ -221,7 +221,7 @@ func reading(of string, in vaulttest.State) scenario {
 		before := vaulttest.Contents(w.Server)
 		revisions, err := v.Revisions(t.Context(), []uuid.UUID{plan.ID})
 		vaulttest.Must(t, err)
-		sound, err := v.Check(t.Context(), azblob.CheckOptions{})
+		sound, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		vaulttest.Must(t, err)
 		do := func(ctx context.Context, t *testing.T, v *azblob.Vault) error {
 			return readAll(ctx, t, v, shown, revisions[plan.ID], sound.Blobs)
@@ -250,9 +250,9 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 		found, err := storage.Collect(v.Search(ctx, f))
 		check(name, err, len(found) == 1)
 	}
-	report, err := v.Check(ctx, azblob.CheckOptions{})
+	report, err := v.Admin().Check(ctx, azblob.CheckOptions{})
 	check("Check", err, len(report.Problems) == 0 && report.Plans == 1 && report.Blobs == blobs)
-	_, err = v.Repair(ctx, azblob.RepairOptions{DryRun: true})
+	_, err = v.Admin().Repair(ctx, azblob.RepairOptions{DryRun: true})
 	check("Repair", err, true)
 	revisions, err := v.Revisions(ctx, []uuid.UUID{plan.ID})
 	check("Revisions", err, revisions[plan.ID] == revision)
@@ -510,7 +510,7 @@ func TestDeleteAgain(t *testing.T) {
 func TestCrashInThoroughRecovery(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Repair(ctx, azblob.RepairOptions{Thorough: true}))
+		return vaulttest.ErrOf(v.Admin().Repair(ctx, azblob.RepairOptions{Thorough: true}))
 	}
 	lost := func(name string, in vaulttest.State, lose func(t *testing.T, w vaulttest.World, plan *workflow.Plan)) scenario {
 		return scenario{"thorough Recovery of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
@@ -631,7 +631,7 @@ func closedDays() []scenario {
 	}
 	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		vaulttest.Build(t, v)
-		vaulttest.Must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), workflow.Time(plan.ID)))
 	}
 	same := func(p *workflow.Plan) *workflow.Plan { return p }
 	gone := func(*workflow.Plan) *workflow.Plan { return nil }
@@ -642,11 +642,11 @@ func closedDays() []scenario {
 	}
 	catalogue := func(verify bool) do {
 		return func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-			return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{Verify: verify}))
+			return vaulttest.ErrOf(v.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: verify}))
 		}
 	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		report, err := v.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+		report, err := v.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 		if err == nil && report.Dropped() != 1 {
 			err = errNoDay
 		}
@@ -663,14 +663,14 @@ func closedDays() []scenario {
 		}),
 		of("Delete", catalogued, same, gone, storage.ErrNotFound, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }),
 		of("Hold", catalogued, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Hold(ctx, workflow.Time(p.ID))
+			return v.Admin().Hold(ctx, workflow.Time(p.ID))
 		}),
 		of("Release", held, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Release(ctx, workflow.Time(p.ID))
+			return v.Admin().Release(ctx, workflow.Time(p.ID))
 		}),
 		of("Expire", catalogued, same, gone, errNoDay, expire),
 		of("Retire of a day with a plan to keep", failed, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return vaulttest.ErrOf(v.Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, workflow.Time(p.ID), 0))
+			return vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, workflow.Time(p.ID), 0))
 		}),
 	}
 }

@@ -229,12 +229,12 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 				v = vaulttest.OnEmulator(t, server)
 				vaulttest.Must(t, v.Recovery(t.Context()))
 				unread(t, v, plan)
-				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				vaulttest.Must(t, err)
 				if len(report.Problems) != 1 || report.Problems[0].Plan != plan.ID {
 					t.Errorf("Check names %v, the debris is %v", report.Problems, slices.Collect(maps.Keys(again)))
 				}
-				_, err = v.Repair(t.Context(), vaulttest.Thorough)
+				_, err = v.Admin().Repair(t.Context(), vaulttest.Thorough)
 				if errors.Is(err, storage.ErrCorrupt) && strings.Contains(err.Error(), "Delete removes what is there") {
 					err = v.Delete(t.Context(), plan.ID)
 				}

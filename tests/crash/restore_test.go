@@ -99,7 +99,7 @@ func TestRestoredPlanThatLostItsObject(t *testing.T) {
 			if left := vaulttest.Stored(server) > 0; left != tt.left {
 				t.Errorf("something is left: %t, want %t; %v", left, tt.left, err)
 			}
-			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) > 0) != tt.left {
+			if report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) > 0) != tt.left {
 				t.Errorf("Check: %+v, %v", report, err)
 			}
 		})

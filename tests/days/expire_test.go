@@ -33,7 +33,7 @@ const week = 7
 func expired(t *testing.T, v *azblob.Vault, o azblob.ExpireOptions) azblob.ExpireReport {
 	t.Helper()
 	o.OlderThanDays = week
-	report, err := v.Expire(t.Context(), o)
+	report, err := v.Admin().Expire(t.Context(), o)
 	vaulttest.Must(t, err)
 	return report
 }
@@ -57,7 +57,7 @@ func TestExpire(t *testing.T) {
 		}
 		slices.SortFunc(open, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(19)), "open/"+open[0].String()+"-delete", nil, nil)
-		vaulttest.Must(t, v.Hold(t.Context(), vaulttest.DaysAgo(18)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), vaulttest.DaysAgo(18)))
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(17)), "open/"+uuid.NewString()+"-change-"+uuid.NewString(), nil, nil)
 
 		want := []string{"30 dropped", "20 dropped", "19 open 12", "18 held", "17 open 1", "16 unmarked", "9 dropped", "8 dropped"}
@@ -110,7 +110,7 @@ func TestExpire(t *testing.T) {
 			}
 		}
 		for _, days := range []int{0, -1, math.MaxInt} {
-			vaulttest.Fails(t, vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: days})), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: days})), storage.ErrInvalid)
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestExpireWithoutRights(t *testing.T) {
 				vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 			}
 			v := vaulttest.Faulty(t, server, emulator.On(op).Do(vaulttest.Denied))
-			report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
+			report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
 			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -235,14 +235,14 @@ func TestProtectedDays(t *testing.T) {
 			rule := emulator.On(c.op).Where(func(r emulator.Request) bool { return r.Container == protected }).Do(emulator.Answer(c.status, c.code))
 			v = vaulttest.Faulty(t, server, rule)
 			if c.op == emulator.DeleteContainer {
-				report, err := v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
+				report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
 				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.DayFailed {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
 			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 7}, retention.Change{})))
 			time.Sleep(26 * time.Hour)
-			_, report, err := retention.NewEnforcer(v, "test").Look(t.Context())
+			_, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "test").Look(t.Context())
 			if report == nil || !errors.Is(err, storage.ErrProtected) || storage.LacksRight(err) || report.Removed+int64(report.Dropped) < 2 || !strings.Contains(report.Error, "denied: protected") {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -261,7 +261,7 @@ func TestCancelledExpire(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.OnEmulator(t, server).Expire(ctx, azblob.ExpireOptions{OlderThanDays: week, Progress: func(storage.Progress) { cancel() }})
+		report, err := vaulttest.OnEmulator(t, server).Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: week, Progress: func(storage.Progress) { cancel() }})
 		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -277,17 +277,17 @@ func TestLeftExpiry(t *testing.T) {
 		},
 		"Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error { return v.Recovery(ctx) },
 		"thorough Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error {
-			return vaulttest.ErrOf(v.Repair(ctx, vaulttest.Thorough))
+			return vaulttest.ErrOf(v.Admin().Repair(ctx, vaulttest.Thorough))
 		},
 		"Recovery of a held day": func(ctx context.Context, v *azblob.Vault, day time.Time) error {
-			return errors.Join(v.Hold(ctx, day), v.Recovery(ctx))
+			return errors.Join(v.Admin().Hold(ctx, day), v.Recovery(ctx))
 		},
 	} {
 		vaulttest.InBubble(t, remover, func(t *testing.T, server *emulator.Server) {
 			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(9)
 			vaulttest.PutDay(server, day)
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs).Nth(3), func(v *azblob.Vault) {
-				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
+				_, _ = v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
 			})
 			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayBusy {
 				t.Errorf("another Expire: %+v", report)
@@ -301,7 +301,7 @@ func TestLeftExpiry(t *testing.T) {
 			vaulttest.Must(t, v.Recovery(t.Context()))
 			problems := func(want int) {
 				t.Helper()
-				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				left := slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.LeftMarker })
 				if err != nil || len(left) != want {
 					t.Errorf("Check: %v, %v", left, err)
@@ -323,17 +323,17 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		v := open()
 		day := vaulttest.DaysAgo(9)
 		plan := finished(t, v, vaulttest.PlanOf(day))
-		vaulttest.Must(t, v.Hold(t.Context(), day))
-		vaulttest.Must(t, v.Hold(t.Context(), day))
-		if held, err := v.Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
+		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
 		vaulttest.Fails(t, open().Delete(t.Context(), plan.ID), storage.ErrHeld)
 		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("%+v", report)
 		}
-		vaulttest.Must(t, open().Release(t.Context(), day))
-		vaulttest.Must(t, open().Release(t.Context(), day))
+		vaulttest.Must(t, open().Admin().Release(t.Context(), day))
+		vaulttest.Must(t, open().Admin().Release(t.Context(), day))
 		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
 			t.Errorf("%+v", report)
 		}
@@ -352,19 +352,19 @@ func TestBudgets(t *testing.T) {
 		}
 		catalogue := azblob.CatalogueOptions{Budget: time.Nanosecond}
 		for i := range 3 {
-			report, err := v.Catalogue(t.Context(), catalogue)
+			report, err := v.Admin().Catalogue(t.Context(), catalogue)
 			if vaulttest.Must(t, err); len(report.Built) != 1 || report.Present != i || !report.More {
 				t.Errorf("%d: %+v", i, report)
 			}
 		}
 		catalogue.Budget = time.Hour
-		if report, err := v.Catalogue(t.Context(), catalogue); err != nil || len(report.Built) != 17 || report.More {
+		if report, err := v.Admin().Catalogue(t.Context(), catalogue); err != nil || len(report.Built) != 17 || report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
 		server.ResetRequests()
 		expire := azblob.ExpireOptions{OlderThanDays: 1, Budget: time.Nanosecond}
 		for i, want := range []int{8, 8, 4, 0} {
-			report, err := v.Expire(t.Context(), expire)
+			report, err := v.Admin().Expire(t.Context(), expire)
 			if vaulttest.Must(t, err); report.Dropped() != want || report.More != (i < 2) {
 				t.Errorf("%d: %+v", i, report)
 			}
@@ -373,8 +373,8 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("4 Expires drop 20 days with %d requests", n)
 		}
 		expire.Budget, catalogue.Budget = -1, -1
-		_, expireErr := v.Expire(t.Context(), expire)
-		_, catalogueErr := v.Catalogue(t.Context(), catalogue)
+		_, expireErr := v.Admin().Expire(t.Context(), expire)
+		_, catalogueErr := v.Admin().Catalogue(t.Context(), catalogue)
 		if !errors.Is(expireErr, storage.ErrInvalid) || !errors.Is(catalogueErr, storage.ErrInvalid) {
 			t.Errorf("negative budgets: %v, %v", expireErr, catalogueErr)
 		}
@@ -408,7 +408,7 @@ func TestExpireKeeps(t *testing.T) {
 			t.Errorf("a dry run drops %d days, and asks for %v", report.Dropped(), asked)
 		}
 		o.DryRun = false
-		report, err := v.Expire(t.Context(), o)
+		report, err := v.Admin().Expire(t.Context(), o)
 		left := dayText(t, v, server, 19) + " " + dayText(t, v, server, 18) + " " + dayText(t, v, server, 17) + " " + dayText(t, v, server, 3)
 		if !errors.Is(err, io.ErrShortWrite) || report.Dropped() != 2 || left != "gone R F gone" || len(asked) != 2 {
 			t.Errorf("%+v, %v: %s are left, asked for %v", report, err, left, asked)

@@ -27,7 +27,7 @@ func TestNoHoldIsMissedBecauseOfAFalse404(t *testing.T) {
 			vaulttest.InBubble(t, fmt.Sprintf("%v, %d times", effect, times), func(t *testing.T, server *emulator.Server) {
 				v := vaulttest.OnEmulator(t, server)
 				plan := finished(t, v, oldPlan())
-				vaulttest.Must(t, v.Hold(t.Context(), workflow.Time(plan.ID)))
+				vaulttest.Must(t, v.Admin().Hold(t.Context(), workflow.Time(plan.ID)))
 				rule := emulator.On(emulator.GetContainerProperties).Times(times).Do(effect)
 				err := vaulttest.Faulty(t, server, rule).Delete(t.Context(), plan.ID)
 				if rule.Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrHeld) {
@@ -47,7 +47,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, oldPlan())
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		report, err := vaulttest.Faulty(t, server, rule).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+		report, err := vaulttest.Faulty(t, server, rule).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 			t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 		}
@@ -59,7 +59,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		if err := vaulttest.Faulty(t, server, rule).Hold(t.Context(), workflow.Time(plan.ID)); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
+		if err := vaulttest.Faulty(t, server, rule).Admin().Hold(t.Context(), workflow.Time(plan.ID)); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("%d false responses, %v", rule.Fired(), err)
 		}
 	})
@@ -68,12 +68,12 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		for nth := 1; nth <= 2; nth++ { // open/, plans/
 			rule := emulator.On(listing).Nth(nth).Do(vaulttest.Absences[1])
-			report, err := vaulttest.Faulty(t, server, rule).Catalogue(t.Context(), azblob.CatalogueOptions{})
+			report, err := vaulttest.Faulty(t, server, rule).Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})
 			if rule.Fired() != 1 || err != nil || len(report.Built) != 0 || len(report.Skipped) != 1 {
 				t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 			}
 		}
-		vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
+		vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
 		if found, err := storage.Collect(vaulttest.OnEmulator(t, server).List(t.Context(), 0)); err != nil || len(found) != 1 || found[0].ID != plan.ID {
 			t.Errorf("List: %v, %v", found, err)
 		}
@@ -86,7 +86,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	type do = func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
 	expire := func(o azblob.ExpireOptions, want ...azblob.ExpireResult) do {
 		return func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
-			report, err := v.Expire(t.Context(), o)
+			report, err := v.Admin().Expire(t.Context(), o)
 			var got []azblob.ExpireResult
 			for _, d := range report.Days {
 				got = append(got, d.Result)
@@ -97,7 +97,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 		}
 	}
 	catalogue := func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
-		report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{})
+		report, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})
 		if err != nil || len(report.Built) > 0 || len(report.Skipped) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -127,7 +127,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
 			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 				ctx := vaulttest.Within(t, time.Millisecond)
-				vaulttest.Fails(t, v.Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
+				vaulttest.Fails(t, v.Admin().Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
 			},
 		},
 		"Catalogue of a day that changes": {"open/", dead(emulator.PutBlob, "-entry.json", (*azblob.Vault).UpdatePlan), catalogue},
@@ -137,7 +137,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 			vaulttest.Build(t, v)
 			return plan
 		}, func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
-			report, err := v.Catalogue(t.Context(), azblob.CatalogueOptions{Verify: true})
+			report, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{Verify: true})
 			if err != nil || report.Present != 1 {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -174,7 +174,7 @@ func TestExpireBelievesNoFalse404(t *testing.T) {
 				if !lasting {
 					rules[0].Nth(1)
 				}
-				report, err := vaulttest.Faulty(t, server, rules...).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+				report, err := vaulttest.Faulty(t, server, rules...).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 				if rules[0].Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 					t.Errorf("%d false responses, %+v, %v", rules[0].Fired(), report, err)
 				}
@@ -206,16 +206,20 @@ func TestClosedDayBesideLies(t *testing.T) {
 			liar := vaulttest.OnEmulator(t, server, settings.Over(short))
 			day := workflow.Time(ended.ID)
 			for what, do := range []func(ctx context.Context) error{
-				func(ctx context.Context) error { return liar.Upkeep(ctx) },
 				func(ctx context.Context) error {
-					return vaulttest.ErrOf(liar.Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
+					return vaulttest.ErrOf(liar.Admin().Catalogue(ctx, azblob.CatalogueOptions{}))
 				},
 				func(ctx context.Context) error {
-					return vaulttest.ErrOf(liar.Repair(ctx, vaulttest.Thorough))
+					return vaulttest.ErrOf(liar.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
 				},
-				func(ctx context.Context) error { return errors.Join(liar.Hold(ctx, day), v.Release(ctx, day)) },
 				func(ctx context.Context) error {
-					report, err := liar.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+					return vaulttest.ErrOf(liar.Admin().Repair(ctx, vaulttest.Thorough))
+				},
+				func(ctx context.Context) error {
+					return errors.Join(liar.Admin().Hold(ctx, day), v.Admin().Release(ctx, day))
+				},
+				func(ctx context.Context) error {
+					report, err := liar.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
 					if gone := server.Len(container) == 0; report.Dropped() == 1 && !gone {
 						t.Errorf("%+v, %v, and the day is there", report, err)
 					}
@@ -232,7 +236,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 			}
 			vaulttest.Same(t, v, open)
 			time.Sleep(vaulttest.PastGrace)
-			vaulttest.Must(t, vaulttest.ErrOf(v.Repair(t.Context(), vaulttest.Thorough)))
+			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
 			vaulttest.Sound(t, v)
 		})
 	}
@@ -250,10 +254,10 @@ func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
 		wrong(t, server, v, plan, built)
 		server.Put(oldContainer(), "catalogue", built.Body, built.Metadata)
 		finds := func(what string, liar *azblob.Vault) {
-			if report, err := liar.Check(t.Context(), azblob.CheckOptions{}); err == nil && len(report.Problems) == 0 {
+			if report, err := liar.Admin().Check(t.Context(), azblob.CheckOptions{}); err == nil && len(report.Problems) == 0 {
 				t.Errorf("%s: Check finds nothing", what)
 			}
-			if report, err := liar.Repair(t.Context(), azblob.RepairOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
+			if report, err := liar.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
 				t.Errorf("%s: Recover finds nothing", what)
 			}
 		}
@@ -277,7 +281,7 @@ func TestCreateSeesAnExpiry(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			finished(t, v, oldPlan())
 			vaulttest.Dies(t, server, emulator.On(emulator.DeleteContainer), func(v *azblob.Vault) {
-				_, _ = v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+				_, _ = v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 			})
 			rule := emulator.On(emulator.HeadBlob).Path("open/dropping").Do(effect)
 			plan := oldPlan()

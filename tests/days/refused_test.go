@@ -16,10 +16,10 @@ func TestLeaseOfAnotherProgram(t *testing.T) {
 	vaulttest.InBubble(t, "infinite", func(t *testing.T, server *emulator.Server) {
 		day := vaulttest.DaysAgo(5)
 		ended(t, vaulttest.OnEmulator(t, server), day, workflow.Completed)
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Hold(t.Context(), day))
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(t.Context(), day))
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseIdMismatchWithLeaseOperation")))
-		vaulttest.Fails(t, v.Hold(t.Context(), day), storage.ErrConflict)
-		vaulttest.Fails(t, v.Release(t.Context(), day), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Hold(t.Context(), day), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Release(t.Context(), day), storage.ErrConflict)
 	})
 }
 
@@ -28,7 +28,7 @@ func TestRefusedRoster(t *testing.T) {
 	vaulttest.InBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
 		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), vaulttest.OnEmulator(t, server), retention.Policy{Keep: 7}, retention.Change{AtOnce: true})))
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Do(vaulttest.Denied))
-		policy, report, err := retention.NewEnforcer(v, "a").Look(t.Context())
+		policy, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a").Look(t.Context())
 		if vaulttest.Fails(t, err, storage.ErrDenied); policy != nil || report != nil {
 			t.Errorf("%+v, %+v", policy, report)
 		}

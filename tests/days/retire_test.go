@@ -72,7 +72,7 @@ func TestRetire(t *testing.T) {
 		ended(t, v, day, workflow.Completed)
 		others := vaulttest.PutForeign(server, day, 1)
 		for again := range 2 {
-			r, err := v.Retire(t.Context(), retention.Policy{Keep: 7}, day, 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, day, 0)
 			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: int64(1 - again)}); err != nil || r != want || len(others.Changed()) > 0 {
 				t.Errorf("%+v, want %+v: %v; changed: %v", r, want, err, others.Changed())
 			}
@@ -88,8 +88,8 @@ func TestRetire(t *testing.T) {
 				server.Remove(theirs.Container, b.Name)
 			}
 		}
-		vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
-		if r, err := v.Retire(t.Context(), retention.Policy{Keep: 7}, day, 0); err != nil || r.Kept != string(azblob.DayForeign) {
+		vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, day, 0); err != nil || r.Kept != string(azblob.DayForeign) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -99,7 +99,7 @@ func TestRetire(t *testing.T) {
 			day := vaulttest.DaysAgo(10)
 			ended(t, v, day, workflow.Completed)
 			server.Put(vaulttest.ContainerOf(day), blob, nil, nil)
-			r, err := v.Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, day, 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, day, 0)
 			if vaulttest.Must(t, err); r.Dropped || r.Removed != 1 || server.Len(vaulttest.ContainerOf(day)) == 0 {
 				t.Errorf("%s: %+v", name, r)
 			}
@@ -150,20 +150,20 @@ func retires(t *testing.T, built bool) {
 				endedAt(t, v, day, map[rune]workflow.Status{'C': workflow.Completed, 'F': workflow.Failed, 'S': workflow.Stopped, 'R': workflow.Running}[unicode.ToUpper(letter)], at)
 			}
 			if built {
-				vaulttest.Must(t, vaulttest.ErrOf(v.Catalogue(t.Context(), azblob.CatalogueOptions{})))
+				vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
 			}
 			if test.held {
-				vaulttest.Must(t, v.Hold(t.Context(), day))
+				vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
 			}
 			var operation retention.Operation
-			due, err := v.DueDays(t.Context(), p)
+			due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)
 			vaulttest.Must(t, err)
 			for _, d := range due {
 				if d.Day.Equal(day) {
 					operation = d.Operation()
 				}
 			}
-			r, err := v.Retire(t.Context(), p, day.Add(5*time.Hour), 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, day.Add(5*time.Hour), 0)
 			vaulttest.Must(t, err)
 			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
 			if after := dayText(t, v, server, test.ago); operation != test.operation || after != test.after || r != want {
@@ -174,15 +174,15 @@ func retires(t *testing.T, built bool) {
 				server.RemoveContainer(vaulttest.ContainerOf(day))
 			}
 		}
-		if due, err := v.DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
+		if due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
 			t.Errorf("%v, %v", due, err)
 		}
-		if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
 			t.Errorf("a day that does not exist: %+v, %v", r, err)
 		}
 		for _, p := range []retention.Policy{{}, {Keep: -1}} {
-			vaulttest.Fails(t, vaulttest.ErrOf(v.DueDays(t.Context(), p)), storage.ErrInvalid)
-			vaulttest.Fails(t, vaulttest.ErrOf(v.Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
 		}
 	})
 }
@@ -196,13 +196,13 @@ func TestRetentionByTheServicesClock(t *testing.T) {
 			ended(t, v, vaulttest.DaysAgo(5), workflow.Completed)
 			p := retention.Policy{Keep: 5}
 			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, p, retention.Change{})))
-			if r, err := v.Retire(t.Context(), p, vaulttest.DaysAgo(5), 0); err != nil || r.Dropped != (want == "gone") {
+			if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(5), 0); err != nil || r.Dropped != (want == "gone") {
 				t.Errorf("the service is %v ahead: %+v, %v", off, r, err)
 			}
-			if due, err := v.DueDays(t.Context(), p); err != nil || len(due) > 0 {
+			if due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p); err != nil || len(due) > 0 {
 				t.Errorf("due: %v, %v", due, err)
 			}
-			e := retention.NewEnforcer(v, "a")
+			e := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a")
 			for hour := range 26 {
 				if _, r, err := e.Look(t.Context()); err != nil || (r != nil) != (hour == 24) {
 					t.Errorf("after %d hours: %+v, %v", hour, r, err)
@@ -242,7 +242,7 @@ func TestRetireBesideARestore(t *testing.T) {
 				}
 				once = <-done
 			}
-			_, err := at.Vault(t, server, meets).Retire(t.Context(), policy, day, 0)
+			_, err := vaulttest.Offered[retention.Vault](at.Vault(t, server, meets)).Retire(t.Context(), policy, day, 0)
 			if err != nil && !errors.Is(err, storage.ErrUnavailable) {
 				t.Error(err)
 			}
@@ -280,7 +280,7 @@ func TestRetentionOverYears(t *testing.T) {
 			plans: map[uuid.UUID]workflow.State{}, held: map[string]bool{},
 		}
 		time.Sleep(30 * time.Minute)
-		enforcers := []*retention.Enforcer{retention.NewEnforcer(h.v, "a"), retention.NewEnforcer(h.v, "b")}
+		enforcers := []*retention.Enforcer{retention.NewEnforcer(vaulttest.Offered[retention.Vault](h.v), "a"), retention.NewEnforcer(vaulttest.Offered[retention.Vault](h.v), "b")}
 		idle, steps := 0, 0
 		for day := range efforttest.Pick(200, 400, 1095) {
 			h.live(day)
@@ -320,14 +320,14 @@ func (h *history) live(day int) {
 		}
 	}
 	if n := 10 + h.random.IntN(60); day%7 == 0 && h.server.Len(vaulttest.ContainerOf(vaulttest.DaysAgo(n))) > 0 {
-		if h.v.Hold(h.t.Context(), vaulttest.DaysAgo(n)) == nil {
+		if h.v.Admin().Hold(h.t.Context(), vaulttest.DaysAgo(n)) == nil {
 			h.held[vaulttest.ContainerOf(vaulttest.DaysAgo(n))] = true
 		}
 	}
 	if day%9 == 0 && len(h.held) > 0 {
 		container := slices.Min(slices.Collect(maps.Keys(h.held)))
 		held, _ := time.Parse(time.DateOnly, strings.TrimPrefix(container, "test-"))
-		vaulttest.Must(h.t, h.v.Release(h.t.Context(), held))
+		vaulttest.Must(h.t, h.v.Admin().Release(h.t.Context(), held))
 		delete(h.held, container)
 		h.since = time.Now() // what is due now was not due before
 	}
@@ -344,7 +344,7 @@ func (h *history) dies(n int) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
 	at := &vaulttest.NthRequest{N: n}
-	_, _, _ = retention.NewEnforcer(at.Vault(h.t, h.server, cancel), "dying").Look(ctx)
+	_, _, _ = retention.NewEnforcer(vaulttest.Offered[retention.Vault](at.Vault(h.t, h.server, cancel)), "dying").Look(ctx)
 }
 
 // check compares what is stored with the policy.
@@ -391,7 +391,7 @@ func TestCostOfRetention(t *testing.T) {
 			}
 		}
 		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 90, KeepFailed: 365, Catalogue: true}, retention.Change{AtOnce: true})))
-		e := retention.NewEnforcer(v, "a")
+		e := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a")
 		for range 24 { // the backlog
 			vaulttest.Must(t, func() error { _, _, err := e.Look(t.Context()); return err }())
 			time.Sleep(time.Hour)

@@ -50,7 +50,7 @@ var methods = []method{
 	}},
 	{"Recovery", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error { return v.Recovery(ctx) }},
 	{"Check", false, func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		return vaulttest.ErrOf(v.Check(ctx, azblob.CheckOptions{}))
+		return vaulttest.ErrOf(v.Admin().Check(ctx, azblob.CheckOptions{}))
 	}},
 }
 

@@ -188,7 +188,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 			plan, _ := in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-			report, err := vaulttest.OnEmulator(t, server, settings.Over(short)).Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.OnEmulator(t, server, settings.Over(short)).Admin().Repair(t.Context(), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -221,7 +221,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 			v := at.Vault(t, server, func() {
 				vaulttest.WorldOf(server).MayDie(t, emulator.On().Nth(upTo), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 			})
-			report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
 			if err != nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -248,7 +248,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 			return strings.HasPrefix(r.Prefix, "open/") && begins.Fired() == 1
 		}).Nth(1).Do(emulator.Before(func() { vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID)) }))
 		transport.Inject(begins, ends)
-		report, err := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1}).Repair(t.Context(), azblob.RepairOptions{Thorough: true})
+		report, err := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1}).Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true})
 		if err != nil || len(report.Plans) != 0 || ends.Fired() != 1 {
 			t.Errorf("%+v, %v; the Delete ended: %d", report, err, ends.Fired())
 		}

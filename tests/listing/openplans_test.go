@@ -89,7 +89,7 @@ func TestCostOfOpenPlans(t *testing.T) {
 				}
 			})
 			check("Recovery", c.recover, func() {
-				report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+				report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
 				if err != nil || report.Open != len(open) || len(report.Plans) > 0 {
 					t.Errorf("%s: %+v, %v", c.name, report, err)
 				}
@@ -160,7 +160,7 @@ func TestCrowd(t *testing.T) {
 				}
 			}
 			time.Sleep(vaulttest.PastGrace)
-			report, err := vaulttest.OnEmulator(t, server, options(server)...).Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.OnEmulator(t, server, options(server)...).Admin().Repair(t.Context(), azblob.RepairOptions{})
 			if err != nil || len(report.Plans) != len(found) || report.Open != len(open) {
 				t.Errorf("%d repairs, want %d, and %d open plans, want %d: %v", len(report.Plans), len(found), report.Open, len(open), err)
 			}

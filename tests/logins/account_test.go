@@ -43,14 +43,14 @@ func TestAccount(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := emulator.New(merge.Fields(test.options...))
 			v := vaulttest.Signing(t, server)
-			empty, err := v.Account(t.Context())
+			empty, err := v.Admin().Account(t.Context())
 			if err != nil || !errors.Is(empty.Unknown["Versioning"], storage.ErrNotFound) {
 				t.Errorf("%s, empty: %+v, %v", name, empty, err)
 			}
 			vaulttest.Created(t, v, plantest.Small())
 			time.Sleep(time.Minute)
 			server.ResetRequests()
-			r, err := v.Account(t.Context())
+			r, err := v.Admin().Account(t.Context())
 			if n := len(server.Requests()); n != 5 { // whatever is stored
 				t.Errorf("%s: %d requests, want 5: %v", name, n, server.Requests())
 			}
@@ -66,7 +66,7 @@ func TestAccount(t *testing.T) {
 	t.Run("azurite", func(t *testing.T) {
 		v := vaulttest.OpenVault(t, "account", vaulttest.Azurite.Get(t).ConnectionString())
 		vaulttest.Created(t, v, plantest.Small())
-		r, err := v.Account(t.Context())
+		r, err := v.Admin().Account(t.Context())
 		if err != nil || r.Kind != "StorageV2" || r.Versioning || len(r.Unknown) != 1 || r.Unknown["SoftDelete"] == nil {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -88,7 +88,7 @@ func TestAccountOfLogins(t *testing.T) {
 			plan := vaulttest.Created(t, vaulttest.Signing(t, server), plantest.Small())
 			v, err := open(t.Context(), server, "test-"+plan.SubmitTime.UTC().Format(time.DateOnly), azblob.Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, DayProbing: 2})
 			vaulttest.Must(t, err)
-			r, err := v.Account(t.Context())
+			r, err := v.Admin().Account(t.Context())
 			if err != nil {
 				t.Errorf("%s: %v", login, err)
 			}
@@ -114,7 +114,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 		}
 	}
 	v := vaulttest.OnEmulator(t, server, settings.Over(strip("X-Ms-Sku-Name", "X-Ms-Account-Kind", "X-Ms-Is-Hns-Enabled")))
-	r, err := v.Account(t.Context())
+	r, err := v.Admin().Account(t.Context())
 	if err != nil || r.Unknown["Kind"] == nil || r.Unknown["SKU"] == nil || r.Unknown["Hierarchical"] == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -125,7 +125,7 @@ func TestAccountGuessesNothing(t *testing.T) {
 		server := emulator.New(emulator.Options{})
 		server.Inject(emulator.On(emulator.GetAccountInfo, emulator.GetServiceProperties).Do(effect))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		r, err := vaulttest.OnEmulator(t, server).Account(ctx)
+		r, err := vaulttest.OnEmulator(t, server).Admin().Account(ctx)
 		cancel()
 		if !errors.Is(err, storage.ErrUnavailable) || r.Unknown["Kind"] == nil || r.Unknown["SoftDelete"] == nil || r.Unknown["Hierarchical"] == nil {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -167,7 +167,7 @@ func TestSecondary(t *testing.T) {
 			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
 			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
 			"AddStop": v.AddStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
-			"Hold": v.Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
+			"Hold": v.Admin().Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
 		} {
 			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
 		}
@@ -309,7 +309,7 @@ func TestArchivedBlobs(t *testing.T) {
 		vaulttest.Reread(t, v, other)
 		time.Sleep(vaulttest.PastGrace)
 		vaulttest.Must(t, v.Recovery(t.Context()))
-		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		if err != nil || len(report.Problems) != 2 {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
@@ -364,7 +364,7 @@ func TestExpireOfImmutableDays(t *testing.T) {
 		vaulttest.PutDay(server, vaulttest.DaysAgo(9))
 		rule := emulator.On(emulator.DeleteContainer).Do(emulator.Answer(409, "ContainerImmutableStorageWithVersioningEnabled"))
 		server.Inject(rule)
-		_, err := vaulttest.OnEmulator(t, server).Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+		_, err := vaulttest.OnEmulator(t, server).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 {
 			t.Errorf("%d requests", rule.Fired())
 		}

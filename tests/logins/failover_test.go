@@ -134,7 +134,7 @@ func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
 	if beforeErr == nil && (afterErr != nil || plantest.Diff(before, after) != "") {
 		t.Errorf("%s: before Recovery the plan was readable: %v", what, afterErr)
 	}
-	report, err := v.Check(t.Context(), azblob.CheckOptions{})
+	report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	if err != nil {
 		t.Errorf("%s: Check: %v", what, err)
 	}
@@ -148,7 +148,7 @@ func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
 	if !maps.Equal(settledAt, vaulttest.Contents(server)) {
 		t.Errorf("%s: a second Recovery changed something", what)
 	}
-	if _, err := v.Repair(t.Context(), azblob.RepairOptions{Thorough: true}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+	if _, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("%s: thorough Recovery: %v", what, err)
 	}
 	_, _ = l.read(t, what, v)

@@ -34,7 +34,7 @@ func TestPing(t *testing.T) {
 			}
 			vaulttest.Created(t, v, plantest.Small())
 		}
-		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		if err != nil || len(report.Problems) > 0 {
 			t.Errorf("it left something: %+v, %v", report, err)
 		}
@@ -198,12 +198,12 @@ func TestPrefixes(t *testing.T) {
 		{Prefix: "b", Days: 2, First: day(2025, 12, 31), Last: day(2026, 3, 1)},
 		{Prefix: "new"},
 	}
-	got, err := vaulttest.OnEmulator(t, server).Prefixes(t.Context())
+	got, err := vaulttest.OnEmulator(t, server).Admin().Prefixes(t.Context())
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	server.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
-	if got, err := vaulttest.OnEmulator(t, server).Prefixes(t.Context()); !errors.Is(err, storage.ErrDenied) {
+	if got, err := vaulttest.OnEmulator(t, server).Admin().Prefixes(t.Context()); !errors.Is(err, storage.ErrDenied) {
 		t.Errorf("without the right to list: %+v, %v", got, err)
 	}
 }

@@ -490,7 +490,7 @@ func closedSpaces() []space {
 		}
 	}
 	catalogue := and(prepare, vaulttest.Build)
-	held := and(catalogue, func(t *testing.T, v *azblob.Vault) { vaulttest.Must(t, v.Hold(t.Context(), bubbleDay)) })
+	held := and(catalogue, func(t *testing.T, v *azblob.Vault) { vaulttest.Must(t, v.Admin().Hold(t.Context(), bubbleDay)) })
 	headless := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
 		was, will = prepare(t, server)
 		vaulttest.Behead(server, was)
@@ -508,28 +508,28 @@ func closedSpaces() []space {
 	}
 	builder := func(name string) actor {
 		return keeper(name, func(ctx context.Context, v *azblob.Vault) error {
-			return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{}))
+			return vaulttest.ErrOf(v.Admin().Catalogue(ctx, azblob.CatalogueOptions{}))
 		})
 	}
 	verifier := keeper("verifier", func(ctx context.Context, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
+		return vaulttest.ErrOf(v.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
 	})
 	restorer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Repair(ctx, azblob.RepairOptions{Thorough: true}))
+		return vaulttest.ErrOf(v.Admin().Repair(ctx, azblob.RepairOptions{Thorough: true}))
 	})
 	recoverer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error { return v.Recovery(ctx) })
 	expirer := func(name string) actor {
 		a := keeper(name, func(ctx context.Context, v *azblob.Vault) error {
-			return vaulttest.ErrOf(v.Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1}))
+			return vaulttest.ErrOf(v.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1}))
 		})
 		a.removes = true
 		return a
 	}
-	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return v.Release(ctx, bubbleDay) }}.returns(storage.ErrNotFound)
+	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return v.Admin().Release(ctx, bubbleDay) }}.returns(storage.ErrNotFound)
 	holder := actor{name: "holder", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
 		ctx, cancel := context.WithTimeout(ctx, patienceOfHold)
 		defer cancel()
-		return v.Hold(ctx, bubbleDay)
+		return v.Admin().Hold(ctx, bubbleDay)
 	}}.returns(storage.ErrNotFound, context.DeadlineExceeded)
 	update := updater("updater").returns(storage.ErrNotFound)
 	deleter := deleter("deleter").returns(storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict, storage.ErrUnavailable)
@@ -572,7 +572,7 @@ func closedSpaces() []space {
 		s.judge = func(r *run, v *azblob.Vault) {
 			if strings.Contains(s.name, "thorough") {
 				time.Sleep(vaulttest.PastGrace)
-				if _, err := v.Repair(r.Context(), azblob.RepairOptions{Thorough: true}); err != nil {
+				if _, err := v.Admin().Repair(r.Context(), azblob.RepairOptions{Thorough: true}); err != nil {
 					r.Error(err)
 				}
 			}

@@ -64,7 +64,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 		plan, _ := vaulttest.CompletionBroken(emulator.DeleteBlob, "open/")(t, vaulttest.WorldOf(server), plantest.Small())
 		d := vaulttest.DamagedOf(server, plan)
 		v := vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "open/", func() { d.Put(d.Container, d.Marker(), nil, nil) })
-		report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+		report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) != 0 || report.Recent != 1 {
 			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
 		}
@@ -152,7 +152,7 @@ func TestSlowDelete(t *testing.T) {
 					if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && !slept {
 						slept = true
 						time.Sleep(vaulttest.PastGrace)
-						report, err := v.Repair(t.Context(), azblob.RepairOptions{})
+						report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
 						if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
 							t.Errorf("Recover: %+v, %v", report, err)
 						}
@@ -248,7 +248,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		plan := vaulttest.EachKind()
 		patient := at.Vault(t, server, func() {
 			time.Sleep(25 * time.Second) // a try's limit is 30s
-			if report, err := hasty.Repair(t.Context(), azblob.RepairOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
+			if report, err := hasty.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 			if err := hasty.Create(t.Context(), vaulttest.CopyOf(plan)); err == nil && at.N > 3 {
@@ -273,7 +273,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		vaulttest.Must(t, vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.Options{GracePeriod: short})
 			time.Sleep(20 * time.Second)
-			if report, err := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short}).Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
+			if report, err := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short}).Admin().Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}).Create(t.Context(), plan))
@@ -286,7 +286,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		d.Put(d.Container, d.Marker(), nil, map[string]string{"grace": "soon"})
 		time.Sleep(vaulttest.PastGrace)
 		leavesAlone(t, server, v, vaulttest.Thorough, storage.ErrCorrupt, "")
-		if check, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
+		if check, err := v.Admin().Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
 			t.Errorf("Check: %+v, %v", check, err)
 		}
 		d.Lose(d.Name("entry")) // without which a Create would take the marker over
@@ -343,7 +343,7 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 				return vaulttest.Faulty(t, server, listed.Do(c.answer))
 			}
 			server.ResetRequests()
-			report, err := broken().Repair(t.Context(), azblob.RepairOptions{Thorough: c.thorough})
+			report, err := broken().Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: c.thorough})
 			if len(report.Plans) != 2 || !errors.Is(err, c.want) {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -352,10 +352,10 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 					t.Errorf("a request about no plan: %v", r)
 				}
 			}
-			if report, err := v.Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != (c.want == nil) {
+			if report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{}); err != nil || (len(report.Problems) == 0) != (c.want == nil) {
 				t.Errorf("Check: %+v, %v", report, err)
 			}
-			if _, err := broken().Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, c.want) {
+			if _, err := broken().Admin().Check(t.Context(), azblob.CheckOptions{}); !errors.Is(err, c.want) {
 				t.Errorf("Check of that day: %v", err)
 			}
 			vaulttest.Settled(t, v)
@@ -389,7 +389,7 @@ func TestRecoveryThatMayNotConfirm(t *testing.T) {
 			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			untouched := vaulttest.Untouched(t, server)
-			report, err := vaulttest.Faulty(t, server, c.rules...).Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.Faulty(t, server, c.rules...).Admin().Repair(t.Context(), azblob.RepairOptions{})
 			vaulttest.Fails(t, err, c.want)
 			if len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
 				t.Errorf("%+v", report)
@@ -408,7 +408,7 @@ func TestCheckBesideADroppedDay(t *testing.T) {
 		d := vaulttest.DamagedOf(server, vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small()))
 		d.Lose(d.Parts()[0])
 		time.Sleep(vaulttest.PastGrace)
-		report, err := at.Vault(t, server, func() { server.RemoveContainer(d.Container) }).Check(t.Context(), azblob.CheckOptions{})
+		report, err := at.Vault(t, server, func() { server.RemoveContainer(d.Container) }).Admin().Check(t.Context(), azblob.CheckOptions{})
 		if err != nil || !at.Came() && len(report.Problems) != 1 {
 			t.Errorf("%+v, %v", report, err)
 		}

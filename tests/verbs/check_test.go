@@ -29,7 +29,7 @@ type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
 
 func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
-	return vaulttest.ErrOf(v.Repair(ctx, vaulttest.Thorough))
+	return vaulttest.ErrOf(v.Admin().Repair(ctx, vaulttest.Thorough))
 }
 
 func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
@@ -126,7 +126,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 				vaulttest.Strict(t, server)
 				v := vaulttest.OnEmulator(t, server)
 				c.breaks(server)
-				now, err := v.Check(t.Context(), azblob.CheckOptions{})
+				now, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				if err != nil || now.InProgress == 0 && len(now.Problems) == 0 && c.want != "" || (now.InProgress > 0) != (now.Wait > 0) {
 					t.Errorf("at once: %+v, %v", now, err)
 				}
@@ -138,7 +138,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 						time.Sleep(2 * time.Second)
 					}
 				}
-				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				vaulttest.Must(t, err)
 				if n := vaulttest.Stored(server); report.Blobs != n {
 					t.Errorf("%d blobs were looked at, %d are stored", report.Blobs, n)
@@ -170,7 +170,7 @@ func TestCheckBesideADelete(t *testing.T) {
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
 		server.Remove(d.Container, "blocks/"+plan.ID.String()+"/"+plan.Blocks[0].ID.String()+".json")
 		missing := func() (list []azblob.Problem) {
-			report, err := v.Check(t.Context(), azblob.CheckOptions{})
+			report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 			vaulttest.Must(t, err)
 			return slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.Missing })
 		}
@@ -232,7 +232,7 @@ func TestCheckChoosesDays(t *testing.T) {
 		for want, o := range map[int]azblob.CheckOptions{
 			5: {}, 2: {After: now.AddDate(0, 0, -1)}, 3: {Before: now.AddDate(0, 0, -1)}, 1: {After: now.AddDate(0, 0, -3), Before: now.AddDate(0, 0, -2)},
 		} {
-			if report, err := v.Check(t.Context(), o); err != nil || report.Days != want || report.Plans != want {
+			if report, err := v.Admin().Check(t.Context(), o); err != nil || report.Days != want || report.Plans != want {
 				t.Errorf("%+v: %+v, %v, want %d", o, report, err, want)
 			}
 		}
@@ -267,7 +267,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			check := func(v *azblob.Vault) (found []string, requests int) {
 				server.ResetRequests()
-				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				vaulttest.Must(t, err)
 				for _, p := range report.Problems {
 					_, name, _ := strings.Cut(p.Blob, "/")
@@ -285,7 +285,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			}
 			slices.Sort(want)
 			untouched := vaulttest.Untouched(t, server)
-			if report, err := v.Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Strays) != len(names) || len(report.Plans) != 0 || report.Open != 30 {
+			if report, err := v.Admin().Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Strays) != len(names) || len(report.Plans) != 0 || report.Open != 30 {
 				t.Errorf("a thorough Recovery: %+v, %v", report, err)
 			}
 			untouched()
@@ -315,9 +315,11 @@ func TestListingsThatAreRefused(t *testing.T) {
 		server.Put(vaulttest.ContainerOf(time.Now().UTC()), "old/1", []byte("hello"), nil)
 		time.Sleep(vaulttest.PastGrace)
 		for name, call := range map[string]func(v *azblob.Vault) error{
-			"Check": func(v *azblob.Vault) error { return vaulttest.ErrOf(v.Check(t.Context(), azblob.CheckOptions{})) },
+			"Check": func(v *azblob.Vault) error {
+				return vaulttest.ErrOf(v.Admin().Check(t.Context(), azblob.CheckOptions{}))
+			},
 			"a thorough Recover": func(v *azblob.Vault) error {
-				return vaulttest.ErrOf(v.Repair(t.Context(), azblob.RepairOptions{Thorough: true}))
+				return vaulttest.ErrOf(v.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true}))
 			},
 		} {
 			all := emulator.On(emulator.ListBlobs).Do(emulator.Duplicate(0)) // harmless

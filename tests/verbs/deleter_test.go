@@ -132,7 +132,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			plan := loses(t, server, in)
 			time.Sleep(vaulttest.PastGrace)
 			v := vaulttest.OnEmulator(t, server)
-			if _, err := v.Repair(t.Context(), vaulttest.Thorough); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
+			if _, err := v.Admin().Repair(t.Context(), vaulttest.Thorough); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
 				t.Errorf("Recover: %v, want the remedy", err)
 			}
 			vaulttest.Should(t, v.Delete(t.Context(), plan.ID))

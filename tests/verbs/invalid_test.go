@@ -67,11 +67,11 @@ func TestNothingIsSent(t *testing.T) {
 	now := time.Now()
 	for _, before := range []time.Time{now, now.Add(-time.Hour)} { // with monotonic readings
 		refused("Search", vaulttest.ErrOf(v.Search(t.Context(), storage.Filters{After: now, Before: before})), storage.ErrInvalid)
-		_, err := v.Check(t.Context(), azblob.CheckOptions{After: now, Before: before})
+		_, err := v.Admin().Check(t.Context(), azblob.CheckOptions{After: now, Before: before})
 		refused("Check", err, storage.ErrInvalid)
 	}
-	refused("Hold", v.Hold(t.Context(), time.Time{}), storage.ErrInvalid)
-	refused("Release", v.Release(t.Context(), time.Time{}), storage.ErrInvalid)
+	refused("Hold", v.Admin().Hold(t.Context(), time.Time{}), storage.ErrInvalid)
+	refused("Release", v.Admin().Release(t.Context(), time.Time{}), storage.ErrInvalid)
 
 	ofMicrosoft := workflow.NewV7()
 	ofMicrosoft[8] = 0xc0 // another variant
@@ -88,9 +88,9 @@ func TestNothingIsSent(t *testing.T) {
 	}
 
 	vaulttest.Must(t, v.Close(t.Context()))
-	_, err = v.Check(t.Context(), azblob.CheckOptions{})
+	_, err = v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	refused("Check", err, storage.ErrClosed)
-	_, err = v.Repair(t.Context(), azblob.RepairOptions{})
+	_, err = v.Admin().Repair(t.Context(), azblob.RepairOptions{})
 	refused("Recovery", err, storage.ErrClosed)
 	if r := server.Requests(); len(r) > 0 {
 		t.Errorf("%d requests were sent, such as %v", len(r), r[0])

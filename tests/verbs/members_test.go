@@ -252,7 +252,7 @@ func TestStrangeRecords(t *testing.T) {
 			}
 		}
 
-		report, err := v.Check(t.Context(), azblob.CheckOptions{})
+		report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		vaulttest.Must(t, err)
 		reported := map[string]bool{}
 		for _, p := range report.Problems {

@@ -171,7 +171,7 @@ func TestReadDamage(t *testing.T) {
 				if !errors.Is(err, want) || want != storage.ErrNotFound && !strings.Contains(err.Error(), name) {
 					t.Errorf("%s: %v, want %v with the blob's name", name, err, want)
 				}
-				report, err := v.Check(t.Context(), azblob.CheckOptions{})
+				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 				if err != nil || len(report.Problems) == 0 && report.InProgress == 0 {
 					t.Errorf("%s: Check finds nothing, %v", name, err)
 				}

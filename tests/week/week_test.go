@@ -263,7 +263,7 @@ func (w *week) conclude(ctx context.Context) {
 			w.find("lost", c, "it is not as it was stored: %v", err)
 		}
 	}
-	report, err := w.operator.Check(ctx, azblob.CheckOptions{})
+	report, err := w.operator.Admin().Check(ctx, azblob.CheckOptions{})
 	vaulttest.Must(w.t, err)
 	for _, p := range report.Problems {
 		w.find("check", w.plans[p.Plan], "%v", p)
