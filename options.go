@@ -1,7 +1,10 @@
 package azblob
 
 import (
+	"cmp"
 	"errors"
+	"math"
+	"net/http"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -16,8 +19,11 @@ type Options struct {
 	//
 	//   - Transport sends the HTTP requests. It is called from many goroutines, and Close leaves it open. It must not follow
 	//     redirects: the service sends none, and the redirected request would take its token or signature along. The vault
-	//     copies an *http.Client and switches its redirects off. Default: an HTTP client of the vault's own, with an idle
-	//     connection for each request that may be in flight.
+	//     copies an *http.Client and switches its redirects off. It needs an idle connection for each request that may be in
+	//     flight, because whatever it closes is opened again, which takes two or three round trips with TLS.
+	//     [http.DefaultTransport] keeps two. Set MaxIdleConnsPerHost, and MaxIdleConns unless it is 0, to Concurrency, or
+	//     lower that. New refuses an *http.Client whose *http.Transport keeps fewer; it does not see what another sender
+	//     keeps. Default: an HTTP client of the vault's own.
 	//   - PerCallPolicies and PerRetryPolicies see each try of a request.
 	//   - APIVersion is the version of the service's REST API, a date such as "2021-12-02", for a service that does not know the
 	//     default: a national cloud, Azure Stack Hub, or an older emulator. Such a service refuses every request with 400, which
@@ -95,6 +101,9 @@ func (o Options) complete() (Options, error) {
 	if o.Concurrency < 0 {
 		bad("Concurrency", "%d is negative", o.Concurrency)
 	}
+	if idle := idleConnections(o.Transport); idle < o.Concurrency {
+		bad("Transport", "keeps %d idle connections, and %d requests may be in flight: raise MaxIdleConnsPerHost and MaxIdleConns, or lower Options.Concurrency", idle, o.Concurrency)
+	}
 	if o.DayProbing < 0 {
 		bad("DayProbing", "%d is negative", o.DayProbing)
 	}
@@ -110,6 +119,28 @@ func (o Options) complete() (Options, error) {
 		bad("Retry", "is set: the vault has the only layer of retries, see Backoff")
 	}
 	return o, errors.Join(errs...)
+}
+
+// idleConnections returns how many connections to the account an HTTP client keeps, or the largest number if it is not
+// known. If these are fewer than the requests in flight, the others connect anew each time: that works at twice the cost, and
+// nobody would notice. A larger pool costs nothing while it is not used, so too few are an error.
+func idleConnections(t policy.Transporter) int {
+	client, ok := t.(*http.Client)
+	if !ok {
+		return math.MaxInt
+	}
+	transport, ok := cmp.Or(client.Transport, http.DefaultTransport).(*http.Transport)
+	switch {
+	case !ok:
+		return math.MaxInt
+	case transport.DisableKeepAlives:
+		return 0
+	}
+	idle := max(0, cmp.Or(transport.MaxIdleConnsPerHost, http.DefaultMaxIdleConnsPerHost))
+	if n := transport.MaxIdleConns; n > 0 {
+		idle = min(idle, n)
+	}
+	return idle
 }
 
 func (o Options) client() blob.Options {

@@ -70,12 +70,23 @@ func TestNewNamesEachFault(t *testing.T) {
 		}
 	}
 	with := func(opts Options) func() (*Vault, error) { return open("prod", goodEndpoint, token(nil), opts) }
+	through := func(t http.RoundTripper, concurrency int) func() (*Vault, error) {
+		return with(Options{ClientOptions: policy.ClientOptions{Transport: &http.Client{Transport: t}}, Concurrency: concurrency})
+	}
 	for i, test := range []struct {
 		open func() (*Vault, error)
 		want string // parts of the error; none if all is well
 	}{
 		{with(Options{}), ""},
 		{with(Options{Concurrency: 1, GracePeriod: time.Second, Backoff: Backoff{1, 1, 1}, ClientOptions: policy.ClientOptions{APIVersion: "", Transport: nil}, DayProbing: 0, Observer: Observer{}}), ""},
+		{through(nil, 0), "Options.Transport|keeps 2 idle connections|256 requests|MaxIdleConnsPerHost|Options.Concurrency"},
+		{through(nil, 2), ""},
+		{through(&http.Transport{MaxIdleConnsPerHost: 256}, 0), ""},
+		{through(&http.Transport{MaxIdleConnsPerHost: 255}, 0), "keeps 255 idle connections"},
+		{through(&http.Transport{MaxIdleConnsPerHost: -1}, 1), "keeps 0 idle connections"},
+		{through(&http.Transport{MaxIdleConnsPerHost: 256, MaxIdleConns: 100}, 0), "keeps 100 idle connections"},
+		{through(&http.Transport{MaxIdleConnsPerHost: 256, DisableKeepAlives: true}, 0), "keeps 0 idle connections"},
+		{through(http.NewFileTransport(nil), 0), ""},
 		{with(Options{GracePeriod: maxGrace}), ""},
 		{with(Options{GracePeriod: maxGrace + 1}), "Options.GracePeriod|is more than 12h"},
 		{with(Options{GracePeriod: time.Second - 1}), "Options.GracePeriod|999.999999ms"},

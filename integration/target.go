@@ -179,7 +179,7 @@ func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Options
 // newHTTPClient keeps a connection for each request that a vault has in flight.
 func newHTTPClient() policy.Transporter {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 100, 100
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 256
 	return &http.Client{Transport: t}
 }
 

@@ -162,7 +162,7 @@ func (s *Server) prepare(dir string, cfg config) (args []string, err error) {
 		"--disableTelemetry",
 	}
 	transport := &http.Transport{
-		MaxIdleConnsPerHost: 100,
+		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     4 * time.Second, // Azurite closes idle connections after 5
 	}
 	s.client = &http.Client{Transport: transport}

@@ -161,7 +161,7 @@ func onAzurite(t storagetest.T, connectionString string) storagetest.Store {
 		},
 		Transport: func(storagetest.T) policy.Transporter {
 			transport := http.DefaultTransport.(*http.Transport).Clone()
-			transport.MaxIdleConnsPerHost = 64
+			transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 256, 256
 			return &http.Client{Transport: transport}
 		},
 	}.Store()
