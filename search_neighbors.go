@@ -22,7 +22,9 @@ const (
 	// longestRun is how many HEADs one run may take. Its first page has at least 8 blobs for each.
 	longestRun = blob.MaxPage / 8
 	// blobsPerHead is how many blobs a page may have in place of one HEAD, which takes about as much processor time. If an
-	// earlier page has shown how many to expect, twice as many are worth the money.
+	// earlier page has shown how many to expect, twice as many are worth the money. A search switches from listings to HEADs
+	// where fewer than one of blobsPerHead plans is open, since each has two blobs: from 30 requests to 930, and from 40 MB
+	// to 5, for 1,000 open plans. docs/scale.md has the figures.
 	blobsPerHead = 16
 	// spare is how much larger a page may be than expected.
 	spare = 1.25

@@ -97,7 +97,7 @@ func table() (rows []row) {
 			}
 		}
 	}
-	for _, plans := range []int{1_000, 2_500, 5_000, 10_000, 100_000, millionPlans} {
+	for _, plans := range []int{1_000, 2_500, 5_000, 10_000, 15_000, 20_000, 100_000, millionPlans} {
 		for _, o := range amongOpen {
 			rows = append(rows, row{operation: o, vault: shape{plans: plans, days: 14, open: 1_000}, long: plans == millionPlans})
 		}
