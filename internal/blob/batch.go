@@ -76,7 +76,9 @@ func (s *direct) submit(ctx context.Context, containerName string, targets []Tar
 	u := *s.account
 	u.Path += "/" + containerName
 	u.RawQuery = strings.Trim("comp=batch&restype=container&"+u.RawQuery, "&")
-	resp, err := s.sendTo(ctx, http.MethodPost, u, make(http.Header, 6), body.Bytes(), "multipart/mixed; boundary="+parts.Boundary())
+	h := make(http.Header, 6)
+	h["Content-Type"] = []string{"multipart/mixed; boundary=" + parts.Boundary()}
+	resp, err := s.sendTo(ctx, http.MethodPost, u, h, body.Bytes())
 	if err != nil {
 		return nil, err
 	}

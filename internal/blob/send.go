@@ -28,16 +28,16 @@ type direct struct {
 func (s *direct) send(ctx context.Context, method string, ref Ref, header http.Header, body []byte) (*http.Response, error) {
 	u := *s.account
 	u.Path += "/" + ref.Container + "/" + ref.Name
-	return s.sendTo(ctx, method, u, header, body, "application/octet-stream")
+	return s.sendTo(ctx, method, u, header, body)
 }
 
 // sendTo is send for any address.
-func (s *direct) sendTo(ctx context.Context, method string, u url.URL, header http.Header, body []byte, kind string) (*http.Response, error) {
+func (s *direct) sendTo(ctx context.Context, method string, u url.URL, header http.Header, body []byte) (*http.Response, error) {
 	req, err := runtime.NewRequestFromRequest((&http.Request{
 		Method: method, URL: &u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx))
 	if err == nil && len(body) > 0 {
-		err = req.SetBody(streaming.NopCloser(bytes.NewReader(body)), kind)
+		err = req.SetBody(streaming.NopCloser(bytes.NewReader(body)), header.Get("Content-Type"))
 	}
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *direct) put(ctx context.Context, ref Ref, body []byte, sum [16]byte, me
 	h := make(http.Header, 10+len(metadata))
 	h["Content-MD5"] = md5
 	h["X-Ms-Blob-Content-Md5"] = md5
-	h["X-Ms-Blob-Content-Type"] = []string{contentType(body)}
+	h["Content-Type"] = []string{contentType(body)} // which the service keeps with the blob
 	h["X-Ms-Blob-Type"] = blockBlob
 	values := make([]string, 0, len(metadata)) // one allocation for all
 	for name, value := range metadata {
