@@ -135,8 +135,8 @@ func (h *past) exported(ctx context.Context) error {
 	if _, err := bundle.Export(ctx, h.vault, &text, bundle.ExportOptions{}); err != nil {
 		return err
 	}
-	report, err := bundle.Import(ctx, h.imported, &text, bundle.ImportOptions{})
-	return errors.Join(reported(err, report.Restored == int64(len(h.plans)), report), h.listed(ctx, h.imported))
+	report, err := bundle.Import(ctx, h.imported, &text, bundle.ImportOptions{By: workflow.Attribution{By: "integration"}})
+	return errors.Join(reported(err, report.Restored == len(h.plans), report), h.listed(ctx, h.imported))
 }
 
 // mirrored mirrors the vault into its copy.

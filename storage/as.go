@@ -1,5 +1,11 @@
 package storage
 
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
 // As returns the first T among a vault, what it offers, and the vaults that it wraps. T is an interface for more than
 // plans, such as [Control], or the type of a vault:
 //
@@ -23,4 +29,13 @@ func As[T any](v Vault) (found T, ok bool) {
 		v = wraps.Unwrap()
 	}
 	return found, false
+}
+
+// Require returns what [As] finds, or [errors.ErrUnsupported] with the name of what is missing.
+func Require[T any](v Vault) (T, error) {
+	found, ok := As[T](v)
+	if !ok {
+		return found, fmt.Errorf("%w: the vault offers no %v: a decorator needs a method Unwrap", errors.ErrUnsupported, reflect.TypeFor[T]())
+	}
+	return found, nil
 }

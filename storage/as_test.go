@@ -1,6 +1,8 @@
 package storage_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/storage"
@@ -23,6 +25,13 @@ func (offering) As(target any) bool {
 		*n = 7
 	}
 	return ok
+}
+
+// TestRequire names what a vault lacks.
+func TestRequire(t *testing.T) {
+	if _, err := storage.Require[storage.Restorer](hiding{memvault.New(nil, memvault.Options{})}); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no storage.Restorer") {
+		t.Error(err)
+	}
 }
 
 func TestAs(t *testing.T) {

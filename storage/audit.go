@@ -51,7 +51,7 @@ func Audit(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx conte
 	if audited.Is(ctx) {
 		return do(ctx)
 	}
-	if err := checkAsker(entry.Attribution); err != nil {
+	if err := CheckBy(entry.Attribution); err != nil {
 		return err
 	}
 	if !ok {
@@ -76,8 +76,8 @@ func Audit(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx conte
 	return err
 }
 
-// checkAsker returns [ErrInvalid] for an attribution that does not say who asks.
-func checkAsker(by workflow.Attribution) error {
+// CheckBy returns [ErrInvalid] for an attribution that does not say who asks, or can't be stored.
+func CheckBy(by workflow.Attribution) error {
 	if by.By == "" {
 		return invalid("By", "is empty: say who asks for the change")
 	}

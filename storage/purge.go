@@ -96,7 +96,7 @@ func (p *purge) complete() error {
 	case o.Concurrency < 0:
 		return invalid("Concurrency", "%d is negative", o.Concurrency)
 	}
-	if err := checkAsker(o.By); err != nil && !o.DryRun {
+	if err := CheckBy(o.By); err != nil && !o.DryRun {
 		return err
 	}
 	if f.ByStatus == nil && !o.IncludeOpen {

@@ -31,13 +31,13 @@ func (a *app) exportCommand() *cobra.Command {
 // exported is what an export wrote.
 type exported struct {
 	File       string `json:"file" help:"the bundle that was written"`
-	Plans      int64  `json:"plans" help:"how many plans it has"`
+	Plans      int    `json:"plans" help:"how many plans it has"`
 	Bytes      int64  `json:"bytes" help:"its size"`
-	Unreadable int64  `json:"unreadable" help:"how many plans could not be read"`
-	Foreign    int64  `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	Unreadable int    `json:"unreadable" help:"how many plans could not be read"`
+	Foreign    int    `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 }
 
-func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, file string) error {
+func (a *app) export(ctx context.Context, v storage.Vault, f storage.Filters, file string) error {
 	if file == "-" && a.stdoutIsTerm {
 		return usageError("a bundle is not text for a terminal: redirect it, or give -o FILE")
 	}
@@ -58,7 +58,7 @@ func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, f
 		return unreadable
 	}
 	e := exported{file, report.Plans, report.Bytes, report.Unreadable, report.Foreign}
-	a.noteForeign(e.Foreign)
+	a.noteForeign(int64(e.Foreign))
 	return errors.Join(unreadable, a.print(e, func(w io.Writer) {
 		fmt.Fprintf(w, "%s, %s in %s\n", plural(e.Plans, "plan"), byteSize(e.Bytes), e.File)
 		if e.Unreadable > 0 {
@@ -68,7 +68,7 @@ func (a *app) export(ctx context.Context, v storage.Reader, f storage.Filters, f
 }
 
 // writeBundle writes the plans that filters select.
-func (a *app) writeBundle(ctx context.Context, v storage.Reader, w io.Writer, f storage.Filters) (bundle.ExportReport, error) {
+func (a *app) writeBundle(ctx context.Context, v storage.Vault, w io.Writer, f storage.Filters) (bundle.ExportReport, error) {
 	const nothing = "no bundle was written: run the same command again"
 	a.progress("count", "plan", 0).then(nothing)
 	total, err := countOwn(ctx, v, f) // without it, if the plans can't be counted

@@ -50,10 +50,10 @@ func (a *app) importCommand() *cobra.Command {
 
 // verified is what is in a bundle.
 type verified struct {
-	Plans      int64     `json:"plans" help:"how many plans the bundle has"`
-	Parts      int64     `json:"subObjects" help:"how many blocks, sequences, checks and actions they have"`
+	Plans      int       `json:"plans" help:"how many plans the bundle has"`
+	Parts      int       `json:"subObjects" help:"how many blocks, sequences, checks and actions they have"`
 	Bytes      int64     `json:"bytes" help:"the size of the bundle"`
-	Unreadable int64     `json:"unreadable" help:"how many plans could not be read for it"`
+	Unreadable int       `json:"unreadable" help:"how many plans could not be read for it"`
 	Created    time.Time `json:"created" help:"when it was written"`
 	Source     string    `json:"source,omitempty" help:"the vault that it is from"`
 	Cut        bool      `json:"cut,omitzero" help:"whether it lacks its end, because the command that kept plans in it was killed"`
@@ -62,10 +62,10 @@ type verified struct {
 // imported is what an import did, or would do.
 type imported struct {
 	planned
-	Restored int64 `json:"restored" help:"how many plans were restored"`
-	Present  int64 `json:"present" help:"how many were there already"`
-	Failed   int64 `json:"failed" help:"how many could not be restored"`
-	More     bool  `json:"more" help:"whether the budget ended it early"`
+	Restored int  `json:"restored" help:"how many plans were restored"`
+	Present  int  `json:"present" help:"how many were there already"`
+	Failed   int  `json:"failed" help:"how many could not be restored"`
+	More     bool `json:"more" help:"whether the budget ended it early"`
 }
 
 // importedRow is a plan of a bundle, and what became of it.
@@ -109,8 +109,8 @@ func (a *app) importFile(ctx context.Context, path string, o importFlags) error 
 }
 
 // importTakes returns the requests of an import of plans that the vault lacks.
-func importTakes(plans, parts int64) price.Tally {
-	return estimate(nil, step{restorePlan, plans}, step{restorePart, parts})
+func importTakes(plans, parts int) price.Tally {
+	return estimate(nil, step{restorePlan, int64(plans)}, step{restorePart, int64(parts)})
 }
 
 // verifyFile reads a bundle to its end.
@@ -118,7 +118,7 @@ func (a *app) verifyFile(ctx context.Context, file *os.File, path string, plans 
 	p := a.progress("verify "+printable(path, 50), "plan", 0).then("nothing was restored")
 	defer p.end()
 	r, err = bundle.Verify(ctx, file, bundle.ImportOptions{Progress: p.reach, Plans: plans})
-	if n := int64(len(plans)); err == nil && r.Plans < n {
+	if n := len(plans); err == nil && r.Plans < n {
 		err = &exitError{exitFound, fmt.Errorf("it has %s of these %s", count(r.Plans), plural(n, "plan"))}
 	}
 	return r, err
@@ -128,7 +128,7 @@ func (a *app) verifyFile(ctx context.Context, file *os.File, path string, plans 
 func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only bool) error {
 	if err != nil {
 		damaged := errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrSchema)
-		err = fmt.Errorf("verify %s: %w; nothing was restored", path, err)
+		err = fmt.Errorf("%s: %w; nothing was restored", path, err)
 		if only && damaged {
 			return &exitError{exitFound, err}
 		}
@@ -150,7 +150,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 
 // restoreBundle restores the plans of a bundle that was verified.
 func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File, found bundle.VerifyReport, o importFlags) error {
-	p := a.progress("import", "plan", found.Plans).then(goOn)
+	p := a.progress("import", "plan", int64(found.Plans)).then(goOn)
 	t := newTable(a, func(r importedRow) []string { return []string{r.ID.String(), string(r.Result)} }, "PLAN", "RESULT")
 	var printErr, err error
 	entry := about("import")
@@ -163,7 +163,7 @@ func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File,
 	}
 	var report bundle.ImportReport
 	do := func(ctx context.Context) (err error) {
-		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{DryRun: o.dryRun, Plans: o.plans, Budget: o.timeLeft(), Each: each, Progress: p.reach})
+		report, err = bundle.Import(ctx, v, verifiedFile, bundle.ImportOptions{By: a.attributionOf(ctx), DryRun: o.dryRun, Plans: o.plans, Budget: o.timeLeft(), Each: each, Progress: p.reach})
 		return err
 	}
 	if !o.dryRun && found.Plans > 0 {

@@ -42,6 +42,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 )
 
 // magic is the line that a bundle begins with.
@@ -76,9 +77,9 @@ type Manifest struct {
 
 // end is the last record of a bundle.
 type end struct {
-	Plans int64 `json:"plans"`
+	Plans int `json:"plans"`
 	// Unreadable is the number of plans that the export could not read.
-	Unreadable int64  `json:"unreadable,omitzero"`
+	Unreadable int    `json:"unreadable,omitzero"`
 	SHA256     []byte `json:"sha256"`
 }
 
@@ -95,9 +96,9 @@ type DamageError struct {
 
 // Error returns the position, the plan and what is wrong, on one line.
 func (e *DamageError) Error() string {
-	at := fmt.Sprintf("bundle: byte %d", e.Byte)
+	at := fmt.Sprintf("byte %d", e.Byte)
 	if e.Plan != uuid.Nil {
-		at += ": plan " + e.Plan.String()
+		at += ", plan " + e.Plan.String()
 	}
 	return (&storage.Error{Op: at, Err: e.Err}).Error()
 }
@@ -209,7 +210,7 @@ type limits struct {
 // limitsOf returns limits with the default in place of 0.
 func limitsOf(concurrency int) (limits, error) {
 	if concurrency < 0 {
-		return limits{}, fmt.Errorf("bundle: %w: Concurrency is %d: it may not be negative", storage.ErrInvalid, concurrency)
+		return limits{}, driver.Invalid("Concurrency", "%d is negative", concurrency)
 	}
 	return limits{cmp.Or(concurrency, defaultConcurrency), new(atomic.Int64)}, nil
 }
@@ -271,4 +272,12 @@ func (f *faults) join(err error) error {
 		errs = append(errs, fmt.Errorf("and %d more", f.more))
 	}
 	return errors.Join(append([]error{err}, errs...)...)
+}
+
+// failed returns the error of a call, or nil.
+func failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Op: op, Err: err}
 }

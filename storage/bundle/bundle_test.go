@@ -33,6 +33,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+// by is who imports.
+var by = workflow.Attribution{By: "operator"}
+
 // filled returns a vault with n small plans of all statuses.
 func filled(t testing.TB, n int) *memvault.Vault {
 	t.Helper()
@@ -59,7 +62,7 @@ func of(t testing.TB, n int, shape func(i int) *workflow.Plan) *memvault.Vault {
 }
 
 // exportOf returns the bundle of a vault.
-func exportOf(t testing.TB, from storage.Reader, o bundle.ExportOptions) []byte {
+func exportOf(t testing.TB, from storage.Vault, o bundle.ExportOptions) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	report, err := bundle.Export(t.Context(), from, &b, o)
@@ -120,7 +123,7 @@ func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
 		t.Errorf("Verify: %+v, %v", found, err)
 	}
 	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Verified: true, Restored: 12}, {Manifest: found.Manifest, Verified: true, Present: 12}} {
-		if report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{}); err != nil || report != want {
+		if report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{By: by}); err != nil || report != want {
 			t.Errorf("Import: %+v, %v, want %+v", report, err, want)
 		}
 		equal(t, from, to, false)
@@ -128,7 +131,7 @@ func TestPlansOfAnyStatusComeBackEqual(t *testing.T) {
 	// The same with one plan at a time, from a stream, into a vault with a registry.
 	typed := memvault.New(plantest.Register(), memvault.Options{})
 	for _, want := range []bundle.ImportReport{{Manifest: found.Manifest, Restored: 12}, {Manifest: found.Manifest, Present: 12}} {
-		o := bundle.ImportOptions{Concurrency: 1}
+		o := bundle.ImportOptions{By: by, Concurrency: 1}
 		if report, err := bundle.Import(t.Context(), typed, stream{bytes.NewReader(text)}, o); err != nil || report != want {
 			t.Errorf("Import into a vault with a registry: %+v, %v, want %+v", report, err, want)
 		}
@@ -161,14 +164,14 @@ func TestDamage(t *testing.T) {
 	try := func(what string, text []byte, at int) {
 		t.Helper()
 		to := memvault.New(nil, memvault.Options{})
-		report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+		report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{By: by})
 		refused(t, what, err, at)
 		if n := equal(t, from, to, true); n != 0 || report.Restored != 0 {
 			t.Errorf("%s: %d plans of a damaged file were restored", what, n)
 		}
-		report, err = bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{Concurrency: 1})
+		report, err = bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{By: by, Concurrency: 1})
 		refused(t, what, err, at)
-		if n := equal(t, from, to, true); n != int(report.Restored) {
+		if n := equal(t, from, to, true); n != report.Restored {
 			t.Errorf("%s: %d plans are there, and %d were restored", what, n, report.Restored)
 		}
 	}
@@ -303,7 +306,7 @@ func TestPlanThatDiffers(t *testing.T) {
 	if err := to.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	err := imports(t, "beside another plan", to, exportOf(t, from, bundle.ExportOptions{}), bundle.ImportOptions{}, [3]int64{4, 0, 1}, storage.ErrExists)
+	err := imports(t, "beside another plan", to, exportOf(t, from, bundle.ExportOptions{}), bundle.ImportOptions{By: by}, [3]int{4, 0, 1}, storage.ErrExists)
 	if !strings.Contains(err.Error(), other.ID.String()) {
 		t.Errorf("the error does not name the plan: %v", err)
 	}
@@ -313,10 +316,10 @@ func TestPlanThatDiffers(t *testing.T) {
 }
 
 // imports imports a bundle, and checks how many plans were restored, were present and failed, and the error.
-func imports(t *testing.T, what string, to bundle.Target, text []byte, o bundle.ImportOptions, want [3]int64, wantErr error) error {
+func imports(t *testing.T, what string, to storage.Vault, text []byte, o bundle.ImportOptions, want [3]int, wantErr error) error {
 	t.Helper()
 	r, err := bundle.Import(t.Context(), to, bytes.NewReader(text), o)
-	if got := [3]int64{r.Restored, r.Present, r.Failed}; got != want || !errors.Is(err, wantErr) {
+	if got := [3]int{r.Restored, r.Present, r.Failed}; got != want || !errors.Is(err, wantErr) {
 		t.Errorf("%s: %+v, %v, want %d restored, present and failed, and %v", what, r, err, want, wantErr)
 	}
 	return err
@@ -333,7 +336,7 @@ func newest(t *testing.T, v storage.Reader) []storage.ListResult {
 }
 
 // failing is a target whose nth Restore, and all later ones, fail.
-func failing(to storage.Vault, n int, err error) bundle.Target {
+func failing(to storage.Vault, n int, err error) storage.Vault {
 	var calls atomic.Int64
 	return hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error {
 		if calls.Add(1) >= int64(n) {
@@ -346,33 +349,33 @@ func failing(to storage.Vault, n int, err error) bundle.Target {
 // TestImportBesideDeletes imports plans that are there, and deleted before they can be compared.
 func TestImportBesideDeletes(t *testing.T) {
 	text := exportOf(t, filled(t, 10), bundle.ExportOptions{})
-	imports(t, "deleted meanwhile", failing(memvault.New(nil, memvault.Options{}), 3, storage.ErrExists), text, bundle.ImportOptions{}, [3]int64{2, 0, 8}, storage.ErrNotFound)
+	imports(t, "deleted meanwhile", failing(memvault.New(nil, memvault.Options{}), 3, storage.ErrExists), text, bundle.ImportOptions{By: by}, [3]int{2, 0, 8}, storage.ErrNotFound)
 }
 
 func TestInterruptedImport(t *testing.T) {
 	from, to := filled(t, 30), memvault.New(nil, memvault.Options{})
 	text := exportOf(t, from, bundle.ExportOptions{})
 	for n := 1; n <= 30; n += 7 {
-		report, err := bundle.Import(t.Context(), failing(to, n, storage.ErrUnavailable), bytes.NewReader(text), bundle.ImportOptions{Concurrency: 4})
+		report, err := bundle.Import(t.Context(), failing(to, n, storage.ErrUnavailable), bytes.NewReader(text), bundle.ImportOptions{By: by, Concurrency: 4})
 		if !errors.Is(err, storage.ErrUnavailable) || report.Failed != 0 {
 			t.Errorf("Import that fails from plan %d on: %+v, %v", n, report, err)
 		}
 		equal(t, from, to, true)
 	}
-	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{})
+	report, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{By: by})
 	if err != nil || report.Restored+report.Present != 30 || report.Present == 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	equal(t, from, to, false)
 	// Errors of single plans don't stop an import.
-	imports(t, "conflicts", failing(memvault.New(nil, memvault.Options{}), 11, storage.ErrConflict), text, bundle.ImportOptions{}, [3]int64{10, 0, 20}, storage.ErrConflict)
+	imports(t, "conflicts", failing(memvault.New(nil, memvault.Options{}), 11, storage.ErrConflict), text, bundle.ImportOptions{By: by}, [3]int{10, 0, 20}, storage.ErrConflict)
 }
 
 func TestImportWhoseContextEnds(t *testing.T) {
 	text := exportOf(t, filled(t, 5), bundle.ExportOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	report, err := bundle.Import(ctx, memvault.New(nil, memvault.Options{}), bytes.NewReader(text), bundle.ImportOptions{})
+	report, err := bundle.Import(ctx, memvault.New(nil, memvault.Options{}), bytes.NewReader(text), bundle.ImportOptions{By: by})
 	if !errors.Is(err, context.Canceled) || report.Restored != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -392,7 +395,7 @@ func TestExportOfPlansThatCantBeRead(t *testing.T) {
 		err   error
 		times int  // that the plan can't be read; -1 for always
 		whole bool // whether the bundle is
-		plans int64
+		plans int
 		fails bool
 	}{
 		{storage.ErrCorrupt, -1, true, 4, true},
@@ -447,7 +450,7 @@ func TestExportWithoutRoom(t *testing.T) {
 
 // endless is a vault of n plans that are made when they are read, and forgotten when they are restored.
 type endless struct {
-	storage.Reader
+	storage.Vault
 	n int
 }
 
@@ -478,19 +481,19 @@ func TestImportBudget(t *testing.T) {
 		from, to := filled(t, 20), memvault.New(nil, memvault.Options{})
 		text := exportOf(t, from, bundle.ExportOptions{})
 		slow := hooked.Wrap(to, hooked.On("Restore", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
-		for done := int64(0); done < 20; {
-			results := map[bundle.ImportResult]int64{}
+		for done := 0; done < 20; {
+			results := map[bundle.ImportResult]int{}
 			report, err := bundle.Import(t.Context(), slow, bytes.NewReader(text), bundle.ImportOptions{
-				Concurrency: 4, Budget: time.Second, Each: func(_ uuid.UUID, r bundle.ImportResult) { results[r]++ },
+				By: by, Concurrency: 4, Budget: time.Second, Each: func(_ uuid.UUID, r bundle.ImportResult) { results[r]++ },
 			})
 			if err != nil || report.Present != done || report.Restored == 0 || report.Restored > 12 || report.More != (done+report.Restored < 20) ||
-				results[bundle.PlanRestored] != report.Restored || results[bundle.PlanPresent] != report.Present {
+				results[bundle.ImportRestored] != report.Restored || results[bundle.ImportPresent] != report.Present {
 				t.Fatalf("%+v, %v, progress %v; %d plans were there", report, err, results, done)
 			}
 			done += report.Restored
 		}
 		equal(t, from, to, false)
-		if _, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := bundle.Import(t.Context(), to, bytes.NewReader(text), bundle.ImportOptions{By: by, Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("a negative budget: %v", err)
 		}
 	})
@@ -509,14 +512,47 @@ func TestDryRunOfImport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	results := map[bundle.ImportResult]int64{}
+	results := map[bundle.ImportResult]int{}
 	count := func(_ uuid.UUID, r bundle.ImportResult) { results[r]++ }
-	imports(t, "a dry run", to, text, bundle.ImportOptions{DryRun: true, Each: count}, [3]int64{13, 6, 1}, storage.ErrExists)
-	if results[bundle.PlanRestored] != 13 || results[bundle.PlanPresent] != 6 || results[bundle.PlanFailed] != 1 {
+	imports(t, "a dry run", to, text, bundle.ImportOptions{DryRun: true, Each: count}, [3]int{13, 6, 1}, storage.ErrExists)
+	if results[bundle.ImportRestored] != 13 || results[bundle.ImportPresent] != 6 || results[bundle.ImportFailed] != 1 {
 		t.Errorf("progress %v", results)
 	}
 	if n, _ := to.Count(t.Context(), storage.Filters{}); n != 7 {
 		t.Errorf("%d plans after a dry run", n)
+	}
+}
+
+// TestImportIsLogged imports with and without somebody who asks. Of an import that restores nothing, the log has nothing.
+func TestImportIsLogged(t *testing.T) {
+	to := memvault.New(nil, memvault.Options{})
+	whole := exportOf(t, filled(t, 3), bundle.ExportOptions{Source: "here"})
+	empty := exportOf(t, memvault.New(nil, memvault.Options{}), bundle.ExportOptions{})
+	for _, c := range []struct {
+		text []byte
+		o    bundle.ImportOptions
+		err  error
+		want string
+	}{
+		{whole, bundle.ImportOptions{}, storage.ErrInvalid, ""},
+		{whole[:100], bundle.ImportOptions{By: by}, storage.ErrCorrupt, ""},
+		{whole, bundle.ImportOptions{DryRun: true}, nil, ""},
+		{empty, bundle.ImportOptions{By: by}, nil, ""},
+		{whole, bundle.ImportOptions{By: by}, nil, "import by operator: 3 plans of here: done"},
+	} {
+		_, err := bundle.Import(t.Context(), to, bytes.NewReader(c.text), c.o)
+		entries, logErr := to.AuditEntries(t.Context(), storage.AuditFilters{})
+		got := ""
+		for _, e := range entries {
+			got += fmt.Sprintf("%s by %s: %s: %s", e.What, e.By, e.Detail, e.Result)
+		}
+		if !errors.Is(err, c.err) || logErr != nil || got != c.want {
+			t.Errorf("%+v: %v; the log has %q, want %q; %v", c.o, err, got, c.want, logErr)
+		}
+	}
+	unable := struct{ storage.Vault }{to}
+	if _, err := bundle.Import(t.Context(), unable, bytes.NewReader(whole), bundle.ImportOptions{By: by}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a vault that can't restore: %v", err)
 	}
 }
 
@@ -532,7 +568,7 @@ func TestMemory(t *testing.T) {
 		out.CloseWithError(err)
 	}()
 	var first, peak uint64
-	report, err := bundle.Import(t.Context(), vault, in, bundle.ImportOptions{Progress: func(p storage.Progress) {
+	report, err := bundle.Import(t.Context(), vault, in, bundle.ImportOptions{By: by, Progress: func(p storage.Progress) {
 		if p.Done%100 == 0 {
 			runtime.GC()
 			var m runtime.MemStats
@@ -541,7 +577,7 @@ func TestMemory(t *testing.T) {
 			peak = max(peak, m.HeapAlloc)
 		}
 	}})
-	if err != nil || report.Restored != int64(n) {
+	if err != nil || report.Restored != n {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	t.Logf("%d plans, %.1f MB of heap at most, %.1f MB after the first 100", n, float64(peak)/1e6, float64(first)/1e6)
@@ -559,7 +595,7 @@ func FuzzVerify(f *testing.F) {
 		for _, text := range [][]byte{text, withContent(text)} {
 			to := memvault.New(nil, memvault.Options{})
 			_, err := bundle.Verify(t.Context(), bytes.NewReader(text), bundle.ImportOptions{})
-			report, importErr := bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{})
+			report, importErr := bundle.Import(t.Context(), to, stream{bytes.NewReader(text)}, bundle.ImportOptions{By: by})
 			if (err == nil) != (importErr == nil) && report.Failed == 0 {
 				t.Errorf("Verify: %v, Import: %v", err, importErr)
 			}

@@ -22,12 +22,13 @@ func Example() {
 	plan.State.Status = workflow.Completed
 	check(vault.UpdatePlan(ctx, plan))
 
+	by := workflow.Attribution{By: "ana", Why: "move to the new cluster"}
 	var backup bytes.Buffer // usually a file
 	exported, err := bundle.Export(ctx, vault, &backup, bundle.ExportOptions{Source: "my-cluster"})
 	check(err)
 	fmt.Println("exported:", exported.Plans)
 	for range 2 {
-		imported, err := bundle.Import(ctx, other, bytes.NewReader(backup.Bytes()), bundle.ImportOptions{})
+		imported, err := bundle.Import(ctx, other, bytes.NewReader(backup.Bytes()), bundle.ImportOptions{By: by})
 		check(err)
 		fmt.Println("restored:", imported.Restored, "present:", imported.Present)
 	}

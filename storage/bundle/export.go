@@ -22,23 +22,24 @@ import (
 type ExportOptions struct {
 	// Filters select the plans. Default: all plans.
 	Filters storage.Filters
-	// Source says where the plans come from, such as an account and a prefix. It is for people.
+	// Source says where the plans come from, such as an account and a prefix. It is for people. Default: empty.
 	Source string
 	// Concurrency is how many plans are read at a time. Default: 16.
 	Concurrency int
-	// Progress is called after each plan. The total is unknown. It may be nil.
+	// Progress is called after each plan. The total is unknown. Default: nil, and nothing is called.
 	Progress func(storage.Progress)
 }
 
 // ExportReport is what [Export] did.
 type ExportReport struct {
 	// Plans is the number of plans in the bundle, and Bytes the length of the bundle.
-	Plans, Bytes int64
+	Plans int
+	Bytes int64
 	// Unreadable is the number of plans that could not be read, because they are damaged, or because newer
 	// code or an unknown plugin wrote them. They are not in the bundle.
-	Unreadable int64
+	Unreadable int
 	// Foreign is the number of plans that another program wrote. They are not in the bundle, and are no error.
-	Foreign int64
+	Foreign int
 	// Whole says that the bundle has its end, so it can be imported. It may lack the unreadable plans.
 	Whole bool
 }
@@ -47,16 +48,21 @@ type ExportReport struct {
 // out.
 //
 // A plan that can't be read does not stop the export. The bundle is then whole but for these plans, and the
-// error names each, up to 100. Every other error stops it: what was written is no bundle, and [Import] refuses
-// it as truncated. An error of w is returned as it is.
-func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptions) (report ExportReport, err error) {
+// error has up to 100 of theirs. Every other error stops it: what was written is no bundle, and [Import] refuses
+// it as truncated.
+func Export(ctx context.Context, from storage.Vault, w io.Writer, o ExportOptions) (ExportReport, error) {
+	report, err := export(ctx, from, w, o)
+	return report, failed("Export", err)
+}
+
+func export(ctx context.Context, from storage.Vault, w io.Writer, o ExportOptions) (report ExportReport, err error) {
 	l, err := limitsOf(o.Concurrency)
 	if err != nil {
 		return report, err
 	}
 	encoder, err := newEncoder(l.concurrency)
 	if err != nil {
-		return report, fmt.Errorf("bundle: %w", err)
+		return report, err
 	}
 	defer encoder.Close()
 	out := &writer{w: w, chain: sha256.New(), encoder: encoder}
@@ -92,7 +98,7 @@ func Export(ctx context.Context, from storage.Reader, w io.Writer, o ExportOptio
 			report.Plans++
 		}
 		if o.Progress != nil {
-			o.Progress(storage.Progress{Done: report.Plans + report.Unreadable + report.Foreign})
+			o.Progress(storage.Progress{Done: int64(report.Plans + report.Unreadable + report.Foreign)})
 		}
 		return nil
 	})
@@ -168,7 +174,7 @@ func encode(encoder *zstd.Encoder, plan *workflow.Plan) (*record, error) {
 		err = fmt.Errorf("it takes %d bytes, at most %d are allowed", len(text), maxSize)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bundle: plan %s: %w: %w", plan.ID, storage.ErrCorrupt, err)
+		return nil, &storage.Error{Op: "encode", Plan: plan.ID, Err: fmt.Errorf("%w: %w", storage.ErrCorrupt, err)}
 	}
 	return newRecord(kindPlan, plan.ID, len(text), encoder.EncodeAll(text, nil)), nil
 }

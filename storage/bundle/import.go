@@ -22,27 +22,25 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Target is where plans are restored. The vaults of this module implement it.
-type Target interface {
-	storage.Restorer
-	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
-}
-
 // ImportOptions are the options of [Import] and [Verify].
 type ImportOptions struct {
+	// By says who imports, and why, for the audit log. Its At is ignored. Required, but for a dry run and for Verify.
+	By workflow.Attribution
 	// Concurrency is how many plans are restored at a time. Default: 16.
 	Concurrency int
-	// Plans are the only plans to restore or verify, if it is not nil. All records are checked for their order. Default: all.
+	// Plans are the only plans to restore or verify, if it is not nil. All records are checked for their order.
+	// Default: nil, and these are all.
 	Plans []uuid.UUID
-	// DryRun restores nothing. The report says what would be restored.
+	// DryRun restores nothing. The report says what would be restored. Default: false.
 	DryRun bool
 	// Budget is the time after which no other plan is restored, counted from the first one. The verification of
 	// the bundle, and skipping the plans that are there already, does not count, so each Import makes progress.
 	// Default: 0, and Import ends when no plan is left.
 	Budget time.Duration
-	// Each is called with each plan and what Import did with it, one call at a time. It may be nil.
+	// Each is called with each plan and what Import did with it, one call at a time. Default: nil, and nothing is called.
 	Each func(plan uuid.UUID, result ImportResult)
-	// Progress is called after each plan, but not while Import verifies the bundle. The total is unknown. It may be nil.
+	// Progress is called after each plan, but not while Import verifies the bundle. The total is unknown. Default: nil, and
+	// nothing is called.
 	Progress func(storage.Progress)
 }
 
@@ -53,7 +51,7 @@ type ImportReport struct {
 	Verified bool
 	// Restored is the number of plans that were restored. Present were there already, with the same content.
 	// Failed could not be restored.
-	Restored, Present, Failed int64
+	Restored, Present, Failed int
 	// More says that plans are left, because the budget was used up or Import stopped. Another Import skips those
 	// that are there already, and continues.
 	More bool
@@ -64,9 +62,9 @@ type ImportResult string
 
 // The results.
 const (
-	PlanRestored ImportResult = "restored" // in a dry run: it would be
-	PlanPresent  ImportResult = "present"  // it was there already, with the same content
-	PlanFailed   ImportResult = "failed"   // the error says why
+	ImportRestored ImportResult = "restored" // in a dry run: it would be
+	ImportPresent  ImportResult = "present"  // it was there already, with the same content
+	ImportFailed   ImportResult = "failed"   // the error says why
 )
 
 // VerifyReport is what [Verify] found.
@@ -74,19 +72,30 @@ type VerifyReport struct {
 	Manifest Manifest
 	// Plans is the number of plans in the bundle, Parts that of their sub-objects, and Bytes the length of the
 	// bundle.
-	Plans, Parts, Bytes int64
+	Plans, Parts int
+	Bytes        int64
 	// Unreadable is the number of plans that the export could not read, and that are therefore not in the
 	// bundle.
-	Unreadable int64
+	Unreadable int
 	// Cut says that the bundle has no end, because the process of its [Keeper] died: it has what was complete by then.
 	Cut bool
 }
 
-// Verify reads a bundle to its end and checks everything in it. An error is a [*DamageError], or that of r or of
+// Verify reads a bundle to its end and checks everything in it. The error has a [*DamageError], or that of r or of
 // ctx.
 func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, error) {
-	var report VerifyReport
-	err := each(ctx, r, o, &report, handler{
+	report, err := verify(ctx, r, o)
+	return report, failed("Verify", err)
+}
+
+func verify(ctx context.Context, r io.Reader, o ImportOptions) (report VerifyReport, err error) {
+	in, err := open(r, o)
+	if err != nil {
+		return report, err
+	}
+	defer in.decoder.Close()
+	report.Manifest = in.manifest
+	err = in.each(ctx, o, &report, handler{
 		begin: ctx.Err,
 		do:    func(context.Context, *workflow.Plan) error { return nil },
 		done:  func(p passed) error { return p.err },
@@ -94,7 +103,8 @@ func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, er
 	return report, err
 }
 
-// Import restores the plans of a bundle, with [storage.Restorer]. A plan that is there already is compared: if it is
+// Import restores the plans of a bundle in a vault that is a [storage.Restorer], and has that in its audit log: see
+// [storage.Audit]. A plan that is there already is compared: if it is
 // the same, nothing is done, and otherwise the error names it with [storage.ErrExists] and it stays as it is.
 // An import that was interrupted is therefore run again, and restores the rest.
 //
@@ -103,50 +113,90 @@ func Verify(ctx context.Context, r io.Reader, o ImportOptions) (VerifyReport, er
 // restored, and Import stops at the damage, with a [*DamageError]. Plans that were restored before it are
 // valid.
 //
-// A plan that can't be restored does not stop the import; the error names each, up to 100. It is ErrConflict
+// A plan that can't be restored does not stop the import; the error has up to 100 of theirs. It is ErrConflict
 // for a plan that an interrupted import has left half restored: the error says when to call again. Import
 // stops if the store can't be used, or ctx ends.
 //
 // Open plans are open again: see [storage.Restorer].
-func Import(ctx context.Context, to Target, r io.Reader, o ImportOptions) (report ImportReport, err error) {
-	if o.Budget < 0 {
-		return report, fmt.Errorf("bundle: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
+//
+// Errors: [errors.ErrUnsupported] for a vault that is no Restorer; [storage.ErrInvalid] for wrong options.
+func Import(ctx context.Context, to storage.Vault, r io.Reader, o ImportOptions) (ImportReport, error) {
+	i := importing{to: to, opts: o}
+	err := i.check()
+	if err == nil {
+		err = i.run(ctx, r)
 	}
-	if file, ok := r.(io.Seeker); ok {
-		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
-			found, err := Verify(ctx, r, ImportOptions{Concurrency: o.Concurrency, Plans: o.Plans})
-			report.Manifest = found.Manifest
-			if err == nil {
-				_, err = file.Seek(start, io.SeekStart)
-			}
-			if err != nil {
-				return report, err
-			}
-			report.Verified = true
-		}
-	}
-	i := importing{to: to, opts: o, report: &report}
-	var found VerifyReport
-	err = each(ctx, r, o, &found, handler{
-		begin: func() error { return cmp.Or(ctx.Err(), i.budget()) },
-		do:    i.restore,
-		done:  i.count,
-	})
-	report.Manifest = found.Manifest
-	report.More = err != nil
-	if errors.Is(err, errUsed) {
-		err = nil
-	}
-	return report, i.failed.join(err)
+	return i.report, failed("Import", err)
 }
 
 // importing is an Import that is restoring plans.
 type importing struct {
-	to     Target
-	opts   ImportOptions
-	report *ImportReport
-	failed faults
-	began  time.Time // when the first plan was restored
+	to       storage.Vault
+	restorer storage.Restorer
+	opts     ImportOptions
+	report   ImportReport
+	failed   faults
+	began    time.Time // when the first plan was restored
+}
+
+// check checks the options and the vault.
+func (i *importing) check() (err error) {
+	if i.restorer, err = storage.Require[storage.Restorer](i.to); err != nil {
+		return err
+	}
+	var errs []error
+	if i.opts.Budget < 0 {
+		errs = append(errs, driver.Invalid("Budget", "%v is negative", i.opts.Budget))
+	}
+	if !i.opts.DryRun {
+		errs = append(errs, storage.CheckBy(i.opts.By))
+	}
+	_, err = limitsOf(i.opts.Concurrency)
+	return errors.Join(append(errs, err)...)
+}
+
+// run restores the plans of a bundle, after it has verified all of it if that can be read twice.
+func (i *importing) run(ctx context.Context, r io.Reader) error {
+	what := "the plans of "
+	if file, ok := r.(io.Seeker); ok {
+		if start, err := file.Seek(0, io.SeekCurrent); err == nil { // a pipe is a file that can't seek
+			found, err := verify(ctx, r, ImportOptions{Concurrency: i.opts.Concurrency, Plans: i.opts.Plans})
+			i.report.Manifest = found.Manifest
+			if err == nil {
+				_, err = file.Seek(start, io.SeekStart)
+			}
+			if err != nil || found.Plans == 0 {
+				i.report.Verified = err == nil
+				return err
+			}
+			what, i.report.Verified = fmt.Sprintf("%d plans of ", found.Plans), true
+		}
+	}
+	in, err := open(r, i.opts)
+	if err != nil {
+		return err
+	}
+	defer in.decoder.Close()
+	i.report.Manifest = in.manifest
+	do := func(ctx context.Context) error { return i.restoreAll(ctx, in) }
+	if i.opts.DryRun {
+		return do(ctx)
+	}
+	entry := storage.AuditEntry{What: "import", Attribution: i.opts.By, Plans: i.opts.Plans, Detail: what + cmp.Or(in.manifest.Source, "a bundle")}
+	return storage.Audit(ctx, i.to, entry, do)
+}
+
+func (i *importing) restoreAll(ctx context.Context, in *reader) error {
+	err := in.each(ctx, i.opts, new(VerifyReport), handler{
+		begin: func() error { return cmp.Or(ctx.Err(), i.budget()) },
+		do:    i.restore,
+		done:  i.count,
+	})
+	i.report.More = err != nil
+	if errors.Is(err, errUsed) {
+		err = nil
+	}
+	return i.failed.join(err)
 }
 
 // errUsed means that the budget is used up.
@@ -161,15 +211,15 @@ func (i *importing) budget() error {
 
 // count counts a plan. It returns an error that stops the import.
 func (i *importing) count(p passed) error {
-	result := PlanFailed
+	result := ImportFailed
 	switch {
 	case p.err == nil:
-		result = PlanRestored
+		result = ImportRestored
 		if i.report.Restored++; i.began.IsZero() {
 			i.began = time.Now()
 		}
 	case errors.Is(p.err, errPresent):
-		result = PlanPresent
+		result = ImportPresent
 		i.report.Present++
 	case p.damaged || !single(p.err):
 		return p.err
@@ -204,9 +254,9 @@ func (i *importing) restore(ctx context.Context, plan *workflow.Plan) error {
 		}
 		return nil
 	}
-	err := i.to.Restore(ctx, plan)
+	err := i.restorer.Restore(ctx, plan)
 	if errors.Is(err, storage.ErrUnknown) && ctx.Err() == nil {
-		err = i.to.Restore(ctx, plan)
+		err = i.restorer.Restore(ctx, plan)
 	}
 	if errors.Is(err, storage.ErrExists) {
 		return i.compare(ctx, plan)
@@ -223,18 +273,20 @@ func (i *importing) compare(ctx context.Context, plan *workflow.Plan) error {
 	same, err := driver.SamePlan(there, plan)
 	switch {
 	case err != nil:
-		return fmt.Errorf("bundle: compare plan %s: %w: %w", plan.ID, storage.ErrExists, err)
+		err = fmt.Errorf("%w: %w", storage.ErrExists, err)
 	case !same:
-		return fmt.Errorf("bundle: plan %s: %w, differs from that of the bundle, and stays as it is", plan.ID, storage.ErrExists)
+		err = fmt.Errorf("%w, differs from that of the bundle, and stays as it is", storage.ErrExists)
+	default:
+		return errPresent
 	}
-	return errPresent
+	return &storage.Error{Op: "compare", Plan: plan.ID, Err: err}
 }
 
 // passed is a plan of a bundle that was handled.
 type passed struct {
 	at, next int64 // where its record begins and ends
 	plan     uuid.UUID
-	parts    int64 // the number of its sub-objects
+	parts    int // the number of its sub-objects
 	err      error
 	damaged  bool // err is about the bundle
 }
@@ -249,43 +301,48 @@ type handler struct {
 	done func(passed) error
 }
 
-// each reads a bundle, and lets a handler handle its plans.
-func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyReport, h handler) error {
+// open reads the beginning of a bundle. The caller closes the decoder.
+func open(r io.Reader, o ImportOptions) (*reader, error) {
 	l, err := limitsOf(o.Concurrency)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	decoder, err := newDecoder(l.concurrency)
-	if err != nil {
-		return fmt.Errorf("bundle: %w", err)
+	in := &reader{r: r, chain: sha256.New(), limits: l}
+	if in.decoder, err = newDecoder(l.concurrency); err != nil {
+		return nil, err
 	}
-	defer decoder.Close()
-	in := &reader{r: r, chain: sha256.New(), decoder: decoder}
-	if report.Manifest, err = in.begin(); err != nil {
-		return err
+	if in.manifest, err = in.begin(); err != nil {
+		in.decoder.Close()
+		return nil, err
 	}
+	return in, nil
+}
+
+// each reads the plans of a bundle, and lets a handler handle them.
+func (r *reader) each(ctx context.Context, o ImportOptions, report *VerifyReport, h handler) error {
+	l, decoder := r.limits, r.decoder
 	plans := func(yield func(*record, error) bool) {
-		for r, err := range in.plans(report) {
-			if err == nil && o.Plans != nil && !slices.Contains(o.Plans, r.plan()) {
+		for rec, err := range r.plans(report) {
+			if err == nil && o.Plans != nil && !slices.Contains(o.Plans, rec.plan()) {
 				continue
 			}
 			if err == nil {
 				err = h.begin()
 			}
 			if err == nil {
-				l.held.Add(r.size() + r.stored())
+				l.held.Add(rec.size() + rec.stored())
 			}
-			if !yield(r, err) || err != nil {
+			if !yield(rec, err) || err != nil {
 				return
 			}
 		}
 	}
-	return ordered(l, plans, func(r *record) passed {
-		defer l.held.Add(-r.size() - r.stored())
-		p := passed{at: r.at, next: r.at + r.length(), plan: r.plan()}
-		plan, err := decode(r, decoder)
+	return ordered(l, plans, func(rec *record) passed {
+		defer l.held.Add(-rec.size() - rec.stored())
+		p := passed{at: rec.at, next: rec.at + rec.length(), plan: rec.plan()}
+		plan, err := decode(rec, decoder)
 		if p.damaged = err != nil; err == nil {
-			p.parts = int64(len(workflow.Parts(plan)))
+			p.parts = len(workflow.Parts(plan))
 			err = h.do(ctx, plan)
 		}
 		p.err = err
@@ -297,7 +354,7 @@ func each(ctx context.Context, r io.Reader, o ImportOptions, report *VerifyRepor
 			report.Parts += p.parts
 			report.Bytes = p.next
 			if o.Progress != nil {
-				o.Progress(storage.Progress{Done: report.Plans})
+				o.Progress(storage.Progress{Done: int64(report.Plans)})
 			}
 		}
 		return err
@@ -325,10 +382,12 @@ func decode(r *record, decoder *zstd.Decoder) (*workflow.Plan, error) {
 
 // reader reads records.
 type reader struct {
-	r       io.Reader
-	decoder *zstd.Decoder
-	chain   hash.Hash
-	n       int64
+	r        io.Reader
+	limits   limits
+	decoder  *zstd.Decoder
+	manifest Manifest
+	chain    hash.Hash
+	n        int64
 }
 
 var errTruncated = fmt.Errorf("%w: the bundle is truncated", storage.ErrCorrupt)
@@ -338,7 +397,7 @@ func (r *reader) fail(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return &DamageError{Byte: r.n, Err: errTruncated}
 	}
-	return fmt.Errorf("bundle: byte %d: %w", r.n, err)
+	return fmt.Errorf("byte %d: %w", r.n, err)
 }
 
 // begin reads what is before the plans.
@@ -407,11 +466,11 @@ func (r *reader) next() (*record, error) {
 // plans yields the records of plans, up to the end of the bundle. An error is the last element.
 func (r *reader) plans(report *VerifyReport) iter.Seq2[*record, error] {
 	return func(yield func(*record, error) bool) {
-		plans := int64(0)
+		plans := 0
 		for {
 			rec, err := r.next()
 			switch {
-			case report.Manifest.Growing && isCut(err):
+			case r.manifest.Growing && isCut(err):
 				report.Cut = true
 				return
 			case err != nil:
@@ -442,7 +501,7 @@ func isCut(err error) bool {
 }
 
 // finish compares the end with what came before it.
-func (r *reader) finish(rec *record, plans int64, report *VerifyReport) error {
+func (r *reader) finish(rec *record, plans int, report *VerifyReport) error {
 	var e end
 	if err := rec.readJSON(r.decoder, &e); err != nil {
 		return err

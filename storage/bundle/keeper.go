@@ -24,7 +24,7 @@ type Keeper struct {
 
 	mu    sync.Mutex // guards what follows
 	out   *writer
-	plans int64
+	plans int
 }
 
 // NewKeeper begins a bundle. Source says where the plans come from, for people. If w has a method Sync, as an [os.File]
@@ -36,7 +36,7 @@ func NewKeeper(w io.Writer, source string) (*Keeper, error) {
 	}
 	encoder, err := newEncoder(l.concurrency)
 	if err != nil {
-		return nil, fmt.Errorf("bundle: %w", err)
+		return nil, failed("NewKeeper", err)
 	}
 	k := &Keeper{limits: l, encoder: encoder, sync: func() error { return nil }, out: &writer{w: w, chain: sha256.New(), encoder: encoder}}
 	if file, ok := w.(interface{ Sync() error }); ok {
@@ -52,7 +52,7 @@ func (k *Keeper) settle() error {
 		k.out.err = k.sync()
 	}
 	if k.out.err != nil {
-		return fmt.Errorf("bundle: keep a copy: %w", k.out.err)
+		return fmt.Errorf("write to the bundle: %w", k.out.err)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (k *Keeper) KeepAll(ctx context.Context, from storage.Reader, f storage.Fil
 }
 
 // Plans returns how many plans were written.
-func (k *Keeper) Plans() int64 {
+func (k *Keeper) Plans() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.plans

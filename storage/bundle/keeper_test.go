@@ -44,10 +44,10 @@ func TestPurgeKeepsBeforeItRemoves(t *testing.T) {
 	for room := 100; ; room += 1500 {
 		store, d := filled(t, 20), &disk{room: room}
 		was := memvault.New(nil, memvault.Options{})
-		imports(t, "a copy", was, exportOf(t, store, bundle.ExportOptions{}), bundle.ImportOptions{}, [3]int64{20, 0, 0}, nil)
+		imports(t, "a copy", was, exportOf(t, store, bundle.ExportOptions{}), bundle.ImportOptions{By: by}, [3]int{20, 0, 0}, nil)
 		v := hooked.Wrap(store, func(c *hooked.Call) error {
 			if c.Op == "Delete" {
-				imports(t, "before a removal", memvault.New(nil, memvault.Options{}), d.synced.Bytes(), bundle.ImportOptions{Plans: []uuid.UUID{c.ID}}, [3]int64{1, 0, 0}, nil)
+				imports(t, "before a removal", memvault.New(nil, memvault.Options{}), d.synced.Bytes(), bundle.ImportOptions{By: by, Plans: []uuid.UUID{c.ID}}, [3]int{1, 0, 0}, nil)
 			}
 			return c.Do()
 		})
@@ -55,11 +55,11 @@ func TestPurgeKeepsBeforeItRemoves(t *testing.T) {
 		if err != nil {
 			continue // no room for anything
 		}
-		report, err := storage.Purge(t.Context(), v, storage.SelectWhere(final), storage.PurgeOptions{By: workflow.Attribution{By: "operator"}, Keep: k.Keep, Concurrency: 1})
-		if closed := k.Close(); (err == nil) != (closed == nil && report.Deleted == 12) || report.Deleted > k.Plans() || err != nil && report.Failed != 1 {
+		report, err := storage.Purge(t.Context(), v, storage.SelectWhere(final), storage.PurgeOptions{By: by, Keep: k.Keep, Concurrency: 1})
+		if closed := k.Close(); (err == nil) != (closed == nil && report.Deleted == 12) || int(report.Deleted) > k.Plans() || err != nil && report.Failed != 1 {
 			t.Errorf("with room for %d: %+v, %v, %v, %d kept", room, report, err, closed, k.Plans())
 		}
-		if _, err := bundle.Import(t.Context(), store, bytes.NewReader(d.synced.Bytes()), bundle.ImportOptions{}); err != nil {
+		if _, err := bundle.Import(t.Context(), store, bytes.NewReader(d.synced.Bytes()), bundle.ImportOptions{By: by}); err != nil {
 			t.Errorf("with room for %d: %v", room, err)
 		}
 		if equal(t, was, store, false); err == nil {
@@ -84,7 +84,7 @@ func TestKeptBundleMayBeCut(t *testing.T) {
 	for n := at[1]; n <= len(text); n++ {
 		r, err := bundle.Verify(t.Context(), bytes.NewReader(text[:n]), bundle.ImportOptions{})
 		whole, found := slices.BinarySearch(at, n)
-		if want := int64(whole - 1); err != nil || r.Cut != (n < len(text)) || !found && r.Plans != min(5, want-1) || found && r.Plans != min(5, want) {
+		if want := whole - 1; err != nil || r.Cut != (n < len(text)) || !found && r.Plans != min(5, want-1) || found && r.Plans != min(5, want) {
 			t.Fatalf("cut at %d of %v: %+v, %v", n, at, r, err)
 		}
 	}
