@@ -117,8 +117,10 @@ func judge(t *testing.T, op, floor side, most float64) {
 }
 
 // BenchmarkCPU repeats each operation with recorded answers, and the floor: a bare client of the SDK that sends the same
-// requests and does nothing else. No time of a service is in either.
+// requests and does nothing else. No time of a service is in either. Round trips, bytes and dollars are those of
+// testdata/costs.txt.
 func BenchmarkCPU(b *testing.B) {
+	costs := readGolden(b)
 	for _, r := range cpuRows() {
 		b.Run(r.String(), func(b *testing.B) {
 			op, floor, tape := r.record(b, credential())
@@ -126,6 +128,7 @@ func BenchmarkCPU(b *testing.B) {
 				b.Run(name, func(b *testing.B) {
 					s.benchmark(b)
 					b.ReportMetric(float64(len(tape.requests)), "requests/op")
+					costs.report(b, r.String())
 				})
 			}
 		})

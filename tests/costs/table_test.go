@@ -297,7 +297,7 @@ const (
 	goldenHead = " write   list   read  other delete requests  trips      sent  received  $/10,000"
 )
 
-func readGolden(t *testing.T) golden {
+func readGolden(t testing.TB) golden {
 	text, err := os.ReadFile(filepath.Join("testdata", "costs.txt"))
 	if !goldentest.Updating() {
 		vaulttest.Must(t, err)
@@ -336,6 +336,18 @@ func (g golden) compare(t *testing.T, name, got string) {
 	}
 	if !same {
 		t.Errorf("testdata/costs.txt differs (go test -update rewrites it):\nrow  %s\nhead%s\nwant%s\n got%s", name, goldenHead, want, got)
+	}
+}
+
+// report gives a benchmark the round trips, bytes and dollars of a row.
+func (g golden) report(b *testing.B, name string) {
+	is := number.FindAllString(g.lines[name], -1)
+	for i, unit := range []string{"trips/op", "sent-B/op", "received-B/op", "$/10,000-ops"} {
+		if at := len(is) - 4 + i; at >= 0 && is[at] != "-" {
+			n, err := strconv.ParseFloat(is[at], 64)
+			vaulttest.Must(b, err)
+			b.ReportMetric(n, unit)
+		}
 	}
 }
 
