@@ -56,10 +56,10 @@ type task struct {
 	Fails int `json:"fails,omitempty"`
 }
 
-// register returns a registry of all plugins of this program.
-func register() *registry.Register {
+// register returns a registry of all plugins of this program. The one of tasks may run them or only name their types.
+func register(tasks plugins.Plugin) *registry.Register {
 	r := plantest.Register()
-	if err := r.Register(plugins.Typed[task, int64](taskName)); err != nil {
+	if err := r.Register(tasks); err != nil {
 		panic(err) // the name is free
 	}
 	return r
@@ -123,10 +123,6 @@ type holding struct {
 
 // run works as a node until stdin ends. Then it leaves.
 func (n *node) run(ctx context.Context, stdin *json.Decoder) error {
-	reg := registry.New()
-	if err := reg.Register(engine.Task(taskName, n.perform)); err != nil {
-		return err
-	}
 	trouble := func(doing string, err error) {
 		n.report(message{What: problem, Error: doing + ": " + oneLine(err)})
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -167,13 +169,18 @@ func (a account) login() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id})
 }
 
-// dial opens a vault on a new connection, unless the options have one.
+// dial opens a vault on a new connection, unless the options have one. It reads the plans of this program.
 func (t *target) dial(ctx context.Context, prefix string, opts ...azblob.Options) (*azblob.Vault, error) {
+	return t.dialWith(ctx, prefix, register(plugins.Typed[task, int64](taskName)), opts...)
+}
+
+// dialWith is dial with other plugins.
+func (t *target) dialWith(ctx context.Context, prefix string, reg *registry.Register, opts ...azblob.Options) (*azblob.Vault, error) {
 	opts = append([]azblob.Options{settings.Over(t.connect())}, opts...)
 	if t.Endpoint != "" {
-		return azblob.New(ctx, prefix, t.Endpoint, t.credential, register(), merge.Fields(opts...))
+		return azblob.New(ctx, prefix, t.Endpoint, t.credential, reg, merge.Fields(opts...))
 	}
-	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, register(), merge.Fields(opts...))
+	return azblob.NewFromConnectionString(ctx, prefix, t.ConnectionString, reg, merge.Fields(opts...))
 }
 
 // newHTTPClient keeps a connection for each request that a vault has in flight.

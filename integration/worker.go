@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/plugins"
 
 	"github.com/google/uuid"
 
@@ -150,12 +151,12 @@ func work(stdin io.Reader, stdout io.Writer) (err error) {
 		chance = 0.03
 	}
 	w.faulty = conformance.NewFaulty(t.transport, o.Seed, chance)
-	run, observer := newClient(w).run, azblob.Observer{}
+	run, observer, tasks := newClient(w).run, azblob.Observer{}, plugins.Plugin(plugins.Typed[task, int64](taskName))
 	if o.Interval > 0 {
 		n := &node{worker: w, held: map[uuid.UUID]holding{}}
-		run, observer = n.run, azblob.Observer{Conflict: n.conflicted}
+		run, observer, tasks = n.run, azblob.Observer{Conflict: n.conflicted}, engine.Task(taskName, n.perform)
 	}
-	if w.vault, err = t.dial(ctx, o.Prefix,
+	if w.vault, err = t.dialWith(ctx, o.Prefix, register(tasks),
 		azblob.Options{GracePeriod: o.Grace, Concurrency: 16, Backoff: azblob.Backoff{InitialInterval: 5 * time.Millisecond}},
 		settings.Over(w.faulty),
 		azblob.Options{Observer: azblob.Tee(observer, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { w.requests.Add(1) }})}); err != nil {
