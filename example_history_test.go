@@ -26,7 +26,7 @@ func runAgain(ctx context.Context, vault storage.Vault, group uuid.UUID) error {
 		if err != nil {
 			return err
 		}
-		fork, err := workflow.Fork(plan)
+		fork, err := workflow.Fork(plan, workflow.ForkOptions{})
 		if err != nil {
 			return err
 		}

@@ -70,7 +70,8 @@
 // A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan with the work that is
 // left: give it to Submit. Completed objects are not rerun, at any depth. These belong to each run of a plan or
 // block and run again: continuous and deferred checks, deferred actions, and post checks if some work is left.
-// If deferred actions may have undone what is Completed, Fork refuses; see [workflow.ForkAfterCompensation].
+// If deferred actions may have undone what is Completed, Fork refuses unless
+// [workflow.ForkOptions] says AfterCompensation.
 //
 // # Stop and shutdown
 //

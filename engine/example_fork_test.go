@@ -41,7 +41,7 @@ func Example_fork() {
 	}}})
 
 	full = false
-	fork, err := workflow.Fork(failed)
+	fork, err := workflow.Fork(failed, workflow.ForkOptions{})
 	check(err)
 	run(fork)
 	runs, err := storage.Collect(vault.Search(ctx, storage.Filters{ByGroupIDs: []uuid.UUID{failed.GroupID}}))

@@ -15,7 +15,7 @@ import (
 // fork stores a fork of a plan in which no action fails but those of the bypass checks.
 func (s *stage) fork(p *workflow.Plan) *workflow.Plan {
 	s.t.Helper()
-	f, err := workflow.ForkAfterCompensation(p)
+	f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true})
 	must(s.t, err)
 	for o := range workflow.Walk(f) {
 		if a, ok := o.(*workflow.Action); ok && a.State.Status == workflow.NotStarted && !strings.Contains(a.Name, "bypass") {

@@ -98,7 +98,7 @@ func (h *past) restore(ctx context.Context) error {
 
 func (h *past) fork(ctx context.Context) error {
 	from := h.plans[len(h.plans)-1]
-	p, err := workflow.ForkAfterCompensation(from)
+	p, err := workflow.Fork(from, workflow.ForkOptions{AfterCompensation: true})
 	if err != nil {
 		return err
 	}

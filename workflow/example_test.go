@@ -115,10 +115,10 @@ func ExampleChecks_MarshalJSON() {
 }
 
 // A plan that Completed is run again as a whole.
-func ExampleForkFromStart() {
+func ExampleFork_fromStart() {
 	done := deploy()
 	plantest.Finish(done)
-	again, err := workflow.ForkFromStart(done)
+	again, err := workflow.Fork(done, workflow.ForkOptions{FromStart: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,6 +10,21 @@ import (
 	"github.com/google/uuid"
 )
 
+// ForkOptions are the settings of a fork. The zero value forks a plan from its failure.
+type ForkOptions struct {
+	// FromStart makes a final plan run again as a whole: nothing is carried over. Default: the fork does what is left of
+	// a plan that is Failed or Stopped.
+	FromStart bool
+	// AfterCompensation allows the fork of a plan whose deferred actions for a failure have begun. Make the work run again
+	// that they have undone: a refund undoes a payment. Default: such a plan is refused, unless FromStart is set.
+	AfterCompensation bool
+	// Number tells several forks of a plan from the same place apart. Look for the forks with smaller numbers first, and
+	// see what became of them. Default: 1.
+	Number int
+	// By says who forks the plan, and why. Create refuses texts that are too long. Default: nobody.
+	By Attribution
+}
+
 // Fork returns a new plan that does what is left of a plan that ended as Failed or Stopped. What was Completed
 // is carried over with its times, attempts and results, and is not rerun. Everything else is NotStarted.
 // [CarriedOver] shows which is which. Give the fork to Create; an engine then runs it like any new plan.
@@ -22,45 +37,25 @@ import (
 //
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
 // order. ForkedFrom is the ID of p. The IDs of the sub-objects are new. An action that runs again therefore has another
-// idempotency key: if it was interrupted, and may have had an effect, its plugin must find that out. Before Create, the
-// caller may change what is NotStarted, such as a request, and may make more run again: use State.Reset, and set
-// Attempts to nil.
+// idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its plugin
+// must find that out. Before Create, the caller may change what is NotStarted, such as a request, and may make more run
+// again: use State.Reset, and set Attempts to nil.
 //
-// The fork's ID follows from p, and from whether the fork begins at the failure or at the start. Create therefore stores
-// one such fork, whoever makes it how often, and returns an error of kind ErrExists for another. [AnotherFork] numbers more
-// of them. The time in the ID is when p ended, or when it was created if p has no end, or one that can't be right.
+// The fork's ID follows from p, from the place where the fork begins, the failure or the start, and from Number. Create
+// therefore stores one such fork, whoever makes it how often, and returns an error of kind ErrExists for another. The time
+// in the ID is when p ended, or when it was created if p has no end, or one that can't be right.
 //
-// Fork refuses a plan whose deferred actions for a failure have begun: they may have undone work that the fork would
-// carry over. See [ForkAfterCompensation].
-//
-// Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and
-// errors with p. The error is a [*FieldError] if p is refused.
-func Fork(p *Plan) (*Plan, error) {
-	if p != nil && p.DeferredActions != nil {
-		for i, b := range p.DeferredActions.Batches {
-			if b.When == OnFailure && b.State.Status != NotStarted {
-				return nil, &FieldError{fmt.Sprintf("DeferredActions.Batches[%d]", i), "has run after the failure, and may have undone what is Completed: " +
-					"fork from the start, or after compensation if that work need not run again"}
-			}
-		}
+// Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and errors with p.
+// The error is a [*FieldError] if p is refused, or if Number is negative.
+func Fork(p *Plan, opts ForkOptions) (*Plan, error) {
+	if err := opts.check(p); err != nil {
+		return nil, err
 	}
-	return ForkAfterCompensation(p)
-}
-
-// ForkAfterCompensation is [Fork] for a plan whose deferred actions for a failure may have run. Make the work run again
-// that they have undone: a refund undoes a payment.
-func ForkAfterCompensation(p *Plan) (*Plan, error) {
-	if p == nil {
-		return nil, &FieldError{"Plan", "is nil"}
-	}
-	if s := p.State.Status; s != Failed && s != Stopped {
-		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a plan that is Failed or Stopped can be forked"}
-	}
-	f := p.fork("failure")
+	f := p.fork(opts)
 	for o, kept := range CarriedOver(f) {
 		f.adopt(o)
 		switch s := o.Header().State; {
-		case !kept:
+		case !kept || opts.FromStart:
 			startOver(o)
 		case s.Status == Running:
 			s.Status = Stopped // it was left when what it belongs to completed
@@ -69,52 +64,61 @@ func ForkAfterCompensation(p *Plan) (*Plan, error) {
 	return f, nil
 }
 
-// ForkFromStart returns a new plan that does all of a final plan again: nothing is carried over, and everything is
-// NotStarted. Otherwise it is like [Fork]. The error is a [*FieldError] if p is not final.
-func ForkFromStart(p *Plan) (*Plan, error) {
-	if p == nil {
-		return nil, &FieldError{"Plan", "is nil"}
+// check reports why a plan can't be forked.
+func (o ForkOptions) check(p *Plan) error {
+	switch {
+	case p == nil:
+		return &FieldError{"Plan", "is nil"}
+	case o.Number < 0:
+		return &FieldError{"ForkOptions.Number", fmt.Sprintf("%d is negative", o.Number)}
+	case o.FromStart && !p.State.Status.Final():
+		return &FieldError{"State.Status", "is " + p.State.Status.String() + ": only a final plan can be forked from its start"}
+	case o.FromStart:
+		return nil
+	case p.State.Status != Failed && p.State.Status != Stopped:
+		return &FieldError{"State.Status", "is " + p.State.Status.String() + ": only a plan that is Failed or Stopped can be forked from its failure"}
+	case o.AfterCompensation || p.DeferredActions == nil:
+		return nil
 	}
-	if s := p.State.Status; !s.Final() {
-		return nil, &FieldError{"State.Status", "is " + s.String() + ": only a final plan can be forked from its start"}
+	for i, b := range p.DeferredActions.Batches {
+		if b.When == OnFailure && b.State.Status != NotStarted {
+			return &FieldError{fmt.Sprintf("DeferredActions.Batches[%d]", i), "has run after the failure, and may have undone what is Completed: " +
+				"fork from the start, or after compensation if that work need not run again"}
+		}
 	}
-	f := p.fork("start")
-	for o := range Walk(f) {
-		f.adopt(o)
-		startOver(o)
-	}
-	return f, nil
-}
-
-// AnotherFork gives the number-th fork of a plan its ID. f is what one of the functions that fork has returned, which is
-// fork 1. Look for the forks with smaller numbers first, and see what became of them.
-func AnotherFork(f *Plan, number int) {
-	if number <= 1 {
-		return
-	}
-	id := NewV7From(Time(f.ID).Add(time.Duration(number-1)*time.Millisecond), fmt.Sprintf("%s, number %d", f.ID, number))
-	for o := range Walk(f) {
-		*o.Header().PlanID = id
-	}
+	return nil
 }
 
 // mostAhead is how far ahead the end of a plan may lie by a clock that is not wrong. Vaults accept IDs up to a day ahead.
 const mostAhead = 23 * time.Hour
 
 // fork returns a copy of a plan that is to become a fork.
-func (p *Plan) fork(from string) *Plan {
+func (p *Plan) fork(opts ForkOptions) *Plan {
 	f := Copy(p)
 	f.ForkedFrom = p.ID
+	f.ID = forkID(p, opts)
+	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
+	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
+	f.Forked, f.Stopped = opts.By, Attribution{}
+	return f
+}
+
+// forkID returns the ID of a fork. Programs of different versions must agree on it.
+func forkID(p *Plan, opts ForkOptions) uuid.UUID {
+	from := "failure"
+	if opts.FromStart {
+		from = "start"
+	}
 	// Not the present time: another process may fork p tomorrow.
 	at := p.State.End
 	if created := Time(p.ID); at.Before(created) || time.Until(at) > mostAhead {
 		at = created
 	}
-	f.ID = NewV7From(at.Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
-	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
-	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
-	f.Forked, f.Stopped = Attribution{}, Attribution{}
-	return f
+	id := NewV7From(at.Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
+	if opts.Number <= 1 {
+		return id
+	}
+	return NewV7From(Time(id).Add(time.Duration(opts.Number-1)*time.Millisecond), fmt.Sprintf("%s, number %d", id, opts.Number))
 }
 
 // adopt makes an object a new one of the plan p.

@@ -136,11 +136,11 @@ func TestFork(t *testing.T) {
 	for seed := range uint64(60) {
 		p := failedAtRandom(seed)
 		before := plantest.Clone(p)
-		f, err := workflow.ForkAfterCompensation(p)
+		f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true})
 		must(t, err)
 		isFork(t, seed, p, f, maps.Collect(workflow.CarriedOver(p)))
 		p.State.Status = workflow.Completed + workflow.Status(seed%3)
-		if f, err = workflow.ForkFromStart(p); err != nil {
+		if f, err = workflow.Fork(p, workflow.ForkOptions{FromStart: true}); err != nil {
 			t.Fatal(err)
 		}
 		isFork(t, seed, p, f, nil)
@@ -220,22 +220,27 @@ func scribble(p *workflow.Plan) {
 
 func TestForkRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
-		fork    func(p *workflow.Plan) (*workflow.Plan, error)
+		opts    workflow.ForkOptions
 		refused []workflow.Status
 	}{
-		"Fork":          {workflow.Fork, []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed}},
-		"ForkFromStart": {workflow.ForkFromStart, []workflow.Status{workflow.NotStarted, workflow.Running}},
+		"from the failure":   {workflow.ForkOptions{}, []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed}},
+		"after compensation": {workflow.ForkOptions{AfterCompensation: true}, []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed}},
+		"from the start":     {workflow.ForkOptions{FromStart: true}, []workflow.Status{workflow.NotStarted, workflow.Running}},
 	} {
 		for _, status := range test.refused {
-			f, err := test.fork(&workflow.Plan{State: workflow.State{Status: status}})
+			f, err := workflow.Fork(&workflow.Plan{State: workflow.State{Status: status}}, test.opts)
 			wrong, ok := errors.AsType[*workflow.FieldError](err)
 			if f != nil || !ok || wrong.Field != "State.Status" || !strings.HasPrefix(wrong.Problem, "is "+status.String()+": only") {
 				t.Errorf("%s, %s: %v, %v", name, status, f, err)
 			}
 		}
-		if f, err := test.fork(nil); f != nil || err == nil {
+		if f, err := workflow.Fork(nil, test.opts); f != nil || err == nil {
 			t.Errorf("%s of nil: %v, %v", name, f, err)
 		}
+	}
+	_, err := workflow.Fork(failedAtRandom(1), workflow.ForkOptions{Number: -1})
+	if wrong, ok := errors.AsType[*workflow.FieldError](err); !ok || wrong.Field != "ForkOptions.Number" {
+		t.Errorf("a negative number: %v", err)
 	}
 }
 
@@ -244,12 +249,12 @@ func TestForkAfterCompensation(t *testing.T) {
 	for _, when := range []workflow.When{workflow.OnSuccess, workflow.OnFailure, workflow.Always} {
 		refund := &workflow.DeferBatch{When: when, State: workflow.State{Status: workflow.Failed}} // perhaps it took effect
 		p := &workflow.Plan{State: workflow.State{Status: workflow.Failed}, DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{When: workflow.OnFailure}, refund}}}
-		_, err := workflow.Fork(p)
+		_, err := workflow.Fork(p, workflow.ForkOptions{})
 		refused, _ := errors.AsType[*workflow.FieldError](err)
 		if (when == workflow.OnFailure) != (refused != nil && refused.Field == "DeferredActions.Batches[1]") {
 			t.Errorf("%v: %v", when, err)
 		}
-		if f, err := workflow.ForkAfterCompensation(p); err != nil || f == nil {
+		if f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true}); err != nil || f == nil {
 			t.Errorf("%v: %v", when, err)
 		}
 	}
@@ -264,7 +269,7 @@ func TestForkKeepsUnknownMembers(t *testing.T) {
 		`{"plugin":"p","attempts":[{"old1":1}],"state":{"status":"Failed","old2":1},"new4":1}],"new5":1}],"new6":1}],` +
 		`"state":{"status":"Failed"},"new7":1}`
 	must(t, workflow.Unmarshal([]byte(text), p))
-	f, err := workflow.ForkAfterCompensation(p)
+	f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true})
 	must(t, err)
 	got, err := workflow.Marshal(f)
 	must(t, err)
@@ -294,17 +299,13 @@ func TestForkID(t *testing.T) {
 	p.ID = workflow.NewV7At(time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC))
 	p.State.Status, p.State.End = workflow.Failed, time.Date(2026, 11, 22, 23, 59, 59, 0, time.UTC)
 	seen := map[uuid.UUID]string{}
-	for name, fork := range map[string]func(*workflow.Plan) (*workflow.Plan, error){
-		"failure": workflow.ForkAfterCompensation, "start": workflow.ForkFromStart,
-	} {
+	for name, opts := range map[string]workflow.ForkOptions{"failure": {AfterCompensation: true}, "start": {FromStart: true}} {
 		for number := range 3 {
+			opts.Number = number + 1
 			ids := map[uuid.UUID]bool{}
 			for range 2 {
-				f, err := fork(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				workflow.AnotherFork(f, number+1)
+				f, err := workflow.Fork(p, opts)
+				must(t, err)
 				ids[f.ID] = true
 				if err := workflow.Validate(f); err != nil {
 					t.Error(err)
@@ -319,7 +320,18 @@ func TestForkID(t *testing.T) {
 			}
 		}
 	}
-	plain, err := workflow.Fork(&workflow.Plan{ID: p.ID, State: workflow.State{Status: workflow.Stopped}})
+	for opts, want := range map[workflow.ForkOptions]string{ // as every program makes them
+		{}:                           "018f0000-0001-7652-bd8e-bedaec423e89",
+		{Number: 1}:                  "018f0000-0001-7652-bd8e-bedaec423e89",
+		{Number: 2}:                  "018f0000-0002-7e49-84bd-83424785b3b5",
+		{FromStart: true, Number: 3}: "018f0000-0003-7d1f-8200-533cf4beab79",
+	} {
+		old := &workflow.Plan{ID: uuid.MustParse("018f0000-0000-7000-8000-000000000001"), State: workflow.State{Status: workflow.Failed}}
+		if f, err := workflow.Fork(old, opts); err != nil || f.ID.String() != want {
+			t.Errorf("%+v: %s, %v, want %s", opts, f.ID, err, want)
+		}
+	}
+	plain, err := workflow.Fork(&workflow.Plan{ID: p.ID, State: workflow.State{Status: workflow.Stopped}}, workflow.ForkOptions{})
 	if err != nil || !workflow.Time(plain.ID).After(workflow.Time(p.ID)) {
 		t.Errorf("the fork of a plan without an end is of %v, %v", workflow.Time(plain.ID), err)
 	}

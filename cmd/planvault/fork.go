@@ -19,14 +19,7 @@ func (a *app) forkCommand() *cobra.Command {
 	var fromFailure, fromStart, compensated, again, dryRun bool
 	c := a.changesPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-			from := workflow.Fork
-			switch {
-			case fromStart:
-				from = workflow.ForkFromStart
-			case compensated:
-				from = workflow.ForkAfterCompensation
-			}
-			return a.fork(ctx, v, id, from, again, dryRun)
+			return a.fork(ctx, v, id, workflow.ForkOptions{FromStart: fromStart, AfterCompensation: compensated, By: a.attributionOf(ctx)}, again, dryRun)
 		})
 	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
 	c.Flags().BoolVar(&compensated, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
@@ -49,16 +42,13 @@ type forked struct {
 }
 
 // fork makes a plan from a final one and stores it.
-func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func(*workflow.Plan) (*workflow.Plan, error), again, dryRun bool) error {
+func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, opts workflow.ForkOptions, again, dryRun bool) error {
 	reached := a.progress("fork", "plan", 0).then(untouched)
 	plan, err := v.Read(ctx, id)
 	if err != nil {
 		return err
 	}
-	f, err := from(plan)
-	if err == nil {
-		err = number(ctx, v, f, again)
-	}
+	f, err := forkOf(ctx, v, plan, opts, again)
 	if err != nil {
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
@@ -78,7 +68,6 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 	}
 	report.ID, report.Again = &f.ID, nil
 	reached.then(fmt.Sprintf("the same command makes plan %s, unless it exists", f.ID))
-	f.Forked = a.attributionOf(ctx)
 	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func(ctx context.Context) error { return create(ctx, v, f) }); err != nil {
 		if errors.Is(err, storage.ErrExists) { // somebody else was faster
 			err = existing(f.ID, "")
@@ -92,19 +81,20 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, from func
 	return nil
 }
 
-// number gives a fork the ID of the first one that does not exist. Unless there is to be another one, that is the first.
-func number(ctx context.Context, v *azblob.Vault, f *workflow.Plan, again bool) error {
-	first := f.ID
-	for n := 1; ; n++ {
-		f.ID = first
-		workflow.AnotherFork(f, n)
+// forkOf returns the first fork that does not exist. Unless there is to be another one, that is the one with number 1.
+func forkOf(ctx context.Context, v *azblob.Vault, p *workflow.Plan, opts workflow.ForkOptions, again bool) (*workflow.Plan, error) {
+	for opts.Number = 1; ; opts.Number++ {
+		f, err := workflow.Fork(p, opts)
+		if err != nil {
+			return nil, err
+		}
 		switch earlier, err := lookUp(ctx, v, f.ID); {
 		case errors.Is(err, storage.ErrNotFound):
-			return nil
+			return f, nil
 		case err != nil:
-			return err
+			return nil, err
 		case !again:
-			return existing(f.ID, ", which is "+earlier.State.Status.String())
+			return nil, existing(f.ID, ", which is "+earlier.State.Status.String())
 		}
 	}
 }

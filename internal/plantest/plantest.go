@@ -279,7 +279,7 @@ func Fork() *workflow.Plan {
 	for _, o := range []workflow.Object{p, tolerated, tolerated.Actions[1], p.Blocks[1], failed, failed.Actions[1]} {
 		o.Header().State.Status = workflow.Failed
 	}
-	f, err := workflow.ForkAfterCompensation(p)
+	f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true})
 	if err != nil {
 		panic(err) // the plan has failed
 	}

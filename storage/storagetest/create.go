@@ -263,10 +263,10 @@ func forkOfFork(s *stage) {
 		plan.State.End = moment
 		s.moves(plan, workflow.Failed)
 
-		fork, err := workflow.Fork(s.read(s.open(), plan.ID))
+		fork, err := workflow.Fork(s.read(s.open(), plan.ID), workflow.ForkOptions{})
 		s.must(err)
 		s.create(fork)
-		again, err := workflow.Fork(s.read(s.open(), plan.ID))
+		again, err := workflow.Fork(s.read(s.open(), plan.ID), workflow.ForkOptions{})
 		s.must(err)
 		s.want(storage.ErrExists, "Create", fork.ID, s.vault.Create(s.ctx, again))
 		if found := s.search(s.vault, storage.Filters{ByForkedFrom: []uuid.UUID{plan.ID}}); len(found) != 1 || found[0].ID != fork.ID {

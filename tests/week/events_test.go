@@ -181,7 +181,7 @@ func (w *week) fork(from *career) {
 		if err != nil {
 			return // the object is not final yet
 		}
-		plan, err := workflow.Fork(old)
+		plan, err := workflow.Fork(old, workflow.ForkOptions{})
 		if err != nil {
 			w.t.Error(err)
 			return

@@ -84,7 +84,7 @@ func TestAttemptOutcomes(t *testing.T) {
 // TestOutlineOfAFork checks that what a fork did not run itself is told apart, also after it has run.
 func TestOutlineOfAFork(t *testing.T) {
 	old := rollout(t)
-	p, err := workflow.ForkAfterCompensation(old)
+	p, err := workflow.Fork(old, workflow.ForkOptions{AfterCompensation: true})
 	if err != nil {
 		t.Fatal(err)
 	}
