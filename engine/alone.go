@@ -109,9 +109,9 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
 // tell its own. It returns fleet.ErrSuspended if the same answer says that the store is suspended.
 func (e *Engine) storesClock(ctx context.Context) (func() time.Time, error) {
 	var ahead time.Duration
-	if store, ok := e.vault.(storage.Control); ok {
+	if control, ok := storage.As[storage.Control](e.vault); ok {
 		asked := time.Now()
-		roster, err := store.Roster(ctx)
+		roster, err := control.Roster(ctx)
 		if _, suspended := roster.FindNote(storage.NoteSuspended); suspended {
 			e.suspended.Store(true)
 			return nil, fmt.Errorf("%w; see fleet.Resume", fleet.ErrSuspended)

@@ -134,19 +134,14 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-var (
-	// ErrDraining is the reason for leaving a plan when the context of Run ends. The next Run continues the
-	// plan, or another node of the fleet.
-	ErrDraining = errors.New("it is shutting down")
-	// ErrNotRunning means that a plan can't be stopped: it has ended or is ending, or this engine is alone and
-	// has not picked it up.
-	ErrNotRunning = errors.New("the plan is not running")
-)
+// ErrDraining is the reason for leaving a plan when the context of Run ends. The next Run continues the plan, or another node
+// of the fleet.
+var ErrDraining = errors.New("it is shutting down")
 
 // Engine runs the plans of a vault. It is safe for concurrent use.
 type Engine struct {
 	vault storage.Vault
-	store fleet.Store // the vault, if the engine is part of a fleet
+	nodes storage.Vault // the vault as nodes of a fleet see it; nil if the engine is alone
 	reg   *registry.Register
 	opts  Options
 
@@ -192,11 +187,10 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, hindrances: map[uuid.UUID]*hindrance{},
 	}
 	if opts.Fleet != nil {
-		store, keepsMembers := vault.(fleet.Store)
-		if !keepsMembers {
+		if _, ok := storage.As[storage.Control](vault); !ok {
 			return nil, &storage.Error{Op: "engine.New", Err: fmt.Errorf("Options.Fleet: %w: a %T offers no storage.Control: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)}
 		}
-		e.store = runnables{store, e}
+		e.nodes = runnables{vault, e}
 	}
 	if _, ok := storage.As[storage.Control](vault); !ok {
 		opts.Observer.Problem(context.Background(), ProblemEvent{fmt.Errorf(
@@ -344,7 +338,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if keeper, ok := storage.As[keeper](e.vault); ok {
 		beside.Go(func() { e.keepUp(running, keeper, &catalogues) })
 	}
-	if e.store != nil {
+	if e.nodes != nil {
 		return e.runInFleet(ctx, recovers)
 	}
 	return e.runAlone(ctx, recovers)
@@ -460,25 +454,33 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 }
 
 // Stop ends a plan, which keeps who asked for that, when and why. When it returns nil, the request is stored and
-// survives a crash. The plan becomes Stopped, or Failed if something fails. Stop returns [ErrNotRunning] if only
-// deferred actions of the plan are left, or if this engine has not picked the plan up. Storing the request is retried
-// until ctx ends or Options.Patience is over. If that fails, the plan stops all the same, unless this process dies.
+// survives a crash. The plan becomes Stopped, or Failed if something fails. The audit log of a vault that has one has it as
+// stop.
 //
-// In a fleet, Stop also accepts plans that are not here. Their owner, or the next one, gets the request within
-// the fleet's interval. Stop then returns ErrNotRunning if the plan is final, and storage.ErrNotFound if there
-// is none.
+// A plan that runs here stops at once. Storing the request is retried until ctx ends or Options.Patience is over. If that
+// fails, the plan stops all the same, unless this process dies. In a fleet, Stop is fleet.Stop for any other plan: its owner, or
+// the next one, gets the request within the fleet's interval.
+//
+// Errors: [storage.ErrNotFound] if there is no such plan; [fleet.ErrNotRunning] if the plan is final, or only its deferred
+// actions are left; [storage.ErrInvalid] if by does not say who asks; [errors.ErrUnsupported] if this engine is alone and has
+// not picked the plan up; otherwise those of the vault.
 func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Attribution) error {
+	err := storage.CheckBy(by)
+	if err != nil {
+		return fmt.Errorf("stop plan %s: %w", id, err)
+	}
 	e.mu.Lock()
 	r := e.runs[id]
 	e.mu.Unlock()
-	err := ErrNotRunning
 	if r != nil {
-		stopping, cancel := context.WithTimeout(ctx, e.opts.Patience)
-		err = r.stop(stopping, by)
-		cancel()
+		err = e.stopHere(ctx, r, by)
 	}
-	if err != nil && e.store != nil && (r == nil || r.owned.Err() != nil) {
-		err = e.stopElsewhere(ctx, id, by)
+	switch {
+	case r != nil && (err == nil || r.owned.Err() == nil): // else it has been given up
+	case e.nodes != nil:
+		return fleet.Stop(ctx, e.nodes, id, by)
+	default:
+		err = e.whyNotHere(ctx, id)
 	}
 	if err != nil {
 		return fmt.Errorf("stop plan %s: %w", id, err)
@@ -486,8 +488,8 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Attribution
 	return nil
 }
 
-// stopElsewhere asks the owner of a plan to stop it, whoever that is.
-func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID, by workflow.Attribution) error {
+// whyNotHere returns why an engine that is alone can't stop a plan on which it does not work.
+func (e *Engine) whyNotHere(ctx context.Context, id uuid.UUID) error {
 	found, err := storage.Collect(e.vault.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 	switch {
 	case err != nil:
@@ -495,9 +497,19 @@ func (e *Engine) stopElsewhere(ctx context.Context, id uuid.UUID, by workflow.At
 	case len(found) == 0:
 		return storage.ErrNotFound
 	case found[0].State.Status.Final():
-		return ErrNotRunning
+		return fleet.ErrNotRunning
 	}
-	return fleet.Stop(ctx, e.store, id, by)
+	return fmt.Errorf("%w: this engine is alone, and has not picked the plan up", errors.ErrUnsupported)
+}
+
+// stopHere stops a plan that runs here. The log neither delays that nor makes it fail.
+func (e *Engine) stopHere(ctx context.Context, r *run, by workflow.Attribution) error {
+	stopping, cancel := context.WithTimeout(ctx, e.opts.Patience)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop(stopping, by) }()
+	entry := storage.AuditEntry{What: "stop", Attribution: by, Plans: []uuid.UUID{r.plan.ID}}
+	return storage.Audit(ctx, e.vault, entry, func(context.Context) error { return <-stopped })
 }
 
 // insist repeats a call while the vault is unavailable or the outcome is unknown.

@@ -127,7 +127,7 @@ func TestEnds(t *testing.T) {
 				p := s.create(test.plan)
 				var e *engine.Engine
 				e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
-					stop := func() { must(t, e.Stop(t.Context(), p.ID, workflow.Attribution{})) }
+					stop := func() { must(t, e.Stop(t.Context(), p.ID, asked)) }
 					switch test.stop {
 					case 0:
 					case 1:
@@ -366,7 +366,7 @@ func TestStop(t *testing.T) {
 		p.Blocks[0].PostChecks = checks(second("post"))
 		s.create(p)
 		e := s.engine(s.process(), engine.Options{})
-		if err := e.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
+		if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("before: %v", err)
 		}
 		go func() { _ = e.Run(context.Background()) }()
@@ -377,7 +377,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("the request is not stored: %s, %s", got.State.Status, got.Reason)
 		}
 		time.Sleep(2 * time.Second) // the deferred actions have begun
-		if err := e.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
+		if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
 			t.Errorf("at the end: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -419,7 +419,7 @@ func TestStopEndsWaits(t *testing.T) {
 		e := s.engine(s.process(), engine.Options{RetryDelay: 50 * time.Second})
 		go func() { _ = e.Run(context.Background()) }()
 		time.Sleep(time.Second)
-		must(t, e.Stop(t.Context(), p.ID, workflow.Attribution{}))
+		must(t, e.Stop(t.Context(), p.ID, asked))
 		time.Sleep(5 * time.Second)
 		got := s.read(p.ID)
 		if a := got.Blocks[0].Sequences[0].Actions[0]; got.State.Status != workflow.Stopped || a.State.Status != workflow.Stopped || len(a.Attempts) != 1 {

@@ -129,7 +129,7 @@ func ExampleEngine_Stop() {
 	action := &workflow.Action{Name: "work", Plugin: "work", Retries: 1000}
 	check(e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}))
 	go func() {
-		if err := e.Stop(ctx, <-started, workflow.Attribution{}); err != nil {
+		if err := e.Stop(ctx, <-started, asked); err != nil {
 			log.Print(err)
 		}
 	}()

@@ -127,7 +127,7 @@ func (s *stage) live(r *rand.Rand, p *workflow.Plan) *workflow.Plan {
 	s.create(p)
 	e := s.engine(s.process(), engine.Options{})
 	if r.IntN(3) == 0 {
-		stop := time.AfterFunc(time.Duration(r.IntN(8000))*time.Millisecond, func() { _ = e.Stop(s.t.Context(), p.ID, workflow.Attribution{}) })
+		stop := time.AfterFunc(time.Duration(r.IntN(8000))*time.Millisecond, func() { _ = e.Stop(s.t.Context(), p.ID, asked) })
 		defer stop.Stop()
 	}
 	must(s.t, e.Run(s.t.Context()))

@@ -25,10 +25,12 @@ func compensated(work *workflow.Action) *workflow.Plan {
 // TestLateStop asks a plan to stop while its deferred actions run. It ends as it would have ended, whoever ends it.
 func TestLateStop(t *testing.T) {
 	for name, ends := range map[string]func(t *testing.T, s *stage, p *process){
-		"stays":      func(*testing.T, *stage, *process) {},
-		"dies":       func(_ *testing.T, _ *stage, p *process) { p.Kill(); p.end() },
-		"drains":     func(_ *testing.T, _ *stage, p *process) { p.end() },
-		"is evicted": func(t *testing.T, s *stage, p *process) { must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0])) },
+		"stays":  func(*testing.T, *stage, *process) {},
+		"dies":   func(_ *testing.T, _ *stage, p *process) { p.Kill(); p.end() },
+		"drains": func(_ *testing.T, _ *stage, p *process) { p.end() },
+		"is evicted": func(t *testing.T, s *stage, p *process) {
+			must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0], fleet.EvictOptions{By: asked}))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {

@@ -25,7 +25,7 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 	for first := true; ; first = false {
 		var node *fleet.Node
 		err := e.insist(ctx, func(ctx context.Context) (err error) {
-			node, err = fleet.Join(ctx, e.store, settings)
+			node, err = fleet.Join(ctx, e.nodes, settings)
 			return err
 		})
 		switch {
@@ -64,15 +64,17 @@ func (e *Engine) runInFleet(ctx context.Context, recovers func()) error {
 	}
 }
 
-// runnables is a store whose open plans can be read if the engine can run them. The node leaves all others to
+// runnables is a vault whose open plans can be read if the engine can run them. The node leaves all others to
 // nodes that can.
 type runnables struct {
-	fleet.Store
+	storage.Vault
 	engine *Engine
 }
 
+func (r runnables) Unwrap() storage.Vault { return r.Vault }
+
 func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	plan, err := r.Store.Read(ctx, id)
+	plan, err := r.Vault.Read(ctx, id)
 	switch {
 	case err == nil && !plan.State.Status.Final():
 		err = r.engine.runnable(plan)
@@ -83,14 +85,6 @@ func (r runnables) Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, erro
 		return nil, &storage.Error{Op: "Read", Plan: id, Err: fmt.Errorf("%w: %w", fleet.ErrUnsuited, err)}
 	}
 	return plan, nil
-}
-
-// FindNote finds a note if the vault has notes.
-func (r runnables) FindNote(ctx context.Context, name string) (storage.Note, error) {
-	if notes, ok := r.Store.(storage.Control); ok {
-		return notes.FindNote(ctx, name)
-	}
-	return storage.Note{}, &storage.Error{Op: "FindNote", Err: storage.ErrNotFound}
 }
 
 // member is an engine that works as a node of a fleet.

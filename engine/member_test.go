@@ -267,12 +267,12 @@ func TestStopElsewhere(t *testing.T) {
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
 		must(t, other.Stop(t.Context(), p.ID, asked))
-		if err := other.Stop(t.Context(), workflow.NewV7(), workflow.Attribution{}); !errors.Is(err, storage.ErrNotFound) {
+		if err := other.Stop(t.Context(), workflow.NewV7(), asked); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("no such plan: %v", err)
 		}
 		owner.wait(t, 0)
 		other.wait(t, 0)
-		if err := other.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
+		if err := other.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
 			t.Errorf("at the end: %v", err)
 		}
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 || !isAsked(got.Stopped) {
@@ -319,7 +319,7 @@ func TestStopDuringTake(t *testing.T) {
 		time.Sleep(10 * time.Second) // a has met the conflict
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		must(t, owner.Stop(ctx, p.ID, workflow.Attribution{}))
+		must(t, owner.Stop(ctx, p.ID, asked))
 		time.Sleep(10 * time.Second)
 		close(answers)
 		owner.wait(t, 0)
@@ -390,7 +390,7 @@ func TestFencedWhileStopping(t *testing.T) {
 		s.create(p)
 		e := s.join("a", engine.Options{})
 		time.Sleep(time.Second)
-		must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Attribution{}))
+		must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
 		time.Sleep(20 * time.Second) // d runs
 		store := s.open()
 		roster, err := store.Roster(t.Context())

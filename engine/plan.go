@@ -117,7 +117,7 @@ func (r *run) stop(ctx context.Context, by workflow.Attribution) error {
 	}
 	if r.ending || r.owned.Err() != nil {
 		r.own.Release(1)
-		return ErrNotRunning
+		return fleet.ErrNotRunning
 	}
 	r.plan.Reason = workflow.StopRequested
 	r.asked(by)

@@ -240,7 +240,7 @@ func TestDeathsThatCountAsCrashes(t *testing.T) {
 		{"shut down, and killed after the grace", 0, func(_ *testing.T, _ *stage, p *process) { p.end(); time.Sleep(grace); p.Kill() }, workflow.Running},
 		{"killed while it drains", time.Minute, func(_ *testing.T, _ *stage, p *process) { p.end(); time.Sleep(grace); p.Kill() }, workflow.Running},
 		{"evicted", 0, func(t *testing.T, s *stage, p *process) {
-			must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0]))
+			must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0], fleet.EvictOptions{By: asked}))
 			p.Kill()
 		}, workflow.Running},
 	} {
@@ -279,7 +279,7 @@ func TestEvictedEngine(t *testing.T) {
 		other := s.join("other", engine.Options{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		must(t, fleet.Evict(t.Context(), s.open(), hangs.nodes[0]))
+		must(t, fleet.Evict(t.Context(), s.open(), hangs.nodes[0], fleet.EvictOptions{By: asked}))
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if got := s.read(p.ID); len(hangs.nodes) != 2 || got.Owner != other.nodes[0] || s.ran["stuck"] != 2 {
@@ -365,7 +365,7 @@ func TestFullEngine(t *testing.T) {
 			time.Sleep(time.Minute)
 			want := workflow.Completed
 			if test.stop {
-				must(t, full.Stop(t.Context(), p.ID, workflow.Attribution{}))
+				must(t, full.Stop(t.Context(), p.ID, asked))
 				want = workflow.Stopped
 			} else {
 				defer s.join("idle", opts).stop()
@@ -406,7 +406,7 @@ func TestStopInAnOutage(t *testing.T) {
 			time.AfterFunc(at+time.Second, func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := e.Stop(ctx, p.ID, workflow.Attribution{}); !errors.Is(err, context.DeadlineExceeded) {
+				if err := e.Stop(ctx, p.ID, asked); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
@@ -426,7 +426,7 @@ func TestDrainInAnOutage(t *testing.T) {
 			dead := s.join("dead", engine.Options{})
 			time.Sleep(5 * time.Second)
 			dead.fails(errKilled)
-			must(t, fleet.Stop(t.Context(), s.open(), p.ID, workflow.Attribution{}))
+			must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
 			e := s.join("other", engine.Options{Patience: time.Hour})
 			e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
 				switch p, ok := c.Object.(*workflow.Plan); {

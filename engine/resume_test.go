@@ -139,7 +139,7 @@ func (st story) play(s *stage, hook func(o workflow.Object, update func() error)
 		}
 		e := s.engine(v, engine.Options{})
 		if st.stopAt > 0 && stored.Reason != workflow.StopRequested { // again, unless it was stored
-			stop := time.AfterFunc(max(st.stopAt-time.Since(s.began), time.Millisecond), func() { _ = e.Stop(context.Background(), p.ID, workflow.Attribution{}) })
+			stop := time.AfterFunc(max(st.stopAt-time.Since(s.began), time.Millisecond), func() { _ = e.Stop(context.Background(), p.ID, asked) })
 			defer stop.Stop()
 		}
 		must(s.t, e.Run(context.Background()))
@@ -437,7 +437,7 @@ func TestStopComesTooLate(t *testing.T) {
 		s.runFor(3*time.Second, s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "ok" && o.Header().State.Status.Final() }))
 		var e *engine.Engine
 		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
-			if err := e.Stop(t.Context(), p.ID, workflow.Attribution{}); !errors.Is(err, engine.ErrNotRunning) {
+			if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
 				t.Errorf("Stop: %v", err)
 			}
 		}}})
@@ -473,7 +473,7 @@ func TestFailureOutweighsStop(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), shutdown)
 				defer cancel()
 				time.AfterFunc(test.stop, func() {
-					must(t, e.Stop(ctx, p.ID, workflow.Attribution{}))
+					must(t, e.Stop(ctx, p.ID, asked))
 				})
 				must(t, errors.Join(e.Run(ctx), e.Run(t.Context())))
 				if got := s.read(p.ID); got.Reason != test.want {

@@ -9,7 +9,6 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -21,7 +20,7 @@ func TestSuspendedVault(t *testing.T) {
 		p := s.create(long("a", "b", "c", "d", "e"))
 		first := s.join("first", engine.Options{})
 		time.Sleep(15 * time.Second)
-		_, err := fleet.Suspend(t.Context(), store.(storage.Control), storage.Suspension{By: "ana", Why: "a move"})
+		_, err := fleet.Suspend(t.Context(), store, workflow.Attribution{By: "ana", Why: "a move"}, fleet.SuspendOptions{})
 		must(t, err)
 		if err := <-first.ended; !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("Run returns %v", err)
@@ -45,7 +44,7 @@ func TestSuspendedVault(t *testing.T) {
 				t.Errorf("an engine of %v: %v", members, err)
 			}
 		}
-		must(t, fleet.Resume(t.Context(), store.(storage.Control)))
+		must(t, fleet.Resume(t.Context(), store, asked))
 		s.join("third", engine.Options{}).wait(t, 0)
 		if got := s.read(p.ID); got.State.Status != workflow.Completed || len(s.log) != 5 {
 			t.Errorf("ran %v: %s", s.ran, outline(got))

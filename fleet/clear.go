@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,11 +13,14 @@ import (
 
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
 // ClearOptions are the settings of [Clear].
 type ClearOptions struct {
+	// By says who asks, and why. By.By is required.
+	By workflow.Attribution
 	// Patience is how long nodes that are alive may take to leave. Default: two minutes.
 	Patience time.Duration
 	// Doing is called with a description of each step. It may be nil.
@@ -30,28 +34,36 @@ type ClearOptions struct {
 // Clear runs nothing, and may be repeated at any time: the note of the suspension names what was evicted. It returns the
 // number of Running plans that no node owns, which engines without a fleet began: nothing shows whether those still run.
 //
-// Errors: [storage.ErrInvalid] if the store is not suspended; otherwise those of the store. A plan that can't be read or
-// fenced is an error, after all others.
-func Clear(ctx context.Context, store Store, o ClearOptions) (unclaimed int, err error) {
-	c := &clearing{store: store, doing: o.Doing}
+// The audit log has it as clear.
+//
+// Errors: [storage.ErrInvalid] if the store is not suspended, if By does not say who asks, and for a negative Patience;
+// [errors.ErrUnsupported] for a vault that does not offer [storage.Control]; otherwise those of the vault. A plan that can't
+// be read or fenced is an error, after all others.
+func Clear(ctx context.Context, vault storage.Vault, o ClearOptions) (unclaimed int, err error) {
+	if o.Patience < 0 {
+		return 0, &storage.Error{Op: "Clear", Err: driver.Invalid("ClearOptions.Patience", "%v is negative", o.Patience)}
+	}
+	s, err := storeOf("Clear", vault)
+	if err != nil {
+		return 0, err
+	}
+	c := &clearing{store: s, doing: o.Doing}
 	if c.doing == nil {
 		c.doing = func(string) {}
 	}
-	if o.Patience <= 0 {
-		o.Patience = 2 * time.Minute
-	}
-	if err := c.farewell(ctx, o.Patience); err != nil {
-		return 0, fmt.Errorf("clear the store: %w", err)
-	}
-	if unclaimed, err = c.fence(ctx); err != nil {
-		return unclaimed, fmt.Errorf("fence the plans of evicted nodes: %w", err)
-	}
-	return unclaimed, nil
+	err = storage.Audit(ctx, s, storage.AuditEntry{What: "clear", Attribution: o.By}, func(ctx context.Context) error {
+		if err := c.farewell(ctx, cmp.Or(o.Patience, 2*time.Minute)); err != nil {
+			return err
+		}
+		unclaimed, err = c.fence(ctx)
+		return doing("fence the plans of evicted nodes", err)
+	})
+	return unclaimed, doing("clear the vault", err)
 }
 
 // clearing is a Clear that is running.
 type clearing struct {
-	store Store
+	store store
 	doing func(string)
 	note  storage.Note
 	storage.Suspension
@@ -168,7 +180,7 @@ func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
 		return err
 	}
 	for _, m := range members {
-		if err := Evict(ctx, c.store, m.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
+		if err := c.store.evict(ctx, m.ID); err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return err
 		}
 	}

@@ -13,11 +13,13 @@ var (
 	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
 	// ErrOwned means that another member works on the plan.
 	ErrOwned = errors.New("another member works on the plan")
+	// ErrNotRunning means that a plan can't be stopped: it is final, or ends already.
+	ErrNotRunning = errors.New("the plan is not running")
 	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop]. It comes in
 	// a [StopError], which says who did.
 	ErrStopRequested = errors.New("the plan was asked to stop")
-	// ErrUnsuited is an error of Store.Read for a plan that the process has no plugins for. A program that wraps its
-	// store returns it. The node leaves the plan to others, and reads it again only when its entry has changed.
+	// ErrUnsuited is an error of a vault's Read for a plan that the process has no plugins for. A program that wraps its
+	// vault returns it. The node leaves the plan to others, and reads it again only when its entry has changed.
 	ErrUnsuited = errors.New("the plan needs plugins that this program does not have")
 	// ErrLeft means that the node has left the fleet.
 	ErrLeft = errors.New("the node has left the fleet")

@@ -71,6 +71,9 @@ func runPlan(ctx, work context.Context, node *fleet.Node, vault storage.Vault, p
 	}
 }
 
+// operator is who asks in these examples.
+var operator = workflow.Attribution{By: "ana@ops"}
+
 // Any process that can reach the store may ask for a plan to be stopped. Whoever claims the plan gets the request.
 func ExampleStop() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -78,7 +81,7 @@ func ExampleStop() {
 	vault := memvault.New(nil, memvault.Options{})
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "first region"}}}
 	check(vault.Create(ctx, plan))
-	check(fleet.Stop(ctx, vault, plan.ID, workflow.Attribution{}))
+	check(fleet.Stop(ctx, vault, plan.ID, operator))
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
 	check(err)
@@ -138,7 +141,7 @@ func ExampleInspect() {
 		}
 	}
 	inspect()
-	check(fleet.Evict(ctx, vault, node.ID()))
+	check(fleet.Evict(ctx, vault, node.ID(), fleet.EvictOptions{By: operator}))
 	inspect()
 	// Output:
 	// nodes alive: 1; rollout is working; stuck: false
@@ -150,14 +153,14 @@ func ExampleInspect() {
 func ExampleEvict() {
 	ctx := context.Background()
 	vault, plan, hangs := owned(ctx)
-	check(fleet.Evict(ctx, vault, hangs.ID()))
+	check(fleet.Evict(ctx, vault, hangs.ID(), fleet.EvictOptions{By: operator}))
 	next, err := fleet.Join(ctx, vault, fleet.Options{Name: "host-2"})
 	check(err)
 	taken, err := next.Take(ctx, plan.ID) // Plans does so by itself
 	check(err)
 	fmt.Println("taken in epoch", taken.Epoch)
 	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))
-	fmt.Println("there is no such member any more:", errors.Is(fleet.Evict(ctx, vault, hangs.ID()), storage.ErrNotFound))
+	fmt.Println("there is no such member any more:", errors.Is(fleet.Evict(ctx, vault, hangs.ID(), fleet.EvictOptions{By: operator}), storage.ErrNotFound))
 	// Output:
 	// taken in epoch 2
 	// the former owner is refused: true
@@ -169,10 +172,10 @@ func ExampleEvict() {
 func ExampleHandOver() {
 	ctx := context.Background()
 	vault, plan, hangs := owned(ctx)
-	_, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
+	_, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{By: operator, Name: "operator"})
 	fmt.Println("the owner is alive:", errors.Is(err, fleet.ErrOwned))
-	check(fleet.Evict(ctx, vault, hangs.ID()))
-	h, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{Name: "operator"})
+	check(fleet.Evict(ctx, vault, hangs.ID(), fleet.EvictOptions{By: operator}))
+	h, err := fleet.HandOver(ctx, vault, plan.ID, fleet.HandOverOptions{By: operator, Name: "operator"})
 	check(err)
 	fmt.Println("fenced in epoch", h.Epoch, "beside", len(h.Live), "live nodes")
 	fmt.Println("the former owner is refused:", errors.Is(vault.UpdatePlan(ctx, plan), storage.ErrConflict))

@@ -16,6 +16,8 @@ import (
 
 // HandOverOptions are the settings of [HandOver].
 type HandOverOptions struct {
+	// By says who asks, and why. By.By is required.
+	By workflow.Attribution
 	// Name is the name of the node that HandOver joins as. Default: empty.
 	Name string
 	// TakeUnclaimed hands over a plan without an owner and with the epoch 0. An engine without a fleet began it,
@@ -48,23 +50,36 @@ type Handover struct {
 // If ctx ends, or HandOver fails or dies, the plan may be half fenced, and its owner is then the node of
 // HandOver. The live nodes take such a plan when that node's record is older than its TTL.
 //
-// Errors: [ErrOwned] if the owner is alive, see [Evict], if another node has taken the plan meanwhile, or if the
+// The audit log has it as takeover.
+//
+// Errors: [storage.ErrInvalid] if By does not say who asks; [ErrOwned] if the owner is alive, see [Evict], if another node has taken the plan meanwhile, or if the
 // plan was begun by an engine without a fleet and TakeUnclaimed is not set or no node is alive to take it;
 // [storage.ErrInvalid] if the plan is not Running; otherwise those of [Join], [Node.Take] and [Node.Leave].
-func HandOver(ctx context.Context, store Store, plan uuid.UUID, o HandOverOptions) (Handover, error) {
-	h, err := handOver(ctx, store, plan, o)
-	if err != nil {
-		err = fmt.Errorf("hand over plan %s: %w", plan, err)
-	}
-	return h, err
-}
-
-func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions) (h Handover, err error) {
-	found, err := running(ctx, store, id)
+func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOverOptions) (h Handover, err error) {
+	s, err := storeOf("HandOver", vault)
 	if err != nil {
 		return h, err
 	}
-	roster, err := store.Roster(ctx)
+	entry := storage.AuditEntry{What: "takeover", Attribution: o.By, Plans: []uuid.UUID{plan}}
+	if o.TakeUnclaimed {
+		entry.Detail = "unclaimed"
+	}
+	err = storage.Audit(ctx, s, entry, func(ctx context.Context) error {
+		h, err = s.handOver(ctx, plan, o)
+		return err
+	})
+	return h, doing("hand over plan "+plan.String(), err)
+}
+
+func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h Handover, err error) {
+	found, err := s.find(ctx, id)
+	if err == nil && found.State.Status != workflow.Running {
+		err = driver.Invalid("State.Status", "is %s: only a Running plan has an owner", found.State.Status)
+	}
+	if err != nil {
+		return h, err
+	}
+	roster, err := s.Roster(ctx)
 	if err != nil {
 		return h, err
 	}
@@ -75,7 +90,7 @@ func handOver(ctx context.Context, store Store, id uuid.UUID, o HandOverOptions)
 	}
 	h.From, h.Live = found.Owner, i.live()
 	interval := min(intervalOf(h.Live), defaultTTL/beats) // others need not wait longer if HandOver dies
-	n, err := Join(ctx, store, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
+	n, err := Join(ctx, s, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
 	if err != nil {
 		return h, err
 	}
@@ -102,16 +117,14 @@ func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h
 	return err
 }
 
-// running returns a plan if it is Running.
-func running(ctx context.Context, store storage.Reader, id uuid.UUID) (storage.ListResult, error) {
-	found, err := storage.Collect(store.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
+// find returns what listings show of a plan, or [storage.ErrNotFound].
+func (s store) find(ctx context.Context, id uuid.UUID) (storage.ListResult, error) {
+	found, err := storage.Collect(s.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{id}}))
 	switch {
 	case err != nil:
 		return storage.ListResult{}, err
 	case len(found) == 0:
 		return storage.ListResult{}, storage.ErrNotFound
-	case found[0].State.Status != workflow.Running:
-		return storage.ListResult{}, driver.Invalid("State.Status", "is %s: only a Running plan has an owner", found[0].State.Status)
 	}
 	return found[0], nil
 }

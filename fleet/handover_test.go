@@ -53,7 +53,7 @@ func TestHandOver(t *testing.T) {
 				t.Fatal("the node has found the plan by itself")
 			}
 			began := time.Now()
-			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{Name: "operator"})
+			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana, Name: "operator"})
 			must(t, err)
 			if took := time.Since(began); took != 0 {
 				t.Errorf("with a TTL of %v it took %v", ttl, took)
@@ -91,7 +91,7 @@ func TestHandOverOfASilentOwner(t *testing.T) {
 				join(t, p, fleet.Options{})
 			}
 			began := time.Now()
-			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{})
+			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana})
 			must(t, err)
 			if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
 				t.Errorf("it took %v", took)
@@ -119,31 +119,31 @@ func TestHandOverFails(t *testing.T) {
 		want error
 		text string
 	}{
-		{"of a live node", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"of a live node", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			return claimed(t, p, join(t, p, fleet.Options{Name: "other"}), 1).ID
 		}, fleet.ErrOwned, "node other ("},
-		{"of an engine without claims", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"of an engine without claims", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			join(t, p, fleet.Options{})
 			return ownerless(t, p, 1).ID
 		}, fleet.ErrOwned, "an engine without a fleet began it"},
-		{"of an engine without claims, for nobody", fleet.HandOverOptions{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"of an engine without claims, for nobody", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			return ownerless(t, p, 1).ID
 		}, fleet.ErrOwned, "no node is alive to take it"},
-		{"that has not begun", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"that has not begun", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			return create(t, p, 1).ID
 		}, storage.ErrInvalid, "is NotStarted"},
-		{"that is final", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"that is final", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan := orphan(t, p, plantest.Small())
 			must(t, finish(t.Context(), p, plan))
 			return plan.ID
 		}, storage.ErrInvalid, "is Completed"},
-		{"that does not exist", fleet.HandOverOptions{}, func(*testing.T, *processtest.Process, func() *processtest.Process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
-		{"that another node takes meanwhile", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"that does not exist", fleet.HandOverOptions{By: ana}, func(*testing.T, *processtest.Process, func() *processtest.Process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
+		{"that another node takes meanwhile", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			plan, n := orphan(t, p, plantest.Small()), join(t, another(), fleet.Options{})
 			beforeFirst(p, "AddMember", func() { must(t, second(n.Take(t.Context(), plan.ID))) })
 			return plan.ID
 		}, fleet.ErrOwned, "another member works on the plan"},
-		{"of a silent node that wakes up", fleet.HandOverOptions{}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
+		{"of a silent node that wakes up", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			sleeper := another()
 			plan := claimed(t, p, join(t, sleeper, fleet.Options{}), 1)
 			sleeper.Freeze()
@@ -199,7 +199,7 @@ func TestEvict(t *testing.T) {
 			}
 			return do()
 		})
-		must(t, fleet.Evict(t.Context(), operator, hung.ID()))
+		must(t, fleet.Evict(t.Context(), operator, hung.ID(), fleet.EvictOptions{By: ana}))
 		if renewed != 4 {
 			t.Errorf("%d tries", renewed)
 		}
@@ -213,10 +213,10 @@ func TestEvict(t *testing.T) {
 		for _, plan := range owned {
 			refused(t, p, plan)
 		}
-		if err := fleet.Evict(t.Context(), operator, hung.ID()); !errors.Is(err, storage.ErrNotFound) {
+		if err := fleet.Evict(t.Context(), operator, hung.ID(), fleet.EvictOptions{By: ana}); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("a second Evict returned %v", err)
 		}
-		if err := fleet.Evict(t.Context(), operator.Fail("RenewMember", processtest.Unavailable), live.ID()); !errors.Is(err, storage.ErrUnavailable) {
+		if err := fleet.Evict(t.Context(), operator.Fail("RenewMember", processtest.Unavailable), live.ID(), fleet.EvictOptions{By: ana}); !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("an Evict without the store returned %v", err)
 		}
 	})
@@ -297,10 +297,10 @@ func runsEngine(t *testing.T, server *emulator.Server, action uuid.UUID) *atomic
 func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := fleet.Evict(ctx, v, node); err != nil && !errors.Is(err, storage.ErrNotFound) {
+	if err := fleet.Evict(ctx, v, node, fleet.EvictOptions{By: ana}); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return err
 	}
-	_, err := fleet.HandOver(ctx, v, plan, fleet.HandOverOptions{})
+	_, err := fleet.HandOver(ctx, v, plan, fleet.HandOverOptions{By: ana})
 	if errors.Is(err, fleet.ErrOwned) || errors.Is(err, storage.ErrInvalid) {
 		return nil // a live node has taken it, or has ended it
 	}
@@ -322,7 +322,7 @@ func TestHandOverForNobody(t *testing.T) {
 			operator := open(store)
 			beforeFirst(operator, op, late)
 			began := time.Now()
-			_, err := fleet.HandOver(t.Context(), operator, plan.ID, fleet.HandOverOptions{})
+			_, err := fleet.HandOver(t.Context(), operator, plan.ID, fleet.HandOverOptions{By: ana})
 			if err != nil && !errors.Is(err, fleet.ErrOwned) || time.Since(began) > 0 {
 				t.Errorf("beside a node that joins before %s: %v after %v", op, err, time.Since(began))
 			}

@@ -19,13 +19,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// InspectStore is what [Inspect] needs of a vault. Inspect never writes.
-type InspectStore interface {
-	storage.Reader
-	// Roster is that of [storage.Control].
-	Roster(ctx context.Context) (storage.Roster, error)
-}
-
 // DefaultOlder is how long a plan may go without progress before it is stuck, unless
 // [InspectOptions.Older] says otherwise.
 const DefaultOlder = 15 * time.Minute
@@ -65,8 +58,12 @@ type InspectOptions struct {
 //
 // A plan that can't be read has an Err. If the roster or the search fails, or ctx ends, Inspect returns the error with what
 // it has found so far. Errors: [storage.ErrInvalid] for wrong options; otherwise those of Roster and Search.
-func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspection, error) {
-	i, err := begin(ctx, store, o)
+func Inspect(ctx context.Context, vault storage.Vault, o InspectOptions) (Inspection, error) {
+	s, err := storeOf("Inspect", vault)
+	if err != nil {
+		return Inspection{}, err
+	}
+	i, err := begin(ctx, s, o)
 	if i == nil {
 		return Inspection{}, err
 	}
@@ -78,7 +75,7 @@ func Inspect(ctx context.Context, store InspectStore, o InspectOptions) (Inspect
 }
 
 // begin begins an inspection without reading plans. The inspector is nil if there is nothing to inspect.
-func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspector, error) {
+func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	if o.Older < 0 {
 		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.Older", "%v is negative", o.Older)}
 	}
@@ -86,11 +83,11 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxPlans", "%d is negative", o.MaxPlans)}
 	}
 	o.Older = cmp.Or(o.Older, DefaultOlder)
-	roster, err := store.Roster(ctx)
+	roster, err := s.Roster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	i := &inspector{store: store, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}}
+	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}}
 	for n := range i.Members {
 		i.members[i.Members[n].ID] = &i.Members[n]
 	}
@@ -108,16 +105,11 @@ func begin(ctx context.Context, store InspectStore, o InspectOptions) (*inspecto
 // inspector makes an inspection.
 type inspector struct {
 	Inspection
-	store   InspectStore
+	store   store
 	o       InspectOptions
 	facts   fleetFacts
 	members map[uuid.UUID]*MemberState
 	stops   map[uuid.UUID]storage.StopRequest
-}
-
-// noteFinder is the part of [storage.Control] with which a store lets notes be read.
-type noteFinder interface {
-	FindNote(ctx context.Context, name string) (storage.Note, error)
 }
 
 // noteSuspension notes who suspended the vault. A note that can't be read suspends it, too.
@@ -126,20 +118,14 @@ func (i *inspector) noteSuspension(ctx context.Context, r storage.Roster) {
 		return
 	}
 	i.Suspended = new(storage.Suspension)
-	if store, ok := i.store.(noteFinder); ok {
-		if n, err := store.FindNote(ctx, storage.NoteSuspended); err == nil {
-			*i.Suspended, _ = storage.ReadNote[storage.Suspension](n)
-		}
+	if n, err := i.store.FindNote(ctx, storage.NoteSuspended); err == nil {
+		*i.Suspended, _ = storage.ReadNote[storage.Suspension](n)
 	}
 }
 
 // noteCopies notes how far the copies of the vault are behind. It reads the notes that changed since the last
 // inspection. A copy whose note can't be read keeps its state, and its lag grows.
 func (i *inspector) noteCopies(ctx context.Context, notes []storage.Note) {
-	store, ok := i.store.(noteFinder)
-	if !ok {
-		return
-	}
 	before := map[string]CopyState{}
 	if i.o.Before != nil {
 		for _, c := range i.o.Before.Copies {
@@ -153,7 +139,7 @@ func (i *inspector) noteCopies(ctx context.Context, notes []storage.Note) {
 		}
 		c := before[name]
 		if c.version != n.Version {
-			if read, err := store.FindNote(ctx, n.Name); err == nil {
+			if read, err := i.store.FindNote(ctx, n.Name); err == nil {
 				c = copyOf(read)
 			}
 		}

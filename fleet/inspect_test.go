@@ -24,7 +24,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-func inspect(t testing.TB, store fleet.InspectStore, o fleet.InspectOptions) fleet.Inspection {
+func inspect(t testing.TB, store storage.Vault, o fleet.InspectOptions) fleet.Inspection {
 	t.Helper()
 	i, err := fleet.Inspect(t.Context(), store, o)
 	must(t, err)
@@ -56,7 +56,7 @@ func TestInspect(t *testing.T) {
 		works, stopping, final := claimed(n), claimed(n), claimed(n)
 		must(t, finish(t.Context(), p, final))
 		must(t, fleet.Stop(t.Context(), p, stopping.ID, workflow.Attribution{By: "ana", Why: "wrong cluster"}))
-		must(t, fleet.Stop(t.Context(), p, final.ID, workflow.Attribution{}))
+		must(t, p.AddStop(t.Context(), final.ID, ana))
 
 		i := inspect(t, p, fleet.InspectOptions{})
 		if !i.Now.Equal(time.Now()) || i.Alive() != 1 || len(i.Members) != 2 {
@@ -241,7 +241,7 @@ func TestInspectBounded(t *testing.T) {
 				must(t, n.Claim(t.Context(), plan))
 			}
 		}
-		must(t, fleet.Stop(t.Context(), p, ids["stops"], workflow.Attribution{}))
+		must(t, fleet.Stop(t.Context(), p, ids["stops"], ana))
 		time.Sleep(20 * time.Minute)
 		works := actions(read(t, p, ids["works"]))[0]
 		works.State.Start = time.Now().UTC()

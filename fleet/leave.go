@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Drain prepares the node to leave: it acquires no more plans, and loops over [Node.Plans] end. Its record shows this at
@@ -74,12 +75,12 @@ func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Lea
 // markLeft marks the record of a member as left, in the version that was judged. This fences the member: its next
 // heartbeat meets another version. It returns ErrConflict if the member has renewed its record since, and ErrNotFound if
 // somebody else has marked or removed it. left is then that mark, which may excuse the member where m does not.
-func markLeft(ctx context.Context, store storage.Control, m storage.Member) (left storage.Member, err error) {
+func (s store) markLeft(ctx context.Context, m storage.Member) (left storage.Member, err error) {
 	left = leftRecord(m)
-	if _, err = store.RenewMember(ctx, left); !conflicted(err) {
+	if _, err = s.RenewMember(ctx, left); !conflicted(err) {
 		return left, err
 	}
-	now, findErr := store.FindMember(ctx, m.ID)
+	now, findErr := s.FindMember(ctx, m.ID)
 	switch {
 	case findErr != nil:
 		return left, findErr
@@ -89,16 +90,33 @@ func markLeft(ctx context.Context, store storage.Control, m storage.Member) (lef
 	return left, err
 }
 
+// EvictOptions are the settings of [Evict].
+type EvictOptions struct {
+	// By says who asks, and why. By.By is required.
+	By workflow.Attribution
+}
+
 // Evict marks a member as left although it may be alive, for a process whose heartbeats continue but whose
 // work does not. The member learns at its next heartbeat that it is fenced, and its work ends. Other nodes take its
 // plans, and the store refuses what it writes afterwards. Its process may join again as a new node, which leaves its
 // former plans to other nodes if there are any. Running actions run again; the eviction does not count as a crash.
 //
-// Evict repeats an update whose outcome is unknown until ctx ends. Errors: [storage.ErrNotFound] if there is no such
-// member, or if it has left; otherwise those of FindMember and RenewMember.
-func Evict(ctx context.Context, store storage.Control, member uuid.UUID) error {
+// Evict repeats an update whose outcome is unknown until ctx ends. The audit log has it as evict.
+//
+// Errors: [storage.ErrNotFound] if there is no such member, or if it has left; [storage.ErrInvalid] if By does not say who
+// asks; [errors.ErrUnsupported] for a vault that does not offer [storage.Control]; otherwise those of the vault.
+func Evict(ctx context.Context, vault storage.Vault, member uuid.UUID, o EvictOptions) error {
+	s, err := storeOf("Evict", vault)
+	if err != nil {
+		return err
+	}
+	entry := storage.AuditEntry{What: "evict", Attribution: o.By, Detail: "node " + member.String()}
+	return doing("evict node "+member.String(), storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.evict(ctx, member) }))
+}
+
+func (s store) evict(ctx context.Context, member uuid.UUID) error {
 	for again := false; ; again = true {
-		m, err := store.FindMember(ctx, member)
+		m, err := s.FindMember(ctx, member)
 		if err == nil && m.Phase == storage.Left {
 			if again {
 				return nil
@@ -106,18 +124,18 @@ func Evict(ctx context.Context, store storage.Control, member uuid.UUID) error {
 			err = storage.ErrNotFound
 		}
 		if err != nil {
-			return fmt.Errorf("evict node %s: %w", member, err)
+			return err
 		}
 		m.Excused = true
 		err = settle(ctx, func() error {
-			_, err := markLeft(ctx, store, m)
+			_, err := s.markLeft(ctx, m)
 			return err
 		})
 		switch {
 		case err == nil, overtaken(err) && !conflicted(err):
 			return nil
 		case !conflicted(err) || ctx.Err() != nil:
-			return fmt.Errorf("evict node %s: %w", member, err)
+			return err
 		} // else it has renewed its record meanwhile
 	}
 }

@@ -89,7 +89,7 @@ func TestLetGoAlone(t *testing.T) {
 		}
 		n.LetGo(id)
 		time.Sleep(2 * time.Minute)
-		must(t, fleet.Stop(t.Context(), p, id, workflow.Attribution{}))
+		must(t, fleet.Stop(t.Context(), p, id, ana))
 		within(t, found, 11*time.Second)
 		n.LetGo(id)
 		within(t, found, time.Minute+time.Second)
@@ -266,9 +266,9 @@ func TestFormer(t *testing.T) {
 				}
 				time.Sleep(time.Minute + 3*time.Second) // between two looks: a node that looks now would take the plans before HandOver
 				evicted := time.Now()
-				must(t, fleet.Evict(t.Context(), open(store), n.ID()))
+				must(t, fleet.Evict(t.Context(), open(store), n.ID(), fleet.EvictOptions{By: ana}))
 				if handsOver {
-					must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{})))
+					must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{By: ana})))
 				}
 				<-n.Context().Done()
 				joined := join(t, p, fleet.Options{Former: []uuid.UUID{workflow.NewV7(), n.ID()}})

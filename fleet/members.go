@@ -59,7 +59,7 @@ func (n *Node) see(ctx context.Context, r storage.Roster) (next time.Duration) {
 func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 	var errs []error
 	for _, m := range n.judge.look(r) {
-		left, err := markLeft(ctx, n.store, m)
+		left, err := n.store.markLeft(ctx, m)
 		switch {
 		case err == nil:
 			notify(ctx, n.o.Observer.Removal, RemovalEvent{n.id, m})

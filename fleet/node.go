@@ -17,7 +17,7 @@ import (
 //
 // A Node has goroutines of its own, which end with [Node.Leave] or when the node is fenced.
 type Node struct {
-	store   Store
+	store   store
 	o       Options
 	id      uuid.UUID
 	ctx     context.Context // ends when the node is no longer a member
@@ -57,29 +57,34 @@ type Node struct {
 	changed    chan struct{} // closed, and made anew, when any of this changes
 }
 
-// Join makes the process a member of the fleet that shares the store. It returns after the node's record is
+// Join makes the process a member of the fleet that shares the vault. It returns after the node's record is
 // stored and the other members are known. ctx bounds Join alone: the node stays a member until [Node.Leave].
 // If Join fails, the process is not a member, and may call Join again.
 //
 // Errors: [ErrSuspended] if the store is suspended; [storage.ErrInvalid] for wrong options, and for a vault that accepts
-// updates without versions, since such updates would ignore a fence; otherwise those of the store.
-func Join(ctx context.Context, store Store, o Options) (*Node, error) {
+// updates without versions, since such updates would ignore a fence; [errors.ErrUnsupported] for a vault that does not offer
+// [storage.Control]; otherwise those of the vault.
+func Join(ctx context.Context, vault storage.Vault, o Options) (*Node, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
-	n, err := joinOnce(ctx, store, o)
+	s, err := storeOf("Join", vault)
+	if err != nil {
+		return nil, err
+	}
+	n, err := joinOnce(ctx, s, o)
 	if errors.Is(err, storage.ErrExists) {
 		// The process was frozen: its record was stored, but others marked it as left before the call was repeated.
-		n, err = joinOnce(ctx, store, o)
+		n, err = joinOnce(ctx, s, o)
 	}
 	return n, err
 }
 
 // joinOnce makes the process a member with a new ID.
-func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
+func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
 	n := &Node{
-		store: store, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
+		store: s, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Attribution{},
 		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
@@ -92,7 +97,7 @@ func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	}
 	n.record = record{self: self, beat: n.joined, wake: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
 	err := settle(ctx, func() (err error) {
-		n.record.self.Version, err = store.AddMember(ctx, self)
+		n.record.self.Version, err = s.AddMember(ctx, self)
 		return err
 	})
 	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -105,7 +110,7 @@ func joinOnce(ctx context.Context, store Store, o Options) (*Node, error) {
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
-	if err := suspendedBy(ctx, store, r); err != nil && !o.suspended {
+	if err := suspendedBy(ctx, s, r); err != nil && !o.suspended {
 		return nil, n.abandon(ctx, err)
 	}
 	next := n.see(ctx, r)

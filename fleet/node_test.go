@@ -81,7 +81,7 @@ func TestJoinFails(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		for _, test := range []struct {
 			what  string
-			store fleet.Store
+			store storage.Vault
 			o     fleet.Options
 			want  error
 		}{
@@ -225,7 +225,7 @@ func TestMarkIsSeen(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
 		p.Fail("RenewMember", processtest.Unavailable)
-		must(t, fleet.Evict(t.Context(), open(store), n.ID()))
+		must(t, fleet.Evict(t.Context(), open(store), n.ID(), fleet.EvictOptions{By: ana}))
 		time.Sleep(10*time.Second + 1)
 		if err := context.Cause(n.Context()); !errors.Is(err, fleet.ErrFenced) {
 			t.Errorf("the node ended with %v", err)

@@ -12,12 +12,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store is what a fleet needs of a vault. The vaults of this module implement it.
-type Store interface {
-	storage.Vault
-	storage.Control
-}
-
 // Options are the settings of a node. Zero fields have their defaults.
 type Options struct {
 	// Name is what people call the node, such as its host. It may be any text, and need not be unique.

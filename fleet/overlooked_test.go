@@ -211,7 +211,7 @@ func TestOrphansBesideABacklog(t *testing.T) {
 				}
 				go work(plan)
 				for id := range orphans {
-					must(t, fleet.Stop(t.Context(), p, id, workflow.Attribution{}))
+					must(t, fleet.Stop(t.Context(), p, id, ana))
 				}
 			}
 			time.Sleep(2 * time.Minute)

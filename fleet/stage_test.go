@@ -26,6 +26,9 @@ func open(store *memvault.Store) *processtest.Process {
 	return processtest.New(store.Open(plantest.Register(), memvault.Options{}))
 }
 
+// ana asks for what people ask for.
+var ana = workflow.Attribution{By: "ana@ops"}
+
 // must fails the test if err is not nil.
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -34,7 +37,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func join(t testing.TB, p fleet.Store, o fleet.Options) *fleet.Node {
+func join(t testing.TB, p storage.Vault, o fleet.Options) *fleet.Node {
 	t.Helper()
 	n, err := fleet.Join(t.Context(), p, o)
 	must(t, err)

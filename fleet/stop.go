@@ -12,14 +12,37 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Stop asks the owner of a plan to stop it, and says who asks and why. The request reaches the owner within its
-// Interval and ends the context of [Node.Work]; whoever claims the plan or takes it over later gets it too. Stop does
-// not wait for the plan to stop, and does not look at the plan. The fleet removes requests for plans that are final or
-// gone.
+// Stop asks the owner of a plan to stop it, and says who asks and why. It returns nil when the request is stored. The request
+// reaches the owner within its Interval and ends the context of [Node.Work]; whoever claims the plan or takes it over later
+// gets it too. Stop does not wait for the plan to stop. The fleet removes requests for plans that are final or gone.
 //
-// Stop repeats a request whose outcome is unknown until ctx ends. Its errors are those of AddStop.
-func Stop(ctx context.Context, store storage.Control, plan uuid.UUID, by workflow.Attribution) error {
-	return settle(ctx, func() error { return store.AddStop(ctx, plan, by) })
+// Stop costs the Search for one ID, a write, and two writes for the audit log, which has it as stop. It repeats a request
+// whose outcome is unknown until ctx ends.
+//
+// Errors: [storage.ErrNotFound] if there is no such plan; [ErrNotRunning] if the plan is final; [storage.ErrInvalid] if by does
+// not say who asks; [errors.ErrUnsupported] for a vault that does not offer [storage.Control]; otherwise those of the vault.
+func Stop(ctx context.Context, vault storage.Vault, plan uuid.UUID, by workflow.Attribution) error {
+	s, err := storeOf("Stop", vault)
+	if err != nil {
+		return err
+	}
+	return doing("stop plan "+plan.String(), s.stop(ctx, plan, by))
+}
+
+func (s store) stop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	if err := storage.CheckBy(by); err != nil {
+		return err
+	}
+	switch found, err := s.find(ctx, plan); {
+	case err == nil && found.State.Status.Final():
+		return ErrNotRunning
+	case err != nil && (!unreadable(err) || errors.Is(err, storage.ErrForeign)): // else its engine may be newer than this program
+		return err
+	}
+	entry := storage.AuditEntry{What: "stop", Attribution: by, Plans: []uuid.UUID{plan}}
+	return storage.Audit(ctx, s, entry, func(ctx context.Context) error {
+		return settle(ctx, func() error { return s.AddStop(ctx, plan, by) })
+	})
 }
 
 // tidyAfter is the age from which a request to stop is compared with its plan, and the time between two such

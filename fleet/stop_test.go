@@ -59,7 +59,7 @@ func TestStop(t *testing.T) {
 				p, n := start(t, store, fleet.Options{})
 				other := claimed(t, p, n, 1)
 				id := test.begin(t, p, n).ID
-				must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, workflow.Attribution{}))
+				must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, ana))
 				time.Sleep(10*time.Second + 1)
 				test.get(t, n, id)
 				work, done := n.Work(id)
@@ -94,7 +94,7 @@ func TestRequestsAreKept(t *testing.T) {
 		p := open(store)
 		join(t, p, fleet.Options{})
 		gone := workflow.NewV7()
-		must(t, fleet.Stop(t.Context(), p, gone, workflow.Attribution{}))
+		must(t, p.AddStop(t.Context(), gone, ana))
 		time.Sleep(55 * time.Second)
 		if s := stopped(t, store); len(s) != 1 {
 			t.Errorf("after 55s the requests are %v", s)
@@ -119,8 +119,9 @@ func TestRequestsBesideADamagedPlan(t *testing.T) {
 		damaged := create(t, p, 1).ID
 		damage(p, damaged, "Search", storage.ErrCorrupt)
 		join(t, p, fleet.Options{})
-		for _, plan := range []uuid.UUID{workflow.NewV7At(time.Now().Add(-time.Hour)), damaged, workflow.NewV7At(time.Now().Add(time.Hour))} {
-			must(t, fleet.Stop(t.Context(), p, plan, workflow.Attribution{}))
+		must(t, fleet.Stop(t.Context(), p, damaged, ana))
+		for _, gone := range []time.Duration{-time.Hour, time.Hour} {
+			must(t, p.AddStop(t.Context(), workflow.NewV7At(time.Now().Add(gone)), ana))
 		}
 		time.Sleep(2 * time.Minute)
 		if s := stopped(t, store); !slices.Equal(s, []uuid.UUID{damaged}) {
@@ -134,25 +135,83 @@ func TestStopIsRepeated(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		calls := 0
-		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+		p.OnOp("AddStop", func(_ context.Context, c processtest.Call, do func() error) error {
 			if calls++; calls < 4 {
 				return processtest.Unknown(c.Op)
 			}
 			return do()
 		})
-		must(t, fleet.Stop(t.Context(), p, workflow.NewV7(), workflow.Attribution{}))
+		plan := create(t, p, 1)
+		must(t, fleet.Stop(t.Context(), p, plan.ID, ana))
 		if calls != 4 {
 			t.Errorf("%d calls", calls)
 		}
 		p.Fail("AddStop", processtest.Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := fleet.Stop(ctx, p, workflow.NewV7(), workflow.Attribution{}); !errors.Is(err, storage.ErrUnknown) {
+		if err := fleet.Stop(ctx, p, plan.ID, ana); !errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("Stop returned %v", err)
 		}
-		p.On(nil)
-		if err := fleet.Stop(t.Context(), p, uuid.Nil, workflow.Attribution{}); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("Stop of no plan returned %v", err)
+	})
+}
+
+// TestChangesOfPeople checks what Stop and its kin refuse, and which of them are in the log.
+func TestChangesOfPeople(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		plan, final := claimed(t, p, n, 1).ID, claimed(t, p, n, 1)
+		must(t, finish(t.Context(), p, final))
+		changes := map[string]func(v storage.Vault, id uuid.UUID, by workflow.Attribution) error{
+			"stop": func(v storage.Vault, id uuid.UUID, by workflow.Attribution) error {
+				return fleet.Stop(t.Context(), v, id, by)
+			},
+			"takeover": func(v storage.Vault, id uuid.UUID, by workflow.Attribution) error {
+				return second(fleet.HandOver(t.Context(), v, id, fleet.HandOverOptions{By: by}))
+			},
+			"evict": func(v storage.Vault, _ uuid.UUID, by workflow.Attribution) error {
+				return fleet.Evict(t.Context(), v, n.ID(), fleet.EvictOptions{By: by})
+			},
+			"suspend": func(v storage.Vault, _ uuid.UUID, by workflow.Attribution) error {
+				return second(fleet.Suspend(t.Context(), v, by, fleet.SuspendOptions{}))
+			},
+			"clear": func(v storage.Vault, _ uuid.UUID, by workflow.Attribution) error {
+				return second(fleet.Clear(t.Context(), v, fleet.ClearOptions{By: by}))
+			},
+			"resume": func(v storage.Vault, _ uuid.UUID, by workflow.Attribution) error {
+				return fleet.Resume(t.Context(), v, by)
+			},
+		}
+		for name, change := range changes {
+			if err := change(struct{ storage.Vault }{p}, plan, ana); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s without storage.Control: %v", name, err)
+			}
+			if err := change(p, plan, workflow.Attribution{Why: "nobody asks"}); !errors.Is(err, storage.ErrInvalid) {
+				t.Errorf("%s by nobody: %v", name, err)
+			}
+		}
+		for id, want := range map[uuid.UUID]error{uuid.Nil: storage.ErrNotFound, workflow.NewV7(): storage.ErrNotFound, final.ID: fleet.ErrNotRunning} {
+			if err := changes["stop"](p, id, ana); !errors.Is(err, want) {
+				t.Errorf("stop of %s: %v, want %v", id, err, want)
+			}
+		}
+		inOrder := []string{"stop", "evict", "takeover", "suspend", "clear", "resume"}
+		for _, name := range inOrder {
+			if err := changes[name](p, plan, ana); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		var logged []string
+		found, err := p.AuditEntries(t.Context(), storage.AuditFilters{})
+		must(t, err)
+		for _, e := range slices.Backward(found) {
+			logged = append(logged, e.What)
+			if e.By != ana.By || e.Result != "done" {
+				t.Errorf("the log has %+v", e)
+			}
+		}
+		if !slices.Equal(logged, inOrder) {
+			t.Errorf("the log has %q, want %q", logged, inOrder)
 		}
 	})
 }

@@ -7,15 +7,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // suspendedBy returns [ErrSuspended] if a roster or the store says that the store is suspended, with who suspended it and
 // why, or why that is not known.
-func suspendedBy(ctx context.Context, store storage.Control, r storage.Roster) error {
+func suspendedBy(ctx context.Context, s store, r storage.Roster) error {
 	_, suspended := r.FindNote(storage.NoteSuspended)
 	var c storage.Suspension
-	n, err := store.FindNote(ctx, storage.NoteSuspended)
+	n, err := s.FindNote(ctx, storage.NoteSuspended)
 	switch {
 	case suspended || err == nil:
 	case errors.Is(err, storage.ErrNotFound):
@@ -84,28 +87,56 @@ func (n *Node) admitted(ctx context.Context) error {
 	return nil
 }
 
-// Suspend keeps engines away from a store until [Resume]: the nodes of its fleet let their plans go and leave, and [Join]
-// returns [ErrSuspended]. An engine without a fleet looks only when it starts. Suspend returns what the store's note says:
-// an earlier suspension stays, and takes over the MovedTo of c. If the store has moved elsewhere, the error is
-// ErrSuspended. If c.At is zero, it is now. Suspend returns at once: [Clear] waits.
-func Suspend(ctx context.Context, store storage.Control, c storage.Suspension) (storage.Suspension, error) {
-	if c.At.IsZero() {
-		c.At = time.Now().UTC()
+// SuspendOptions are the settings of [Suspend]. Zero fields have their defaults.
+type SuspendOptions struct {
+	// MovedTo says for people where the plans of the vault run from now on, and MovedID which copy of the vault that is.
+	// Default: they run nowhere.
+	MovedTo string
+	MovedID uuid.UUID
+}
+
+// Suspend keeps engines away from a vault until [Resume]: the nodes of its fleet let their plans go and leave, and [Join]
+// returns [ErrSuspended]. An engine without a fleet looks only when it starts. Suspend returns what the vault's note says:
+// an earlier suspension stays, and takes over MovedTo and MovedID. If the vault has moved elsewhere, the error is
+// ErrSuspended. If by.At is zero, it is now. Suspend returns at once: [Clear] waits. The audit log has it as suspend.
+//
+// Errors: [storage.ErrInvalid] if by does not say who asks; [errors.ErrUnsupported] for a vault that does not offer
+// [storage.Control]; otherwise those of the vault.
+func Suspend(ctx context.Context, vault storage.Vault, by workflow.Attribution, o SuspendOptions) (note storage.Suspension, err error) {
+	s, err := storeOf("Suspend", vault)
+	if err != nil {
+		return note, err
 	}
+	if by.At.IsZero() {
+		by.At = time.Now().UTC()
+	}
+	entry := storage.AuditEntry{What: "suspend", Attribution: by}
+	if o.MovedTo != "" {
+		entry.Detail = "moved to " + o.MovedTo
+	}
+	err = storage.Audit(ctx, s, entry, func(ctx context.Context) error {
+		note, err = s.suspend(ctx, storage.Suspension{At: by.At, By: by.By, Why: by.Why, MovedTo: o.MovedTo, MovedID: o.MovedID})
+		return err
+	})
+	return note, doing("suspend the vault", err)
+}
+
+// suspend stores the note of a suspension, and returns the one that is stored.
+func (s store) suspend(ctx context.Context, c storage.Suspension) (storage.Suspension, error) {
 	version := storage.Version("")
 	for {
 		n, err := storage.NewNote(storage.NoteSuspended, c, version)
 		if err != nil {
 			return c, err
 		}
-		err = settle(ctx, func() error { _, err := store.PutNote(ctx, n); return err })
+		err = settle(ctx, func() error { _, err := s.PutNote(ctx, n); return err })
 		if err == nil {
 			return c, nil
 		}
 		if !errors.Is(err, storage.ErrExists) && !overtaken(err) {
-			return c, fmt.Errorf("suspend the store: %w", err)
+			return c, err
 		}
-		n, err = store.FindNote(ctx, storage.NoteSuspended)
+		n, err = s.FindNote(ctx, storage.NoteSuspended)
 		if errors.Is(err, storage.ErrNotFound) && ctx.Err() == nil {
 			version = "" // it was resumed meanwhile
 			continue
@@ -113,7 +144,7 @@ func Suspend(ctx context.Context, store storage.Control, c storage.Suspension) (
 		was, readErr := storage.ReadNote[storage.Suspension](n)
 		switch err = cmp.Or(err, readErr); {
 		case err != nil:
-			return c, fmt.Errorf("suspend the store: %w", err)
+			return c, err
 		case c.MovedTo == "" || was.Copy || was.MovedID == c.MovedID && was.MovedTo != "":
 			return was, nil
 		case was.MovedTo != "":
@@ -124,22 +155,33 @@ func Suspend(ctx context.Context, store storage.Control, c storage.Suspension) (
 	}
 }
 
-// Resume ends the suspension of a store. It returns nil if the store is not suspended, and [ErrSuspended] if it is a copy or
-// has moved: see package storage/mirror.
-func Resume(ctx context.Context, store storage.Control) error {
+// Resume ends the suspension of a vault. It returns nil if the vault is not suspended, and [ErrSuspended] if it is a copy or
+// has moved: see package storage/mirror. The audit log has it as resume.
+//
+// Errors: [storage.ErrInvalid] if by does not say who asks; [errors.ErrUnsupported] for a vault that does not offer
+// [storage.Control]; otherwise those of the vault.
+func Resume(ctx context.Context, vault storage.Vault, by workflow.Attribution) error {
+	s, err := storeOf("Resume", vault)
+	if err != nil {
+		return err
+	}
+	return doing("resume the vault", storage.Audit(ctx, s, storage.AuditEntry{What: "resume", Attribution: by}, s.resume))
+}
+
+func (s store) resume(ctx context.Context) error {
 	for {
-		n, err := store.FindNote(ctx, storage.NoteSuspended)
+		n, err := s.FindNote(ctx, storage.NoteSuspended)
 		if c, readErr := storage.ReadNote[storage.Suspension](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {
 			return suspendedError(c)
 		}
 		if err == nil {
-			err = settle(ctx, func() error { return store.RemoveNote(ctx, n.Name, n.Version) })
+			err = settle(ctx, func() error { return s.RemoveNote(ctx, n.Name, n.Version) })
 		}
 		switch {
 		case err == nil, errors.Is(err, storage.ErrNotFound):
 			return nil
 		case !conflicted(err) || ctx.Err() != nil:
-			return fmt.Errorf("resume the store: %w", err)
+			return err
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-var closing = storage.Suspension{By: "ana@ops", Why: "it moves to the account next"}
+var closing = workflow.Attribution{By: "ana@ops", Why: "it moves to the account next"}
 
 // TestSuspend suspends a store while a node works. The node releases its plan, and nobody joins until the store is resumed.
 func TestSuspend(t *testing.T) {
@@ -24,12 +24,12 @@ func TestSuspend(t *testing.T) {
 		v := open(store)
 		plan := claimed(t, v, n, 2)
 		work, done := n.Work(plan.ID)
-		c, err := fleet.Suspend(t.Context(), v, closing)
+		c, err := fleet.Suspend(t.Context(), v, closing, fleet.SuspendOptions{})
 		must(t, err)
 		if !c.At.Equal(time.Now()) {
 			t.Errorf("suspended at %v", c.At)
 		}
-		if again, err := fleet.Suspend(t.Context(), v, storage.Suspension{By: "bob"}); err != nil || again.By != c.By {
+		if again, err := fleet.Suspend(t.Context(), v, workflow.Attribution{By: "bob"}, fleet.SuspendOptions{}); err != nil || again.By != c.By {
 			t.Errorf("suspended again by %+v, %v", again, err)
 		}
 		time.Sleep(11 * time.Second)
@@ -53,8 +53,8 @@ func TestSuspend(t *testing.T) {
 		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Suspended == nil || i.Suspended.By != closing.By {
 			t.Errorf("%+v, %v", i, err)
 		}
-		must(t, fleet.Resume(t.Context(), v))
-		must(t, fleet.Resume(t.Context(), v))
+		must(t, fleet.Resume(t.Context(), v, ana))
+		must(t, fleet.Resume(t.Context(), v, ana))
 		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Suspended != nil {
 			t.Errorf("%+v, %v", i, err)
 		}
@@ -79,11 +79,11 @@ func TestClear(t *testing.T) {
 		outcomes := make(chan error, 2)
 		go func() { outcomes <- moves(t.Context(), late, actions(own)[0], workflow.Running) }()
 		go func() { outcomes <- frozen.Claim(t.Context(), seen) }()
-		_, err := fleet.Suspend(t.Context(), v, closing)
+		_, err := fleet.Suspend(t.Context(), v, closing, fleet.SuspendOptions{})
 		must(t, err)
 		time.AfterFunc(15*time.Second, func() { leave(t, leaves) })
 		began := time.Now()
-		unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{})
+		unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{By: ana})
 		if took := time.Since(began); err != nil || unclaimed != 1 || took < 3*time.Minute || took > 5*time.Minute {
 			t.Errorf("%d unclaimed plans, %v, after %v", unclaimed, err, took)
 		}
@@ -108,7 +108,7 @@ func TestClear(t *testing.T) {
 			t.Errorf("epoch %d", got.Epoch)
 		}
 		began = time.Now()
-		if _, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{}); err != nil || time.Since(began) > time.Minute {
+		if _, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{By: ana}); err != nil || time.Since(began) > time.Minute {
 			t.Errorf("again: %v, after %v", err, time.Since(began))
 		}
 	})
@@ -131,13 +131,13 @@ func TestSleepingNode(t *testing.T) {
 
 // TestClearDies kills Clear at each of its calls, and runs it again.
 func TestClearDies(t *testing.T) {
-	for n := 1; n < 45; n++ {
+	for n := 1; n < 47; n++ {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
 			v := open(store)
 			_, busy := start(t, store, fleet.Options{})
 			plan, waiting := claimed(t, v, busy, 2), create(t, v, 1)
 			stale := read(t, v, plan.ID)
-			_, err := fleet.Suspend(t.Context(), v, closing)
+			_, err := fleet.Suspend(t.Context(), v, closing, fleet.SuspendOptions{})
 			must(t, err)
 			p := open(store)
 			calls := 0
@@ -152,11 +152,11 @@ func TestClearDies(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
-			_, err = fleet.Clear(ctx, p, fleet.ClearOptions{Patience: 20 * time.Second})
+			_, err = fleet.Clear(ctx, p, fleet.ClearOptions{By: ana, Patience: 20 * time.Second})
 			if calls < n && err != nil {
 				t.Error(err)
 			}
-			unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{Patience: 20 * time.Second})
+			unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{By: ana, Patience: 20 * time.Second})
 			if err != nil || unclaimed != 0 {
 				t.Fatalf("%d: %d unclaimed, %v", n, unclaimed, err)
 			}
@@ -185,7 +185,7 @@ func TestShortRosters(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		v := open(store)
 		start(t, store, fleet.Options{})
-		_, err := fleet.Suspend(t.Context(), v, closing)
+		_, err := fleet.Suspend(t.Context(), v, closing, fleet.SuspendOptions{})
 		must(t, err)
 		lies := 1
 		liar := hooked.Wrap(v, hooked.On("Roster", func(c *hooked.Call) error {
@@ -199,7 +199,7 @@ func TestShortRosters(t *testing.T) {
 			t.Errorf("a node joins: %v", err)
 		}
 		lies = 1
-		_, err = fleet.Clear(t.Context(), liar, fleet.ClearOptions{})
+		_, err = fleet.Clear(t.Context(), liar, fleet.ClearOptions{By: ana})
 		must(t, err)
 		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
 			t.Errorf("it is cleared with %+v, %v", r.Members, err)

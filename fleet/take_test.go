@@ -346,7 +346,7 @@ func TestExcuseOfAnEviction(t *testing.T) {
 				return do()
 			}
 			judged.Store(true)
-			return errors.Join(fleet.Evict(ctx, person, n.ID()), do())
+			return errors.Join(fleet.Evict(ctx, person, n.ID(), fleet.EvictOptions{By: ana}), do())
 		})
 		next := join(t, p, fleet.Options{})
 		for !judged.Load() {

@@ -82,7 +82,7 @@ var kinds = []struct {
 	{fleet.ErrFenced, "fenced"},
 	{engine.ErrDraining, "draining"},
 	{fleet.ErrLeft, "draining"},
-	{engine.ErrNotRunning, "not running"},
+	{fleet.ErrNotRunning, "not running"},
 	{storage.ErrUnknown, "unknown"},
 	{storage.ErrNotFound, "not found"},
 	{storage.ErrConflict, "conflict"},

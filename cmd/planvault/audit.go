@@ -83,6 +83,12 @@ func (a *app) attributionOf(ctx context.Context) workflow.Attribution {
 	return workflow.Attribution{By: a.who.as, Why: a.who.reason}
 }
 
+// asks returns who makes a change of a vault, and why, for the library, which keeps the log. It is an error if there should be a
+// vault and is none.
+func (a *app) asks(ctx context.Context, v storage.Vault) (workflow.Attribution, error) {
+	return a.attributionOf(ctx), a.expectVault(ctx, v)
+}
+
 // auditEntry makes a change, and has it in the log with the flags that were given.
 func (a *app) auditEntry(ctx context.Context, v storage.Vault, d storage.AuditEntry, do func(ctx context.Context) error) error {
 	if err := a.expectVault(ctx, v); err != nil {

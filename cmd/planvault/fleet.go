@@ -16,7 +16,7 @@ import (
 // This file holds what several commands ask of the fleet.
 
 // inspect inspects the vault, with progress.
-func (a *app) inspect(ctx context.Context, v fleet.InspectStore, o fleet.InspectOptions) (fleet.Inspection, error) {
+func (a *app) inspect(ctx context.Context, v storage.Vault, o fleet.InspectOptions) (fleet.Inspection, error) {
 	p := a.progress("look", "plan", 0).then(untouched)
 	defer p.end()
 	o.Progress = p.reach

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -37,21 +38,22 @@ type stopped struct {
 // stop asks for a plan to be stopped, and says who will obey.
 func (a *app) stop(ctx context.Context, v *azblob.Vault, id uuid.UUID, wait bool) error {
 	reached := a.progress("stop", "request", 0).then("run it again, which is safe")
-	p, err := lookUp(ctx, v, id)
+	by, err := a.asks(ctx, v)
+	if err == nil {
+		err = fleet.Stop(ctx, v, id, by)
+	}
+	if errors.Is(err, fleet.ErrNotRunning) || errors.Is(err, storage.ErrNotFound) {
+		return a.notStopped(ctx, v, id, err)
+	}
 	if err != nil {
-		return err
-	}
-	if p.State.Status.Final() {
-		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Obeyed: true, Message: "The plan is " + p.State.Status.String() + " already. Nothing was changed."})
-	}
-	if err := a.auditEntry(ctx, v, about("stop", id), func(ctx context.Context) error { return fleet.Stop(ctx, v, id, a.attributionOf(ctx)) }); err != nil {
 		return err
 	}
 	reached.then("the request is stored, and stays").at(1)
 	defer reached.end()
 	if wait {
 		a.remark("The request is stored. Waiting until the plan is final. An interrupt ends the wait, and the request stays.")
-		if p, err = a.await(ctx, v, id, func(p storage.ListResult) bool { return p.State.Status.Final() }); err != nil {
+		p, err := a.await(ctx, v, id, func(p storage.ListResult) bool { return p.State.Status.Final() })
+		if err != nil {
 			return fmt.Errorf("the request to stop is stored, but the plan is not known to be final: %w", err)
 		}
 		return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Requested: true, Obeyed: true, Message: "The plan is " + p.State.Status.String() + "."})
@@ -61,6 +63,18 @@ func (a *app) stop(ctx context.Context, v *azblob.Vault, id uuid.UUID, wait bool
 		return fmt.Errorf("the request to stop is stored, but who obeys is not known: %w", err)
 	}
 	return a.printStopped(stoppedOf(id, i))
+}
+
+// notStopped reports a plan that has ended before, or returns the error if it has not.
+func (a *app) notStopped(ctx context.Context, v *azblob.Vault, id uuid.UUID, because error) error {
+	p, err := lookUp(ctx, v, id)
+	if err != nil {
+		return err
+	}
+	if !p.State.Status.Final() {
+		return because
+	}
+	return a.printStopped(stopped{ID: id, Status: p.State.Status.String(), Obeyed: true, Message: "The plan is " + p.State.Status.String() + " already. Nothing was changed."})
 }
 
 // stoppedOf returns the report about a plan that was asked to stop just before an inspection of it.

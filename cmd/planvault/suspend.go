@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
+	"github.com/planvault/azblob/workflow"
 )
 
 // suspended is the report of suspend.
@@ -36,7 +36,7 @@ func (a *app) suspendCommand() *cobra.Command {
 			if err := a.confirm(ctx, change{doing: "suspend", what: "the vault", requests: requests}); err != nil {
 				return err
 			}
-			report, err := a.suspend(ctx, v, storage.Suspension{Why: a.who.reason})
+			report, err := a.suspend(ctx, v, a.who.reason, fleet.SuspendOptions{})
 			if err != nil {
 				return err
 			}
@@ -50,27 +50,27 @@ func (a *app) suspendCommand() *cobra.Command {
 	return a.signed(c)
 }
 
-// suspend suspends a vault and waits until no node works on it.
-func (a *app) suspend(ctx context.Context, v *azblob.Vault, c storage.Suspension) (report suspended, err error) {
-	c.At, c.By = time.Now().UTC(), a.attributionOf(ctx).By
+// suspend suspends a vault and waits until no node works on it. The log has both as one change.
+func (a *app) suspend(ctx context.Context, v *azblob.Vault, why string, o fleet.SuspendOptions) (report suspended, err error) {
+	by := workflow.Attribution{By: a.attributionOf(ctx).By, Why: why}
 	err = a.auditEntry(ctx, v, about("suspend"), func(ctx context.Context) (err error) {
-		report, err = a.suspendUnlogged(ctx, v, c)
+		report, err = a.suspendUnlogged(ctx, v, by, o)
 		return err
 	})
 	return report, err
 }
 
-func (a *app) suspendUnlogged(ctx context.Context, v *azblob.Vault, c storage.Suspension) (suspended, error) {
+func (a *app) suspendUnlogged(ctx context.Context, v *azblob.Vault, by workflow.Attribution, o fleet.SuspendOptions) (suspended, error) {
 	reached := a.progress("suspend", "node", 0).then("the vault is suspended; " + goOn)
 	defer reached.end()
-	was, err := fleet.Suspend(ctx, v, c)
+	was, err := fleet.Suspend(ctx, v, by, o)
 	if err != nil {
 		return suspended{}, err
 	}
 	if was.Copy {
 		return suspended{}, usageError("the vault is a copy, and suspended as long as it is: %s", was.Why)
 	}
-	unclaimed, err := fleet.Clear(ctx, v, fleet.ClearOptions{Doing: func(what string) { fmt.Fprintf(a.stderr, "%s.\n", printable(sentence(what), 0)) }})
+	unclaimed, err := fleet.Clear(ctx, v, fleet.ClearOptions{By: by, Doing: func(what string) { fmt.Fprintf(a.stderr, "%s.\n", printable(sentence(what), 0)) }})
 	if err != nil {
 		return suspended{}, err
 	}
@@ -90,7 +90,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	var to connection
 	c := a.onVault("resume", "Let engines work on a suspended vault again",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			resume := func(ctx context.Context) error { return fleet.Resume(ctx, v) }
+			resume := func(ctx context.Context) error { return fleet.Resume(ctx, v, a.attributionOf(ctx)) }
 			if back {
 				copied, err := a.open(ctx, to)
 				if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/mirror"
@@ -129,7 +130,7 @@ func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switc
 		}
 	}
 	if !s.lost {
-		c, err := a.suspend(ctx, from, storage.Suspension{Why: "the vault has moved to " + a.places[1], MovedTo: a.places[1], MovedID: state.ID})
+		c, err := a.suspend(ctx, from, "the vault has moved to "+a.places[1], fleet.SuspendOptions{MovedTo: a.places[1], MovedID: state.ID})
 		if err != nil {
 			return err
 		}

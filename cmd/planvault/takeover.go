@@ -69,7 +69,7 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	switch t.evict {
 	case uuid.Nil:
 	case before.Owner:
-		if evicted, err = a.evict(ctx, v, id, t.evict, reached); err != nil {
+		if evicted, err = a.evict(ctx, v, t.evict, reached); err != nil {
 			return err
 		}
 	default:
@@ -82,11 +82,11 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	}
 	reached.then("run it again, which is safe; if the plan is fenced already, a live node takes it when its TTL has passed")
 	a.remark("Taking plan %s over. This usually takes less than a minute. An interrupt is safe.", id)
-	var h fleet.Handover
-	err = a.auditEntry(ctx, v, about("takeover", id), func(ctx context.Context) (err error) {
-		h, err = fleet.HandOver(ctx, v, id, fleet.HandOverOptions{Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
+	by, err := a.asks(ctx, v)
+	if err != nil {
 		return err
-	})
+	}
+	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{By: by, Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
 	switch {
 	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):
 		return a.notHandedOver(ctx, v, before, evicted, err)
@@ -218,8 +218,8 @@ func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage
 	return fmt.Errorf("%w; if it hangs, restart it, or give --evict %s", err, before.Owner)
 }
 
-// evict removes a node from the fleet if it is alive, because of a plan. It first lists the plans that the node owns.
-func (a *app) evict(ctx context.Context, v *azblob.Vault, plan, node uuid.UUID, reached *progress) (evicted bool, err error) {
+// evict removes a node from the fleet if it is alive. It first lists the plans that the node owns.
+func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reached *progress) (evicted bool, err error) {
 	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone})
 	if err != nil {
 		return false, err
@@ -239,9 +239,12 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, plan, node uuid.UUID, 
 		return false, err
 	}
 	reached.then("the node may be evicted; run it again, which is safe")
-	evict := func(ctx context.Context) error { return fleet.Evict(ctx, v, node) }
-	if err := a.auditEntry(ctx, v, about("evict", plan), evict); err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return false, err
+	by, err := a.asks(ctx, v)
+	if err == nil {
+		err = fleet.Evict(ctx, v, node, fleet.EvictOptions{By: by})
 	}
-	return true, nil
+	if errors.Is(err, storage.ErrNotFound) { // it has just left
+		err = nil
+	}
+	return err == nil, err
 }

@@ -68,7 +68,7 @@ var events = []event{
 	{"evict", 4, func(w *week, p *process) {
 		node := p.node
 		w.call(func(ctx context.Context) {
-			if node == uuid.Nil || fleet.Evict(ctx, w.operator, node) != nil {
+			if node == uuid.Nil || fleet.Evict(ctx, w.operator, node, fleet.EvictOptions{By: person}) != nil {
 				return
 			}
 			w.mu.Lock()
@@ -93,9 +93,9 @@ var events = []event{
 		w.call(func(ctx context.Context) {
 			var err error
 			if byEngine {
-				err = p.engine.Stop(ctx, c.plan.ID, workflow.Attribution{})
+				err = p.engine.Stop(ctx, c.plan.ID, person)
 			} else {
-				err = fleet.Stop(ctx, w.operator, c.plan.ID, workflow.Attribution{})
+				err = fleet.Stop(ctx, w.operator, c.plan.ID, person)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -106,6 +106,9 @@ var events = []event{
 		})
 	}},
 }
+
+// person asks for evictions and stops.
+var person = workflow.Attribution{By: "a person"}
 
 func writes(r emulator.Request) bool { return r.Method != "GET" && r.Method != "HEAD" }
 func reads(r emulator.Request) bool  { return !writes(r) }

@@ -20,6 +20,7 @@ import (
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
 )
 
 // process is one life of an engine. Its fields below died are guarded by week.mu.
@@ -30,7 +31,7 @@ type process struct {
 	rare      bool
 	ahead     time.Duration // its clock
 	transport *emulator.Transport
-	vault     fleet.Store
+	vault     storage.Vault
 	engine    *engine.Engine
 	stop      context.CancelFunc
 	died      chan struct{}
@@ -111,7 +112,8 @@ func (p *process) run(ctx context.Context, seat int) {
 
 // bare is a vault that hides what a fleet does not need.
 type bare struct {
-	fleet.Store
+	storage.Vault
+	storage.Control
 	reg *registry.Register
 }
 
@@ -130,7 +132,8 @@ func (p *process) work(ctx context.Context) error {
 	defer func() { _ = vault.Close(context.WithoutCancel(ctx)) }()
 	p.vault = vault
 	if p.ahead != 0 {
-		p.vault = bare{vault, reg} // without Upkeep: the times in catalogues are not shifted
+		control, _ := storage.As[storage.Control](vault)
+		p.vault = bare{vault, control, reg} // without Upkeep: the times in catalogues are not shifted
 	}
 	opts := engine.Options{Plans: p.o.Capacity, Fleet: &p.o, Observer: engine.Observer{
 		Joined: func(_ context.Context, e engine.JoinedEvent) {

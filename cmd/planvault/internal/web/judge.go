@@ -15,7 +15,11 @@ import (
 
 // roster reads the roster for the pages of plans.
 func (s *Server) roster(ctx context.Context, _ struct{}) (storage.Roster, error) {
-	return s.store.Roster(ctx)
+	control, ok := storage.As[storage.Control](s.store)
+	if !ok {
+		return storage.Roster{}, nil
+	}
+	return control.Roster(ctx)
 }
 
 // judge adds to the page of a plan what the roster shows: the owner's name, and whether and why the plan is stuck.
@@ -40,12 +44,17 @@ func (s *Server) judge(ctx context.Context, p *workflow.Plan, roster storage.Ros
 
 // onePlan is what an inspection needs to judge a plan that was read, at no further request.
 type onePlan struct {
-	storage.Reader // nil: an inspection only searches and reads
-	plan           *workflow.Plan
-	roster         storage.Roster
+	storage.Vault   // nil: an inspection only searches and reads
+	storage.Control // nil: it looks at the roster and at notes
+	plan            *workflow.Plan
+	roster          storage.Roster
 }
 
 func (o onePlan) Roster(context.Context) (storage.Roster, error) { return o.roster, nil }
+
+func (o onePlan) FindNote(context.Context, string) (storage.Note, error) {
+	return storage.Note{}, storage.ErrNotFound
+}
 
 func (o onePlan) Read(context.Context, uuid.UUID) (*workflow.Plan, error) { return o.plan, nil }
 

@@ -53,7 +53,7 @@ func TestOpenPlansGetStuck(t *testing.T) {
 		must(t, st.Delete(t.Context(), p.ID))
 		time.Sleep(interval)
 		contains(t, s, "/", []string{"Nothing is stuck."}, []string{"(1 stuck)", ">slow<", "vault is suspended"})
-		if _, err := fleet.Suspend(t.Context(), st, storage.Suspension{By: "<ana>", Why: "a move"}); err != nil {
+		if _, err := fleet.Suspend(t.Context(), st, workflow.Attribution{By: "<ana>", Why: "a move"}, fleet.SuspendOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(interval)

@@ -15,14 +15,13 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
-	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
 // Store is what the pages show. A [azblob.Vault] is a Store.
 type Store interface {
-	fleet.InspectStore
+	storage.Vault
 	Ping(ctx context.Context, opts ...azblob.PingOption) (azblob.PingReport, error)
 }
 
