@@ -283,8 +283,8 @@ type PrefixReport struct {
 	Prefix string
 	// Days is how many days have a container. It is 0 for a fleet that has no plan yet.
 	Days int
-	// First and Last are the oldest and the newest of these days (UTC). They are zero if Days is 0.
-	First, Last time.Time
+	// First and Last are the oldest and the newest of these days. They are zero if Days is 0.
+	First, Last storage.Day
 }
 
 // Prefixes lists the vaults of the account, this one and all others, in the order of their prefixes. It sends a
@@ -319,10 +319,10 @@ func (r PrefixReport) with(p prefix, day time.Time) PrefixReport {
 	if day.IsZero() {
 		return r
 	}
-	if r.Days == 0 {
-		r.First = day
+	r.Days, r.Last = r.Days+1, storage.DayOf(day)
+	if r.Days == 1 {
+		r.First = r.Last
 	}
-	r.Days, r.Last = r.Days+1, day
 	return r
 }
 

@@ -247,10 +247,10 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 		must(t, err)
 		var got []string
 		for _, d := range report.Built {
-			got = append(got, d.Day.Format("built 01-02"))
+			got = append(got, d.Day.Start().Format("built 01-02"))
 		}
 		for _, d := range report.Skipped {
-			got = append(got, fmt.Sprint(d.Day.Format("01-02 "), d.Reason))
+			got = append(got, fmt.Sprint(d.Day.Start().Format("01-02 "), d.Reason))
 		}
 		want := []string{
 			"built 01-08", "built 01-07", "built 01-06",
@@ -475,7 +475,7 @@ func TestHints(t *testing.T) {
 		plain := map[string]string{metaLayout: "1", "owner": "somebody"}
 		hinted := map[string]string{metaLayout: "1", "owner": "somebody", metaCatalogue: "1"}
 		a.server.PutContainer(day, plain)
-		must(t, a.open().Admin().Hold(t.Context(), first)) // a lease does not forbid the hint
+		must(t, a.open().Admin().Hold(t.Context(), storage.DayOf(first))) // a lease does not forbid the hint
 		catalogue := func(what string, o CatalogueOptions, wantSets int, want map[string]string) {
 			t.Helper()
 			sets := 0
@@ -569,7 +569,7 @@ func TestStats(t *testing.T) {
 		a.put(open)
 		a.server.PutContainer(prefix("test").day(first.AddDate(0, 0, -3)), map[string]string{metaLayout: "1"})
 		v := a.open()
-		must(t, v.Admin().Hold(t.Context(), first.AddDate(0, 0, 2)))
+		must(t, v.Admin().Hold(t.Context(), storage.DayOf(first.AddDate(0, 0, 2))))
 		unreadable := prefix("test").plan(a.plans[0].ID).entry()
 		b, _ := a.server.Blob(unreadable.Container, unreadable.Name)
 		b.Metadata[metaSchema] = "9"
@@ -578,7 +578,7 @@ func TestStats(t *testing.T) {
 		want := map[string]DayStats{}
 		for container := range a.server.Containers() {
 			date, _ := prefix("test").parseDay(container)
-			d := DayStats{Day: date, Plans: map[workflow.Status]int64{}, Held: date.Equal(first.AddDate(0, 0, 2))}
+			d := DayStats{Day: storage.DayOf(date), Plans: map[workflow.Status]int64{}, Held: date.Equal(first.AddDate(0, 0, 2))}
 			for b := range a.server.Blobs(container) {
 				d.Blobs++
 				d.Bytes += int64(len(b.Body))
@@ -601,11 +601,11 @@ func TestStats(t *testing.T) {
 				t.Fatalf("%s: %d days, want %d", what, len(days), len(want))
 			}
 			for i, d := range days {
-				w := want[prefix("test").day(d.Day)]
+				w := want[prefix("test").day(d.Day.Start())]
 				if w.Left = len(days) - 1 - i; !bytes {
 					w.Blobs, w.Bytes = 0, 0
 				}
-				if !d.Day.Equal(w.Day) || d.Left != w.Left || d.Held != w.Held || !maps.Equal(d.Plans, w.Plans) || d.Unreadable != w.Unreadable || d.Blobs != w.Blobs || d.Bytes != w.Bytes {
+				if d.Day != w.Day || d.Left != w.Left || d.Held != w.Held || !maps.Equal(d.Plans, w.Plans) || d.Unreadable != w.Unreadable || d.Blobs != w.Blobs || d.Bytes != w.Bytes {
 					t.Errorf("%s: %+v, want %+v", what, d, w)
 				}
 			}
@@ -634,8 +634,8 @@ func TestStats(t *testing.T) {
 		if gets != len(report.Built) {
 			t.Errorf("%d catalogues were read, there are %d", gets, len(report.Built))
 		}
-		some, _ := statsOf(t, a, v, StatsOptions{After: first.AddDate(0, 0, 3), Before: first.AddDate(0, 0, 5)})
-		if len(some) != 2 || !some[0].Day.Equal(first.AddDate(0, 0, 4)) || some[0].Left != 1 || some[0].Total() == 0 {
+		some, _ := statsOf(t, a, v, StatsOptions{From: storage.DayOf(first).Add(3), To: storage.DayOf(first).Add(4)})
+		if len(some) != 2 || some[0].Day != storage.DayOf(first).Add(4) || some[0].Left != 1 || some[0].Total() == 0 {
 			t.Errorf("two days: %+v", some)
 		}
 	})
@@ -678,7 +678,7 @@ func TestStatsEnds(t *testing.T) {
 			break
 		}
 		synctest.Wait()
-		if _, err := a.open().Admin().Stats(t.Context(), StatsOptions{After: first, Before: first}); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := a.open().Admin().Stats(t.Context(), StatsOptions{From: storage.DayOf(first), To: storage.DayOf(first).Add(-1)}); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("no days: %v", err)
 		}
 	})

@@ -2,7 +2,6 @@ package azblob
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,9 +12,8 @@ import (
 
 // CheckOptions are the options of [Admin.Check].
 type CheckOptions struct {
-	// After and Before select the days (UTC) that have any time after After and before Before. A zero time is
-	// no bound.
-	After, Before time.Time
+	// From and To are the first and the last day to check. The zero Day is no bound. Default: all days.
+	From, To storage.Day
 	// Progress is called after each day, newest first. It may be nil.
 	Progress func(storage.Progress)
 }
@@ -28,10 +26,10 @@ type CheckOptions struct {
 // before.
 func (a *Admin) Check(ctx context.Context, o CheckOptions) (report CheckReport, err error) {
 	err = a.call(ctx, "Check", uuid.Nil, func(ctx context.Context) error {
-		if err := driver.CheckRange("CheckOptions.After", o.After, "Before", o.Before); err != nil {
+		if err := driver.CheckDays("CheckOptions.From", o.From, "To", o.To); err != nil {
 			return err
 		}
-		days, err := a.selectDays(ctx, o.After, o.Before)
+		days, err := a.selectDays(ctx, o.From, o.To)
 		if err != nil {
 			return err
 		}

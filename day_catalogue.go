@@ -48,15 +48,15 @@ type CatalogueReport struct {
 
 // CataloguedDay is a day whose catalogue was built.
 type CataloguedDay struct {
-	Day   time.Time // 0:00 UTC
+	Day   storage.Day
 	Plans int64
 	Bytes int64 // of the catalogue
 }
 
 // SkippedDay is a day that was left alone.
 type SkippedDay struct {
-	Day    time.Time // 0:00 UTC
-	Reason string    // such as "2 blobs say that plans are open or being changed, such as open/0198…"
+	Day    storage.Day
+	Reason string // such as "2 blobs say that plans are open or being changed, such as open/0198…"
 }
 
 // Catalogue builds the catalogues that are due. The catalogue of a day is one blob that holds what a listing shows of its
@@ -132,7 +132,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 			c.report.Present++
 			errs[i] = c.hint(ctx, d)
 		case c.opts.DryRun:
-			c.report.Built = append(c.report.Built, CataloguedDay{Day: d.date})
+			c.report.Built = append(c.report.Built, CataloguedDay{Day: storage.DayOf(d.date)})
 		case c.mayWork(ctx):
 			errs[i] = c.build(ctx, d, found[i].ETag)
 		}
@@ -204,14 +204,14 @@ func (s *store) confirmNoCatalogue(ctx context.Context, ref blob.Ref) error {
 }
 
 // mend rebuilds the wrong catalogues of some days, and returns these days.
-func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, err error) {
+func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []storage.Day, err error) {
 	errs := make([]error, len(days))
 	for i, d := range days {
 		was, err := c.look(ctx, d, c.headAgain)
 		if err == nil && isBuiltOf(d.container, was) {
 			now, differs, verifyErr := c.verify(ctx, d, was)
 			if err = verifyErr; differs {
-				wrong = append(wrong, d.date)
+				wrong = append(wrong, storage.DayOf(d.date))
 				if !c.opts.DryRun {
 					err = c.build(ctx, d, now.ETag)
 				}
@@ -223,7 +223,7 @@ func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []time.Time, 
 }
 
 func (c *cataloguing) skip(d day, reason string, args ...any) {
-	c.report.Skipped = append(c.report.Skipped, SkippedDay{d.date, fmt.Sprintf(reason, args...)})
+	c.report.Skipped = append(c.report.Skipped, SkippedDay{storage.DayOf(d.date), fmt.Sprintf(reason, args...)})
 }
 
 // build builds the catalogue of a day in place of a version of its blob, which is a placeholder; without one it
@@ -250,7 +250,7 @@ func (c *cataloguing) build(ctx context.Context, d day, etag string) error {
 		return c.skipIfOvertaken(d, "write catalogue", ref, err)
 	}
 	c.uncatalogued.forget(d.container)
-	c.report.Built = append(c.report.Built, CataloguedDay{d.date, plans, int64(len(body))})
+	c.report.Built = append(c.report.Built, CataloguedDay{storage.DayOf(d.date), plans, int64(len(body))})
 	return c.hint(ctx, d)
 }
 

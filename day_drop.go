@@ -15,8 +15,7 @@ import (
 
 // ExpiredDay is what became of a day that was to be dropped.
 type ExpiredDay struct {
-	// Day is the start of the day, in UTC.
-	Day    time.Time
+	Day    storage.Day
 	Result ExpireResult
 	// Open is the number of plans that are open, or that somebody is changing, and Plans has the first ten of
 	// them. Both are set for [DayOpen] only, but Plans names a plan of another program for [DayForeign].

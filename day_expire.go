@@ -23,10 +23,10 @@ type ExpireOptions struct {
 	// Verify also lists the plans of days that have had a catalogue, so that a plan which another program has written
 	// since keeps its day. It takes two requests for each 2,500 plans. Default: false.
 	Verify bool
-	// Keep is called before each day (0:00 UTC) is dropped, for example to write its plans to a bundle. If it returns an
+	// Keep is called before each day is dropped, for example to write its plans to a bundle. If it returns an
 	// error, the day stays, as DayFailed. Plans stored after Keep has looked are dropped, too. Calls may be concurrent.
 	// Default: nil.
-	Keep func(ctx context.Context, day time.Time) error
+	Keep func(ctx context.Context, day storage.Day) error
 	// DryRun drops nothing. The report says what would be dropped.
 	DryRun bool
 	// Budget is the time after which Expire begins no other day; it begins the first eight in any case. Default: 0, which
@@ -154,14 +154,14 @@ func (o ExpireOptions) due(d day) bool {
 
 // expireDay drops a day, or says why it does not. A young day that is not empty has no result.
 func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
-	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: d.date}, empty: !x.o.due(d), verify: x.o.Verify}
+	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: storage.DayOf(d.date)}, empty: !x.o.due(d), verify: x.o.Verify}
 	result, err := e.unclaimed(ctx)
 	keeps := x.o.Keep != nil && !x.o.DryRun && !e.empty
 	if err == nil && result == DayDropped && (x.o.DryRun || e.empty || keeps) {
 		result, err = e.content(ctx)
 	}
 	if err == nil && result == DayDropped && keeps {
-		err = x.o.Keep(ctx, d.date)
+		err = x.o.Keep(ctx, e.result.Day)
 	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
 		result, err = e.drop(ctx)

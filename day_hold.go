@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Hold holds a day (UTC): from when it returns nil until [Admin.Release], no plan of the day is deleted, and the
+// Hold holds a day: from when it returns nil until [Admin.Release], no plan of the day is deleted, and the
 // day is not dropped. Plans can still be created and updated. A second Hold of a day does nothing. Any vault of
 // the prefix may release the day.
 //
@@ -28,11 +28,11 @@ import (
 // A hold is not immutable storage. Whoever may write to the account can release it, break the lease, or remove
 // blobs without the vault.
 //
-// Errors: [storage.ErrInvalid] if the day is not past, which it is when the next day has ended, by the
+// Errors: [storage.ErrInvalid] if the calendar lacks the day, or if it is not past, which it is when the next day has ended, by the
 // service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
 // vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
-func (a *Admin) Hold(ctx context.Context, day time.Time) error {
+func (a *Admin) Hold(ctx context.Context, day storage.Day) error {
 	return a.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
 		h, err := a.hold(day)
 		if err != nil {
@@ -45,12 +45,12 @@ func (a *Admin) Hold(ctx context.Context, day time.Time) error {
 	})
 }
 
-// Release ends the hold of a day (UTC). It does nothing if the day is not held.
+// Release ends the hold of a day. It does nothing if the day is not held.
 //
-// Errors: [storage.ErrInvalid] for the zero time; [storage.ErrNotFound] if there is no such day;
+// Errors: [storage.ErrInvalid] if the calendar lacks the day; [storage.ErrNotFound] if there is no such day;
 // [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity
 // without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
-func (a *Admin) Release(ctx context.Context, day time.Time) error {
+func (a *Admin) Release(ctx context.Context, day storage.Day) error {
 	return a.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
 		h, err := a.hold(day)
 		if err != nil {
@@ -64,12 +64,12 @@ func (a *Admin) Release(ctx context.Context, day time.Time) error {
 // infinite lease as a hold, also those that were not acquired by a vault.
 //
 // Errors: those of a listing of the days.
-func (a *Admin) Holds(ctx context.Context) (held []time.Time, err error) {
+func (a *Admin) Holds(ctx context.Context) (held []storage.Day, err error) {
 	err = a.call(ctx, "Holds", uuid.Nil, func(ctx context.Context) error {
 		days, err := a.days(ctx)
 		for _, d := range slices.Backward(days) {
 			if d.lease == blob.LeasedForever {
-				held = append(held, d.date)
+				held = append(held, storage.DayOf(d.date))
 			}
 		}
 		return err
@@ -84,11 +84,11 @@ type hold struct {
 }
 
 // hold returns the hold of a day that a caller names.
-func (s *store) hold(day time.Time) (hold, error) {
-	if day.IsZero() {
-		return hold{}, driver.Invalid("day", "is the zero time")
+func (s *store) hold(day storage.Day) (hold, error) {
+	if err := driver.CheckDay("day", day); err != nil {
+		return hold{}, err
 	}
-	return hold{s, s.prefix.day(day)}, nil
+	return hold{s, s.prefix.day(day.Start())}, nil
 }
 
 // holds is the namespace of the IDs of holds.
@@ -136,7 +136,7 @@ func (h hold) acquire(ctx context.Context) error {
 			return err
 		}
 		if date, _ := h.prefix.parseDay(h.container); !isPast(date, c.Seen) {
-			return driver.Invalid("day", "%s is not past: a day can be held when the next day has ended", date.Format(time.DateOnly))
+			return driver.Invalid("day", "%s is not past: a day can be held when the next day has ended", storage.DayOf(date))
 		}
 		err = h.client.AcquireLease(ctx, h.container, holdOf(h.container), blob.Forever)
 		switch {

@@ -44,13 +44,13 @@ func (s *store) dueDays(ctx context.Context, p retention.Policy) ([]retention.Da
 	if err != nil {
 		return nil, err
 	}
-	days = slices.DeleteFunc(days, func(d day) bool { return p.Reach(d.date, d.seen) == retention.ReachNone })
+	days = slices.DeleteFunc(days, func(d day) bool { return p.Reach(storage.DayOf(d.date), d.seen) == retention.ReachNone })
 	due := make([]retention.Day, len(days))
 	var some []day // that are to be counted
 	var of []int   // which they are
 	if err := s.parallel(len(days), func(i int) (err error) {
 		d := days[i]
-		due[i] = retention.Day{Day: d.date, Reach: p.Reach(d.date, d.seen), Held: d.lease == blob.LeasedForever}
+		due[i] = retention.Day{Day: storage.DayOf(d.date), Reach: p.Reach(storage.DayOf(d.date), d.seen), Held: d.lease == blob.LeasedForever}
 		if due[i].Reach == retention.ReachFinal && !due[i].Held {
 			due[i].Recent, err = s.recent(ctx, p, due[i].Reach, d, blob.MaxPage)
 		}
@@ -79,7 +79,7 @@ func (s *store) dueDays(ctx context.Context, p retention.Policy) ([]retention.Da
 	return due, nil
 }
 
-// Retire removes from a day (UTC) what a policy no longer keeps by the service's clock. If nothing must stay, it drops the
+// Retire removes from a day what a policy no longer keeps by the service's clock. If nothing must stay, it drops the
 // day as [Admin.Expire] does, with three more requests if a catalogue shows when the plans ended; otherwise, or if the
 // policy still keeps Failed plans of the day, with two more for each 2,500 plans. If something must stay, it deletes plans
 // one by one, as [storage.Purge] does. A held day is left alone.
@@ -87,12 +87,15 @@ func (s *store) dueDays(ctx context.Context, p retention.Policy) ([]retention.Da
 // Retire may run beside all other calls, may be stopped at any point, and may be called again.
 //
 // Errors: those of Expire and Purge; [storage.ErrInvalid] for a policy that makes no sense.
-func (o offered) Retire(ctx context.Context, p retention.Policy, date time.Time, budget time.Duration) (result retention.Result, err error) {
+func (o offered) Retire(ctx context.Context, p retention.Policy, date storage.Day, budget time.Duration) (result retention.Result, err error) {
 	began := time.Now()
-	x := &expiry{store: o.store, day: day{date: date.UTC().Truncate(24 * time.Hour)}}
+	x := &expiry{store: o.store, day: day{date: date.Start()}}
 	var became ExpireResult
 	err = o.call(ctx, "Retire", uuid.Nil, func(ctx context.Context) error {
-		if x.policy, err = p.WithDefaults(); err != nil {
+		if x.policy, err = p.WithDefaults(); err == nil {
+			err = driver.CheckDay("day", date)
+		}
+		if err != nil {
 			return err
 		}
 		became, err = x.retire(ctx)
@@ -140,8 +143,7 @@ func (x *expiry) retire(ctx context.Context) (ExpireResult, error) {
 		return "", blobError("look for container", blob.Ref{Container: name}, err)
 	}
 	x.day = newDay(x.day.date, c)
-	x.result.Day = x.day.date
-	if x.reach = x.policy.Reach(x.day.date, x.day.seen); x.reach == retention.ReachNone {
+	if x.reach = x.policy.Reach(storage.DayOf(x.day.date), x.day.seen); x.reach == retention.ReachNone {
 		return "", nil
 	}
 	became, err := x.unclaimed(ctx)
@@ -154,7 +156,7 @@ func (x *expiry) retire(ctx context.Context) (ExpireResult, error) {
 // due returns filters of the plans of the day that the policy no longer keeps.
 func (x *expiry) due() []storage.Filters {
 	of := func(statuses ...workflow.Status) storage.Filters {
-		f := driver.OfDay(x.day.date)
+		f := driver.OfDay(storage.DayOf(x.day.date))
 		f.ByStatus, f.EndedBefore = statuses, x.policy.EndedBefore(statuses[0], x.day.seen)
 		return f
 	}

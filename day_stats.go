@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -18,9 +17,8 @@ import (
 
 // StatsOptions are the options of [Admin.Stats].
 type StatsOptions struct {
-	// After and Before select the days (UTC) that have any time after After and before Before, each as a whole. A
-	// zero time is no bound.
-	After, Before time.Time
+	// From and To are the first and the last day to count. The zero Day is no bound. Default: all days.
+	From, To storage.Day
 	// Bytes also counts the blobs of each day and their bytes. The service has no such sum, so every blob is
 	// listed, 5,000 to a request.
 	Bytes bool
@@ -28,8 +26,8 @@ type StatsOptions struct {
 
 // DayStats is what is stored in a day.
 type DayStats struct {
-	// Day is the start of the day, in UTC. Left is the number of selected days that follow.
-	Day  time.Time
+	// Left is the number of selected days that follow.
+	Day  storage.Day
 	Left int
 	// Held says that the day is held ([Admin.Hold]).
 	Held bool
@@ -60,7 +58,7 @@ func (d DayStats) Total() (n int64) {
 // service failed or ctx ended: a day is whole or absent. No request is sent before the sequence is ranged over, and
 // each range over it counts anew. Breaking out of the loop cancels the requests under way.
 func (a *Admin) Stats(ctx context.Context, o StatsOptions) (iter.Seq[storage.Stream[DayStats]], error) {
-	if err := a.refuse(ctx, "Stats", driver.CheckRange("StatsOptions.After", o.After, "Before", o.Before)); err != nil {
+	if err := a.refuse(ctx, "Stats", driver.CheckDays("StatsOptions.From", o.From, "To", o.To)); err != nil {
 		return nil, err
 	}
 	return func(yield func(storage.Stream[DayStats]) bool) {
@@ -90,7 +88,7 @@ const sizedAtOnce = 16
 // stats yields the selected days. An error is the last element.
 func (s *store) stats(ctx context.Context, o StatsOptions) iter.Seq2[DayStats, error] {
 	return func(yield func(DayStats, error) bool) {
-		days, err := s.selectDays(ctx, o.After, o.Before)
+		days, err := s.selectDays(ctx, o.From, o.To)
 		if err != nil {
 			yield(DayStats{}, err)
 			return
@@ -130,7 +128,7 @@ func (s *store) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, e
 		defer stop()
 		p, err, more := next()
 		for _, d := range days {
-			counted := DayStats{Day: d.date, Held: d.lease == blob.LeasedForever, Plans: map[workflow.Status]int64{}}
+			counted := DayStats{Day: storage.DayOf(d.date), Held: d.lease == blob.LeasedForever, Plans: map[workflow.Status]int64{}}
 			for more && err == nil && p.keys.container == d.container {
 				counted.add(p)
 				p, err, more = next()

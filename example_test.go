@@ -428,14 +428,14 @@ func ExampleAdmin_Expire() {
 func ExampleAdmin_Hold() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
-	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	plan := &workflow.Plan{Name: "evidence", ID: workflow.NewV7At(day.Add(time.Hour))}
+	day := storage.Day{Year: 2026, Month: time.March, Day: 1}
+	plan := &workflow.Plan{Name: "evidence", ID: workflow.NewV7At(day.Start().Add(time.Hour))}
 	check(vault.Create(ctx, plan))
 
 	check(vault.Admin().Hold(ctx, day))
 	held, err := vault.Admin().Holds(ctx)
 	check(err)
-	fmt.Println(held[0].Format(time.DateOnly))
+	fmt.Println(held[0])
 	fmt.Println(errors.Is(vault.Delete(ctx, plan.ID), storage.ErrHeld))
 	check(vault.Admin().Release(ctx, day))
 	fmt.Println(vault.Delete(ctx, plan.ID))

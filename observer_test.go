@@ -165,11 +165,11 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return failure(offered{v}.DueDays(ctx, retention.Policy{Keep: 1000}))
 		}},
 		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.Retire(ctx, retention.Policy{Keep: 1000}, oldDay(), 0))
+			return failure(offered{v}.Retire(ctx, retention.Policy{Keep: 1000}, storage.DayOf(oldDay()), 0))
 		}},
-		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Hold(ctx, oldDay()) }},
+		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Hold(ctx, storage.DayOf(oldDay())) }},
 		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Holds(ctx)) }},
-		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Release(ctx, oldDay()) }},
+		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Release(ctx, storage.DayOf(oldDay())) }},
 		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Account(ctx)) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},

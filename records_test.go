@@ -78,7 +78,7 @@ func goldenAuditEntry() storage.AuditEntry {
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	return driver.RecordedAuditEntry(storage.AuditEntry{
 		ID: examplePart, What: "purge", Attribution: workflow.Attribution{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
-		From: day, To: day, Detail: "--status failed", Result: "done",
+		From: storage.DayOf(day), To: storage.DayOf(day), Detail: "--status failed", Result: "done",
 	}, day)
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -62,7 +61,7 @@ type RepairReport struct {
 	Plans []RepairedPlan
 	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Recovery has built it anew, or
 	// only removed it if a plan of the day is open.
-	Catalogues []time.Time
+	Catalogues []storage.Day
 	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recovery
 	// looks for them, and it leaves them alone.
 	Strays []string

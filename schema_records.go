@@ -101,10 +101,7 @@ type auditData struct {
 
 // auditRecord returns the record of an audit entry. Its metadata has all of it, so that a listing shows it.
 func auditRecord(d storage.AuditEntry) (record, error) {
-	data := auditData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, Detail: d.Detail, Result: d.Result}
-	if !d.From.IsZero() {
-		data.From, data.To = d.From.UTC().Format(time.DateOnly), d.To.UTC().Format(time.DateOnly)
-	}
+	data := auditData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, From: d.From.String(), To: d.To.String(), Detail: d.Detail, Result: d.Result}
 	var text strings.Builder
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -132,10 +129,10 @@ func (f format) auditEntryOf(id uuid.UUID, p blob.Properties) (d storage.AuditEn
 	}
 	d = storage.AuditEntry{ID: data.ID, What: data.What, Attribution: workflow.Attribution{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
 	if err == nil && data.From != "" {
-		d.From, err = time.Parse(time.DateOnly, data.From)
+		d.From, err = storage.ParseDay(data.From)
 	}
 	if err == nil && data.To != "" {
-		d.To, err = time.Parse(time.DateOnly, data.To)
+		d.To, err = storage.ParseDay(data.To)
 	}
 	if err == nil {
 		err = driver.CheckAuditEntry(d)

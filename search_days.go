@@ -156,12 +156,11 @@ func (s *store) near(ctx context.Context, dates []time.Time) ([]day, error) {
 	return found, err
 }
 
-// selectDays returns the vault's days that have any time between two bounds, newest first.
-func (s *store) selectDays(ctx context.Context, after, before time.Time) ([]day, error) {
+// selectDays returns the vault's days from one to another, newest first. The zero Day is no bound.
+func (s *store) selectDays(ctx context.Context, from, to storage.Day) ([]day, error) {
 	days, err := s.days(ctx)
 	return slices.DeleteFunc(days, func(d day) bool {
-		_, ok := stretch(d, storage.Filters{After: after, Before: before})
-		return !ok
+		return d.date.Before(from.Start()) || !to.IsZero() && d.date.After(to.Start())
 	}), err
 }
 

@@ -90,10 +90,10 @@ type retained struct {
 }
 
 func (r *retained) DueDays(context.Context, retention.Policy) ([]retention.Day, error) {
-	return []retention.Day{{Day: time.Now().AddDate(-1, 0, 0), Reach: retention.ReachFinal}}, nil
+	return []retention.Day{{Day: storage.DayOf(time.Now()).Add(-365), Reach: retention.ReachFinal}}, nil
 }
 
-func (r *retained) Retire(context.Context, retention.Policy, time.Time, time.Duration) (retention.Result, error) {
+func (r *retained) Retire(context.Context, retention.Policy, storage.Day, time.Duration) (retention.Result, error) {
 	r.retired++
 	return retention.Result{Dropped: true}, nil
 }

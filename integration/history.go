@@ -32,7 +32,7 @@ func history(ctx context.Context, s *stage) (err error) {
 	}
 	h.day = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -daysAgo)
 	// A container that is held can't be deleted when the run ends.
-	defer func() { _ = h.vault.Admin().Release(context.WithoutCancel(ctx), h.day) }()
+	defer func() { _ = h.vault.Admin().Release(context.WithoutCancel(ctx), storage.DayOf(h.day)) }()
 	const n = oldDays*onOldDay + 1 // plans, with the fork
 	return s.acts(
 		call{fmt.Sprintf("Restore %d finished plans on each of %d days, %d days ago", onOldDay, oldDays, daysAgo), func() error { return h.restore(ctx) }},
@@ -44,10 +44,12 @@ func history(ctx context.Context, s *stage) (err error) {
 		}},
 		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
 		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
-		call{"Hold a day, twice", func() error { return errors.Join(h.vault.Admin().Hold(ctx, h.day), h.vault.Admin().Hold(ctx, h.day)) }},
+		call{"Hold a day, twice", func() error {
+			return errors.Join(h.vault.Admin().Hold(ctx, storage.DayOf(h.day)), h.vault.Admin().Hold(ctx, storage.DayOf(h.day)))
+		}},
 		call{"Delete, Purge and Expire leave the day alone", func() error { return h.held(ctx) }},
 		call{"Release it, twice", func() error {
-			return errors.Join(h.vault.Admin().Release(ctx, h.day), h.vault.Admin().Release(ctx, h.day))
+			return errors.Join(h.vault.Admin().Release(ctx, storage.DayOf(h.day)), h.vault.Admin().Release(ctx, storage.DayOf(h.day)))
 		}},
 		call{"Purge a plan of the day", func() error { return h.purged(ctx) }},
 		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
@@ -158,7 +160,7 @@ func (h *past) purge(ctx context.Context) (storage.PurgeReport, error) {
 
 func (h *past) held(ctx context.Context) error {
 	held, err := h.vault.Admin().Holds(ctx)
-	if err := reported(err, len(held) == 1 && held[0].Equal(h.day), held); err != nil {
+	if err := reported(err, len(held) == 1 && held[0] == storage.DayOf(h.day), held); err != nil {
 		return err
 	}
 	purged, purgeErr := h.purge(ctx)

@@ -24,7 +24,7 @@ type AuditEntry struct {
 	// Plans are those that the change names, at most [MaxAuditPlans]. A change of more names none.
 	Plans []uuid.UUID
 	// From and To are the first and the last of the days that the change is limited to. Both are zero if it is not.
-	From, To time.Time
+	From, To Day
 	// Detail has the other arguments of the change, for people, in at most [MaxDetail] bytes.
 	Detail string
 	// Result is empty until the change has ended. Then it says how, in at most [MaxDetail] bytes.
@@ -114,7 +114,7 @@ type AuditFilters struct {
 	// Plan selects the entries that name the plan, and those that name none and may have changed it.
 	Plan uuid.UUID
 	// Day selects the entries of changes that may be about plans of this day.
-	Day time.Time
+	Day Day
 	// After and Before select by the time of the ID.
 	After, Before time.Time
 	// Limit is the most that are returned; 0 means all.
@@ -129,17 +129,16 @@ func (f AuditFilters) Match(d AuditEntry) bool {
 		return false
 	case f.Plan != uuid.Nil && len(d.Plans) > 0:
 		return slices.Contains(d.Plans, f.Plan) && (f.Day.IsZero() || d.mayTouch(f.Day))
-	case f.Plan != uuid.Nil && !d.mayTouch(workflow.Time(f.Plan)):
+	case f.Plan != uuid.Nil && !d.mayTouch(DayOf(workflow.Time(f.Plan))):
 		return false
 	}
 	return f.Day.IsZero() || d.mayTouch(f.Day)
 }
 
-// mayTouch reports whether the change may be about plans of the day of a time.
-func (d AuditEntry) mayTouch(at time.Time) bool {
-	day := at.UTC().Truncate(24 * time.Hour)
+// mayTouch reports whether the change may be about plans of a day.
+func (d AuditEntry) mayTouch(day Day) bool {
 	if len(d.Plans) > 0 {
-		return slices.ContainsFunc(d.Plans, func(id uuid.UUID) bool { return workflow.Time(id).UTC().Truncate(24 * time.Hour).Equal(day) })
+		return slices.ContainsFunc(d.Plans, func(id uuid.UUID) bool { return DayOf(workflow.Time(id)) == day })
 	}
 	return d.From.IsZero() || !day.Before(d.From) && !day.After(d.To)
 }

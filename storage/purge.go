@@ -46,7 +46,7 @@ type PurgeReport struct {
 	// Held is the number of plans that are kept because their day is held, and HeldDays are these days, newest
 	// first.
 	Held     int64
-	HeldDays []time.Time
+	HeldDays []Day
 	// Foreign is the number of plans that are kept because another program wrote them, whether they are what is selected or
 	// not.
 	Foreign int64
@@ -116,7 +116,7 @@ type purge struct {
 	// stop ends the search.
 	stop context.CancelFunc
 	// held are the days that were held before a dry run.
-	held []time.Time
+	held []Day
 
 	mu     sync.Mutex // guards what follows, and makes the calls of Progress one by one
 	report PurgeReport
@@ -162,7 +162,7 @@ func (p *purge) run(ctx context.Context) {
 // lookForHolds asks before a dry run which days are held. Otherwise Delete says so.
 func (p *purge) lookForHolds(ctx context.Context) (err error) {
 	h, ok := As[interface {
-		Holds(ctx context.Context) ([]time.Time, error)
+		Holds(ctx context.Context) ([]Day, error)
 	}](p.vault)
 	if ok && p.opts.DryRun {
 		p.held, err = h.Holds(ctx)
@@ -220,14 +220,14 @@ func (p *purge) remove(ctx context.Context, id uuid.UUID) error {
 	return p.vault.Delete(ctx, id)
 }
 
-func dayOf(id uuid.UUID) time.Time { return workflow.Time(id).Truncate(24 * time.Hour) }
+func dayOf(id uuid.UUID) Day { return DayOf(workflow.Time(id)) }
 
 // inHeldDay reports whether a plan's day is known to be held.
 func (p *purge) inHeldDay(id uuid.UUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	day := dayOf(id)
-	return slices.Contains(p.report.HeldDays, day) || slices.ContainsFunc(p.held, day.Equal)
+	return slices.Contains(p.report.HeldDays, day) || slices.Contains(p.held, day)
 }
 
 // settle counts what became of a plan.
@@ -245,7 +245,7 @@ func (p *purge) settle(id uuid.UUID, err error) {
 			r.Held++
 			if day := dayOf(id); !slices.Contains(r.HeldDays, day) {
 				r.HeldDays = append(r.HeldDays, day)
-				slices.SortFunc(r.HeldDays, func(a, b time.Time) int { return b.Compare(a) })
+				slices.SortFunc(r.HeldDays, func(a, b Day) int { return b.Compare(a) })
 			}
 		case id == uuid.Nil && !(ofPlan && about.Plan != uuid.Nil):
 			r.More = true // the search itself failed

@@ -182,18 +182,18 @@ type holder struct {
 	err error
 }
 
-var held = purged.AddDate(0, 0, -1).Truncate(24 * time.Hour)
+var held = storage.DayOf(purged).Add(-1)
 
-func (h holder) Holds(context.Context) ([]time.Time, error) { return []time.Time{held}, h.err }
+func (h holder) Holds(context.Context) ([]storage.Day, error) { return []storage.Day{held}, h.err }
 
-var beside = storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: []time.Time{held}}
+var beside = storage.PurgeReport{Deleted: 60, Held: 30, HeldDays: []storage.Day{held}}
 
 // TestPurgeHeldDays checks that a held day is skipped after the first answer that says so.
 func TestPurgeHeldDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := stock(t)
 		v.fails = func(id uuid.UUID) error {
-			if workflow.Time(id).Truncate(24 * time.Hour).Equal(held) {
+			if storage.DayOf(workflow.Time(id)) == held {
 				return storage.ErrHeld
 			}
 			return nil

@@ -121,13 +121,13 @@ func ifMore(more bool) string {
 }
 
 // date returns a day as flags and reports have it.
-func date(day time.Time) string { return day.UTC().Format(time.DateOnly) }
+func date(t time.Time) string { return storage.DayOf(t).String() }
 
 // dates returns days as reports have them.
-func dates(days []time.Time) []string {
+func dates(days []storage.Day) []string {
 	texts := make([]string, len(days))
 	for i, day := range days {
-		texts[i] = date(day)
+		texts[i] = day.String()
 	}
 	return texts
 }

@@ -64,10 +64,10 @@ func (a *app) printCatalogued(r azblob.CatalogueReport, result string) error {
 // cataloguedRows returns what was built and what was skipped, newest first.
 func cataloguedRows(r azblob.CatalogueReport, result string) (rows []cataloguedRow) {
 	for _, d := range r.Built {
-		rows = append(rows, cataloguedRow{Day: date(d.Day), Result: result, Plans: d.Plans, Bytes: d.Bytes})
+		rows = append(rows, cataloguedRow{Day: d.Day.String(), Result: result, Plans: d.Plans, Bytes: d.Bytes})
 	}
 	for _, d := range r.Skipped {
-		rows = append(rows, cataloguedRow{Day: date(d.Day), Result: "skipped", Why: d.Reason})
+		rows = append(rows, cataloguedRow{Day: d.Day.String(), Result: "skipped", Why: d.Reason})
 	}
 	slices.SortFunc(rows, func(a, b cataloguedRow) int { return strings.Compare(b.Day, a.Day) })
 	return rows

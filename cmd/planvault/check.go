@@ -19,8 +19,11 @@ func (a *app) checkCommand() *cobra.Command {
 	var p period
 	c := a.onVault("check", "Read everything that is stored, and say what is broken",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			after, before := p.from(time.Now())
-			return a.check(ctx, v, azblob.CheckOptions{After: after, Before: before})
+			from, to, err := p.days(time.Now())
+			if err != nil {
+				return err
+			}
+			return a.check(ctx, v, azblob.CheckOptions{From: from, To: to})
 		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	return c

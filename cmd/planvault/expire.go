@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -83,7 +82,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 				return r, err
 			}
 			if k.keeper != nil {
-				o.Keep = func(ctx context.Context, day time.Time) error { return k.keeper.KeepAll(ctx, v, driver.OfDay(day)) }
+				o.Keep = func(ctx context.Context, day storage.Day) error { return k.keeper.KeepAll(ctx, v, driver.OfDay(day)) }
 			}
 			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
 			o.Progress = p.reach
@@ -142,7 +141,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			plans[date(d.Day)] = n
+			plans[d.Day.String()] = n
 			all += n
 			p.step()
 			return nil
@@ -155,11 +154,11 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool) error {
 	var rows []expiredRow
 	for _, d := range r.Days {
-		row := expiredRow{Day: date(d.Day), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
+		row := expiredRow{Day: d.Day.String(), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
 		if d.Result == azblob.DayForeign {
 			row.OpenPlans, row.Foreign = nil, d.Plans
 		}
-		if n, ok := plans[date(d.Day)]; ok {
+		if n, ok := plans[d.Day.String()]; ok {
 			row.Plans = &n
 		}
 		if d.Err != nil {

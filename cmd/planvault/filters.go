@@ -119,6 +119,21 @@ func (p *period) from(now time.Time) (after, before time.Time) {
 	return p.after.from(now), p.before.from(now)
 }
 
+// days returns the first and the last day that have any time of the period. A flag that is not set is the zero Day.
+func (p *period) days(now time.Time) (from, to storage.Day, err error) {
+	after, before := p.from(now)
+	if !after.IsZero() && !before.IsZero() && !after.Before(before) {
+		return from, to, usageError("%s is not before %s", after.Format(time.RFC3339), before.Format(time.RFC3339))
+	}
+	if !after.IsZero() {
+		from = storage.DayOf(after.Add(time.Millisecond)) // IDs have whole milliseconds
+	}
+	if !before.IsZero() {
+		to = storage.DayOf(before.Add(-1))
+	}
+	return from, to, nil
+}
+
 func (m *moment) set(text string) (err error) {
 	var ok bool
 	*m = moment{}

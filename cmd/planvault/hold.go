@@ -21,9 +21,9 @@ func (a *app) holdCommand() *cobra.Command {
 	list := false
 	c := a.dayCommand("hold DAY|FROM..TO...", "Keep the plans of days from being removed, or list the days that are held",
 		func(_ context.Context, v *azblob.Vault, d days) (dayChange, error) {
-			hold := func(ctx context.Context, day time.Time) error {
+			hold := func(ctx context.Context, day storage.Day) error {
 				slow := time.AfterFunc(tellWait, func() {
-					fmt.Fprintf(a.stderr, "Waiting to hold %s until no purge or expiry is under way there. One that was interrupted ends when Recovery has run, %s after it began at the latest.\n", date(day), span(longestDelete))
+					fmt.Fprintf(a.stderr, "Waiting to hold %s until no purge or expiry is under way there. One that was interrupted ends when Recovery has run, %s after it began at the latest.\n", day.String(), span(longestDelete))
 				})
 				defer slow.Stop()
 				return v.Admin().Hold(ctx, day)
@@ -59,11 +59,11 @@ func (a *app) releaseCommand() *cobra.Command {
 	return a.dayCommand("release DAY|FROM..TO...", "End the hold of days",
 		func(ctx context.Context, v *azblob.Vault, d days) (dayChange, error) {
 			a.progress("look", "day", 0).then(untouched)
-			var held []time.Time
+			var held []storage.Day
 			var err error
 			if slices.Contains(slices.Collect(maps.Values(d)), false) {
 				held, err = v.Admin().Holds(ctx)
-				maps.DeleteFunc(d, func(day time.Time, named bool) bool { return !named && !slices.ContainsFunc(held, day.Equal) })
+				maps.DeleteFunc(d, func(day storage.Day, named bool) bool { return !named && !slices.Contains(held, day) })
 			}
 			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: v.Admin().Release}, err
 		})
@@ -109,9 +109,9 @@ type heldRow struct {
 }
 
 // heldRows returns a row for each day, with the same result.
-func heldRows(days []time.Time, result string) (rows []heldRow) {
+func heldRows(days []storage.Day, result string) (rows []heldRow) {
 	for _, day := range days {
-		rows = append(rows, heldRow{Day: date(day), Result: result})
+		rows = append(rows, heldRow{Day: day.String(), Result: result})
 	}
 	return rows
 }
@@ -119,10 +119,10 @@ func heldRows(days []time.Time, result string) (rows []heldRow) {
 func (r heldRow) cells() []string { return []string{r.Day, r.Result} }
 
 // days are the days that arguments name. A day that only a range has is false, and need not exist.
-type days map[time.Time]bool
+type days map[storage.Day]bool
 
 // sorted returns the days, oldest first.
-func (d days) sorted() []time.Time { return slices.SortedFunc(maps.Keys(d), time.Time.Compare) }
+func (d days) sorted() []storage.Day { return slices.SortedFunc(maps.Keys(d), storage.Day.Compare) }
 
 // auditEntry returns the audit entry of a change of the days.
 func (d days) auditEntry(what string) storage.AuditEntry {
@@ -144,17 +144,17 @@ func parseDays(args []string) (days, error) {
 		if !isRange {
 			to = from
 		}
-		first, firstErr := time.Parse(time.DateOnly, from)
-		last, lastErr := time.Parse(time.DateOnly, to)
+		first, firstErr := storage.ParseDay(from)
+		last, lastErr := storage.ParseDay(to)
 		switch {
 		case firstErr != nil || lastErr != nil:
 			return nil, usageError("%q is not a day: give 2026-08-01, or 2026-08-01..2026-08-31", printable(arg, 50))
 		case last.Before(first):
 			return nil, usageError("%s ends before it begins", arg)
-		case last.Sub(first) > mostDays*24*time.Hour:
+		case last.After(first.Add(mostDays)):
 			return nil, usageError("%s has more than %s days", arg, count(mostDays))
 		}
-		for day := first; !day.After(last); day = day.AddDate(0, 0, 1) {
+		for day := first; !day.After(last); day = day.Add(1) {
 			d[day] = d[day] || !isRange
 		}
 	}
@@ -166,7 +166,7 @@ type dayChange struct {
 	days        days
 	doing, done string
 	takes       step
-	do          func(ctx context.Context, day time.Time) error
+	do          func(ctx context.Context, day storage.Day) error
 }
 
 // changeDays makes a change, or says what it would change.
@@ -193,7 +193,7 @@ func (a *app) eachDay(ctx context.Context, c dayChange) error {
 		if ctx.Err() != nil {
 			break
 		}
-		row, err := heldRow{Day: date(day), Result: c.done}, c.do(ctx, day)
+		row, err := heldRow{Day: day.String(), Result: c.done}, c.do(ctx, day)
 		switch {
 		case err == nil:
 		case !c.days[day] && errors.Is(err, storage.ErrNotFound):

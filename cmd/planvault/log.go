@@ -20,7 +20,7 @@ func (a *app) logCommand() *cobra.Command {
 	c := a.onVault("log [ID|DAY]", "Show who changed the vault with this tool, and why, newest first",
 		func(ctx context.Context, v *azblob.Vault, args []string) (err error) {
 			for _, arg := range args {
-				if f.Day, err = time.Parse(time.DateOnly, arg); err == nil {
+				if f.Day, err = storage.ParseDay(arg); err == nil {
 					continue
 				}
 				if _, _, err := parseIDOrEnd("plan", arg); err != nil {
@@ -58,7 +58,7 @@ type auditRow struct {
 func auditRowOf(d storage.AuditEntry) auditRow {
 	row := auditRow{d.ID, utc(d.At), d.What, d.By, d.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
 	if !d.From.IsZero() {
-		row.From, row.To = date(d.From), date(d.To)
+		row.From, row.To = d.From.String(), d.To.String()
 	}
 	if row.Result == "" {
 		row.Result = "began"

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -56,7 +55,7 @@ type recoveredRow struct {
 func recoverReportOf(r azblob.RepairReport, dry bool) recoverReport {
 	report := recoverReport{dry, r.Days, r.Open, r.Recent, r.Foreign, []recoveredRow{}, nil, slices.Sorted(slices.Values(r.Strays))}
 	for _, day := range r.Catalogues {
-		report.Catalogues = append(report.Catalogues, day.Format(time.DateOnly))
+		report.Catalogues = append(report.Catalogues, day.String())
 	}
 	for _, p := range r.Plans {
 		row := recoveredRow{ID: p.ID, Found: p.Found, Did: p.Did}

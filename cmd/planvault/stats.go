@@ -21,8 +21,11 @@ func (a *app) statsCommand() *cobra.Command {
 	bytes := false
 	c := a.onVault("stats", "Count plans by day and status, and what storing them costs",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
-			after, before := p.from(time.Now())
-			return a.stats(ctx, v, azblob.StatsOptions{After: after, Before: before, Bytes: bytes})
+			from, to, err := p.days(time.Now())
+			if err != nil {
+				return err
+			}
+			return a.stats(ctx, v, azblob.StatsOptions{From: from, To: to, Bytes: bytes})
 		})
 	p.addFlags(c.Flags(), "created", "days that have any time")
 	c.Flags().BoolVar(&bytes, "bytes", false, "also count blobs and bytes, which lists every blob")
@@ -48,7 +51,7 @@ type dayRow struct {
 
 func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
 	r := dayRow{
-		Day: d.Day.Format(time.DateOnly), Plans: d.Total(), NotStarted: d.Plans[workflow.NotStarted], Running: d.Plans[workflow.Running],
+		Day: d.Day.String(), Plans: d.Total(), NotStarted: d.Plans[workflow.NotStarted], Running: d.Plans[workflow.Running],
 		Completed: d.Plans[workflow.Completed], Failed: d.Plans[workflow.Failed], Stopped: d.Plans[workflow.Stopped],
 		Unreadable: d.Unreadable, Foreign: d.Foreign, Held: d.Held,
 	}
@@ -116,7 +119,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
 	t := newColumns(a, dayColumns(o.Bytes)).streamed()
 	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
-	g := growth{today: time.Now().UTC().Truncate(24 * time.Hour)}
+	g := growth{today: storage.DayOf(time.Now())}
 	n := 0
 	for d := range days {
 		if d.Err != nil {
@@ -148,8 +151,8 @@ const month = 30
 
 // growth sums the days of the last month that has ended, and of the month before.
 type growth struct {
-	today        time.Time
-	oldest       time.Time
+	today        storage.Day
+	oldest       storage.Day
 	last, before azblob.DayStats
 }
 
@@ -163,18 +166,19 @@ func (g *growth) add(d azblob.DayStats) {
 			sum.Plans = map[workflow.Status]int64{}
 		}
 	}
-	switch ago := int(g.today.Sub(d.Day).Hours() / 24); {
-	case 1 <= ago && ago <= month:
+	switch {
+	case !d.Day.Before(g.today):
+	case !d.Day.Before(g.today.Add(-month)):
 		addStats(&g.last, d)
-	case month < ago && ago <= 2*month:
+	case !d.Day.Before(g.today.Add(-2 * month)):
 		addStats(&g.before, d)
 	}
 }
 
 // known reports whether the selected days have the whole last month, and plans in it.
 func (g *growth) known(o azblob.StatsOptions) bool {
-	since := g.today.AddDate(0, 0, -month)
-	return g.last.Total() > 0 && !g.oldest.After(since) && !o.After.After(since) && (o.Before.IsZero() || !o.Before.Before(g.today))
+	since := g.today.Add(-month)
+	return g.last.Total() > 0 && !g.oldest.After(since) && !o.From.After(since) && (o.To.IsZero() || !o.To.Before(g.today.Add(-1)))
 }
 
 // line says what the last month has added. With bytes, it adds what that costs: running a plan writes each of its blobs
@@ -186,7 +190,7 @@ func (g *growth) line(bytes bool) string {
 		text += ", " + byteSize(g.last.Bytes)
 	}
 	text += fmt.Sprintf(" in the last %d days", month)
-	if twoMonths := g.today.AddDate(0, 0, -2*month); before > 0 && !g.oldest.After(twoMonths) {
+	if twoMonths := g.today.Add(-2 * month); before > 0 && !g.oldest.After(twoMonths) {
 		text += fmt.Sprintf(", %+.0f%% on the %d days before", 100*(float64(plans)/float64(before)-1), month)
 	}
 	if bytes {
@@ -225,7 +229,7 @@ func (a *app) estimateStats(ctx context.Context, v *azblob.Vault, o azblob.Stats
 	if plans == 0 {
 		return nil
 	}
-	sized, err := storage.Collect(v.Admin().Stats(ctx, azblob.StatsOptions{After: sample.Day, Before: sample.Day.AddDate(0, 0, 1), Bytes: true}))
+	sized, err := storage.Collect(v.Admin().Stats(ctx, azblob.StatsOptions{From: sample.Day, To: sample.Day, Bytes: true}))
 	if err != nil {
 		return err
 	}

@@ -190,7 +190,7 @@ func (a *app) complete(ctx context.Context, from, into *azblob.Vault, s switchin
 	}
 	p := a.progress("check the copy", "day", 0).then("the copy is not open yet; " + goOn)
 	defer p.end()
-	checked, err := into.Admin().Check(ctx, azblob.CheckOptions{After: time.Now().Add(-time.Duration(s.checked)), Progress: p.reach})
+	checked, err := into.Admin().Check(ctx, azblob.CheckOptions{From: storage.DayOf(time.Now().Add(-time.Duration(s.checked))), Progress: p.reach})
 	if err != nil {
 		return err
 	}

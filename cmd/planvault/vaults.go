@@ -54,7 +54,7 @@ func (a *app) listVaults(ctx context.Context) error {
 		}
 		r := vaultRow{Prefix: p.Prefix, Days: p.Days}
 		if p.Days > 0 {
-			r.First, r.Last = date(p.First), date(p.Last)
+			r.First, r.Last = p.First.String(), p.Last.String()
 		}
 		rows = append(rows, r)
 	}

@@ -30,26 +30,21 @@ func CheckAuditEntry(d storage.AuditEntry) error {
 		return Invalid("What", "%.100q is not a word of at most 30 lower-case letters and hyphens", d.What)
 	case len(d.Plans) > storage.MaxAuditPlans:
 		return Invalid("Plans", "has %d plans, at most %d are allowed", len(d.Plans), storage.MaxAuditPlans)
-	case d.From.IsZero() != d.To.IsZero(), !isDay(d.From), !isDay(d.To), d.To.Before(d.From):
-		return Invalid("From", "%v and To, %v, are not the first and the last day in UTC", d.From, d.To)
+	case d.From.IsZero() != d.To.IsZero():
+		return Invalid("From", "%v and To, %v, are not both days", d.From, d.To)
 	}
 	for _, id := range d.Plans {
 		if id == uuid.Nil {
 			return Invalid("Plans", "has a nil ID")
 		}
 	}
-	return nil
-}
-
-// isDay reports whether a time is zero, or the beginning of a day in UTC that can be written with four digits.
-func isDay(t time.Time) bool {
-	return t.IsZero() || t.Equal(t.UTC().Truncate(24*time.Hour)) && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999
+	return CheckDays("From", d.From, "To", d.To)
 }
 
 // RecordedAuditEntry returns an audit entry as a vault keeps it: with the time of its ID, and times in UTC.
 func RecordedAuditEntry(d storage.AuditEntry, stored time.Time) storage.AuditEntry {
 	d.Attribution = workflow.Attribution{By: d.By, Why: d.Why, At: workflow.Time(d.ID)}
-	d.From, d.To, d.Stored = d.From.UTC(), d.To.UTC(), stored.UTC()
+	d.Stored = stored.UTC()
 	d.Plans = append([]uuid.UUID(nil), d.Plans...)
 	return d
 }

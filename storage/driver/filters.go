@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"reflect"
@@ -130,7 +131,7 @@ var filters = []filter{
 	},
 	{
 		field: "After",
-		check: func(f storage.Filters) error { return CheckRange("Filters.After", f.After, "Before", f.Before) },
+		check: func(f storage.Filters) error { return checkRange("Filters.After", f.After, "Before", f.Before) },
 		id: func(f storage.Filters, id uuid.UUID) bool {
 			return f.After.IsZero() || workflow.Time(id).After(f.After)
 		},
@@ -144,7 +145,7 @@ var filters = []filter{
 	{
 		field: "EndedAfter", reads: "State",
 		check: func(f storage.Filters) error {
-			return CheckRange("Filters.EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore)
+			return checkRange("Filters.EndedAfter", f.EndedAfter, "EndedBefore", f.EndedBefore)
 		},
 		plan: func(f storage.Filters, r storage.ListResult) bool {
 			return f.EndedAfter.IsZero() || ended(r.State) && r.State.End.After(f.EndedAfter)
@@ -268,17 +269,44 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// CheckRange returns [storage.ErrInvalid] unless a time is before another. Either may be zero, which is no bound.
-func CheckRange(afterField string, after time.Time, beforeField string, before time.Time) error {
+// checkRange returns [storage.ErrInvalid] unless a time is before another. Either may be zero, which is no bound.
+func checkRange(afterField string, after time.Time, beforeField string, before time.Time) error {
 	if after.IsZero() || before.IsZero() || after.Before(before) {
 		return nil
 	}
 	return Invalid(afterField, "%v is not before %s, %v", after.Format(time.RFC3339Nano), beforeField, before.Format(time.RFC3339Nano))
 }
 
-// OfDay returns filters that select the plans of a day (0:00 UTC) by the time in their IDs.
-func OfDay(day time.Time) storage.Filters {
-	return storage.Filters{After: day.Add(-time.Millisecond), Before: day.AddDate(0, 0, 1)}
+// CheckDay returns [storage.ErrInvalid] unless the calendar has a day, in a year of four digits.
+func CheckDay(field string, day storage.Day) error {
+	if day.Valid() && day.Year >= 1 && day.Year <= 9999 {
+		return nil
+	}
+	return Invalid(field, "is no day of the calendar: %d-%d-%d", day.Year, int(day.Month), day.Day)
+}
+
+// CheckDays returns [storage.ErrInvalid] unless the calendar has both days, and the first is not after the last. Either may be
+// zero, which is no bound.
+func CheckDays(fromField string, from storage.Day, toField string, to storage.Day) error {
+	if err := cmp.Or(checkBound(fromField, from), checkBound(toField, to)); err != nil {
+		return err
+	}
+	if from.IsZero() || to.IsZero() || !from.After(to) {
+		return nil
+	}
+	return Invalid(fromField, "%v is after %s, %v", from, toField, to)
+}
+
+func checkBound(field string, day storage.Day) error {
+	if day.IsZero() {
+		return nil
+	}
+	return CheckDay(field, day)
+}
+
+// OfDay returns filters that select the plans of a day by the time in their IDs.
+func OfDay(day storage.Day) storage.Filters {
+	return storage.Filters{After: day.Start().Add(-time.Millisecond), Before: day.Add(1).Start()}
 }
 
 // CreatedBefore returns the time before which all plans that the filters select were created, or the zero time:

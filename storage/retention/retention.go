@@ -82,9 +82,9 @@ const (
 	ReachFinal          // Failed plans, too
 )
 
-// Reach returns which plans of the day (0:00 UTC) p no longer keeps at a time, if they ended before EndedBefore.
-func (p Policy) Reach(day, now time.Time) Reach {
-	past := func(days int) bool { return days > 0 && !now.Before(day.AddDate(0, 0, 1+days)) }
+// Reach returns which plans of a day p no longer keeps at a time, if they ended before EndedBefore.
+func (p Policy) Reach(day storage.Day, now time.Time) Reach {
+	past := func(days int) bool { return days > 0 && !now.Before(day.Add(1+days).Start()) }
 	switch {
 	case past(max(p.Keep, p.KeepFailed)):
 		return ReachFinal
@@ -111,7 +111,7 @@ func (r Reach) Statuses() []workflow.Status {
 
 // Day is a day of a store that a policy reaches.
 type Day struct {
-	Day   time.Time // 0:00 UTC
+	Day   storage.Day
 	Reach Reach
 	Held  bool
 	// Plans are the numbers of plans by status. They are nil for ReachFinal, unless Recent is positive.
@@ -175,7 +175,7 @@ type Vault interface {
 	DueDays(ctx context.Context, p Policy) ([]Day, error)
 	// Retire removes from a day what p no longer keeps by the store's clock, and nothing else. It begins no removal after
 	// the budget. It may be called by anybody, at any time, and again.
-	Retire(ctx context.Context, p Policy, day time.Time, budget time.Duration) (Result, error)
+	Retire(ctx context.Context, p Policy, day storage.Day, budget time.Duration) (Result, error)
 	// Upkeep builds the catalogues that are due.
 	Upkeep(ctx context.Context) error
 }

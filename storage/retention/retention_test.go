@@ -22,7 +22,7 @@ import (
 const aDay = 24 * time.Hour
 
 func TestReach(t *testing.T) {
-	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	day := storage.Day{Year: 2026, Month: 3, Day: 1}
 	for _, test := range []struct {
 		p    retention.Policy
 		age  time.Duration // since the end of the day
@@ -37,7 +37,7 @@ func TestReach(t *testing.T) {
 		{retention.Policy{Catalogue: true}, 40_000 * aDay, retention.ReachNone},
 		{retention.Policy{Keep: 2}, -10 * aDay, retention.ReachNone},
 	} {
-		if got := test.p.Reach(day, day.Add(aDay+test.age)); got != test.want {
+		if got := test.p.Reach(day, day.Start().Add(aDay+test.age)); got != test.want {
 			t.Errorf("%+v reaches %v of a day %v old, want %v", test.p, got, test.age, test.want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestEndedBefore(t *testing.T) {
 	for _, p := range []retention.Policy{{Keep: 2}, {Keep: 2, KeepFailed: 4}} {
 		for after := time.Duration(0); after < 7*aDay; after += time.Hour {
 			now := end.Truncate(aDay).Add(after)
-			reached := p.Reach(end.Truncate(aDay), now).Statuses()
+			reached := p.Reach(storage.DayOf(end), now).Statuses()
 			for _, s := range []workflow.Status{workflow.Completed, workflow.Stopped, workflow.Failed} {
 				if got, want := end.Before(p.EndedBefore(s, now)), slices.Contains(reached, s); got != want {
 					t.Errorf("%+v, %v after the day began: a %s plan is due: %t, by its day: %t", p, after, s, got, want)
@@ -118,17 +118,17 @@ func (v *vault) DueDays(_ context.Context, p retention.Policy) (list []retention
 	v.asked, v.policy = time.Now(), p
 	v.steps++
 	for i := range 4 {
-		day := time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)
+		day := storage.Day{Year: 2020, Month: 1, Day: 1 + i}
 		list = append(list, retention.Day{Day: day, Reach: retention.ReachFinal, Held: i == 1 || i == 2})
 	}
 	return list, nil
 }
 
-func (v *vault) Retire(ctx context.Context, _ retention.Policy, day time.Time, _ time.Duration) (retention.Result, error) {
-	v.retired = append(v.retired, fmt.Sprint(day.Day()))
+func (v *vault) Retire(ctx context.Context, _ retention.Policy, day storage.Day, _ time.Duration) (retention.Result, error) {
+	v.retired = append(v.retired, fmt.Sprint(day.Day))
 	time.Sleep(v.took)
 	if v.during != nil {
-		v.during(day.Day())
+		v.during(day.Day)
 	}
 	if v.more > 0 {
 		v.more--

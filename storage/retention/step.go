@@ -182,7 +182,7 @@ const firstKept = 10
 
 func (s *step) keep(d Day, why string) {
 	if s.report.KeptAll++; len(s.report.Kept) < firstKept {
-		s.report.Kept = append(s.report.Kept, KeptDay{d.Day.Format(time.DateOnly), cut(why)})
+		s.report.Kept = append(s.report.Kept, KeptDay{d.Day.String(), cut(why)})
 	}
 }
 

@@ -43,7 +43,7 @@ func auditFound(s *stage) {
 	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
 		s.Errorf("a new store has the entries %+v", found)
 	}
-	day := moment.UTC().Truncate(24 * time.Hour)
+	day := storage.DayOf(moment)
 	plain, full := entryAt(moment), entryAt(moment.Add(time.Millisecond))
 	full.Attribution = workflow.Attribution{By: " Ω <ops@example.com>", Why: `"quoted" & =?utf-8?b?`}
 	full.From, full.To, full.Detail, full.Result = day, day, "status=failed", "24 plans  removed"
@@ -73,12 +73,13 @@ func auditFound(s *stage) {
 
 func auditSelected(s *stage) {
 	log := s.control(s.vault)
-	day := moment.UTC().Truncate(24 * time.Hour)
+	date := storage.DayOf(moment)
+	day := date.Start()
 	plan := entryAt(day.Add(time.Hour)).ID
 	ofPlan, ofDay, ofOther, ofAll := entryAt(day), entryAt(day.Add(time.Hour)), entryAt(day.Add(2*time.Hour)), entryAt(day.Add(3*time.Hour))
 	ofPlan.Plans = []uuid.UUID{plan}
-	ofDay.From, ofDay.To = day.AddDate(0, 0, -2), day
-	ofOther.From, ofOther.To = day.AddDate(0, 0, 1), day.AddDate(0, 0, 2)
+	ofDay.From, ofDay.To = date.Add(-2), date
+	ofOther.From, ofOther.To = date.Add(1), date.Add(2)
 	for _, d := range []storage.AuditEntry{ofAll, ofPlan, ofOther, ofDay} {
 		s.must(log.Record(s.ctx, d))
 	}
@@ -90,9 +91,9 @@ func auditSelected(s *stage) {
 		{storage.AuditFilters{Limit: 2}, []storage.AuditEntry{ofAll, ofOther}},
 		{storage.AuditFilters{Plan: plan}, []storage.AuditEntry{ofAll, ofDay, ofPlan}},
 		{storage.AuditFilters{Plan: entryAt(day).ID}, []storage.AuditEntry{ofAll, ofDay}},
-		{storage.AuditFilters{Day: day.Add(5 * time.Hour)}, []storage.AuditEntry{ofAll, ofDay, ofPlan}},
-		{storage.AuditFilters{Day: day.AddDate(0, 0, 2)}, []storage.AuditEntry{ofAll, ofOther}},
-		{storage.AuditFilters{Day: day.AddDate(0, 0, -3)}, []storage.AuditEntry{ofAll}},
+		{storage.AuditFilters{Day: date}, []storage.AuditEntry{ofAll, ofDay, ofPlan}},
+		{storage.AuditFilters{Day: date.Add(2)}, []storage.AuditEntry{ofAll, ofOther}},
+		{storage.AuditFilters{Day: date.Add(-3)}, []storage.AuditEntry{ofAll}},
 		{storage.AuditFilters{After: day, Before: day.Add(3 * time.Hour)}, []storage.AuditEntry{ofOther, ofDay}},
 		{storage.AuditFilters{Before: day.Add(3 * time.Hour), Limit: 1}, []storage.AuditEntry{ofOther}},
 	} {
@@ -111,7 +112,7 @@ func auditInvalid(s *stage) {
 		"By":     func(d *storage.AuditEntry) { d.By = strings.Repeat("x", workflow.MaxBy+1) },
 		"Why":    func(d *storage.AuditEntry) { d.Why = "two\nlines" },
 		"Plans":  func(d *storage.AuditEntry) { d.Plans = make([]uuid.UUID, storage.MaxAuditPlans+1) },
-		"From":   func(d *storage.AuditEntry) { d.From = moment.UTC().Truncate(24 * time.Hour) },
+		"From":   func(d *storage.AuditEntry) { d.From = storage.DayOf(moment) },
 		"Detail": func(d *storage.AuditEntry) { d.Detail = "\xff" },
 		"Result": func(d *storage.AuditEntry) { d.Result = strings.Repeat("x", storage.MaxDetail+1) },
 	} {

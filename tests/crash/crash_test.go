@@ -631,7 +631,7 @@ func closedDays() []scenario {
 	}
 	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		vaulttest.Build(t, v)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), workflow.Time(plan.ID)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
 	}
 	same := func(p *workflow.Plan) *workflow.Plan { return p }
 	gone := func(*workflow.Plan) *workflow.Plan { return nil }
@@ -663,14 +663,14 @@ func closedDays() []scenario {
 		}),
 		of("Delete", catalogued, same, gone, storage.ErrNotFound, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }),
 		of("Hold", catalogued, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Admin().Hold(ctx, workflow.Time(p.ID))
+			return v.Admin().Hold(ctx, storage.DayOf(workflow.Time(p.ID)))
 		}),
 		of("Release", held, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Admin().Release(ctx, workflow.Time(p.ID))
+			return v.Admin().Release(ctx, storage.DayOf(workflow.Time(p.ID)))
 		}),
 		of("Expire", catalogued, same, gone, errNoDay, expire),
 		of("Retire of a day with a plan to keep", failed, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, workflow.Time(p.ID), 0))
+			return vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, storage.DayOf(workflow.Time(p.ID)), 0))
 		}),
 	}
 }

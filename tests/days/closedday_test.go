@@ -101,9 +101,9 @@ func TestHold(t *testing.T) {
 		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 		day := workflow.Time(plan.ID)
 		for range 2 {
-			vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
+			vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
 		}
-		if held, err := other.Admin().Holds(t.Context()); err != nil || !slices.Equal(held, []time.Time{day.UTC().Truncate(24 * time.Hour)}) {
+		if held, err := other.Admin().Holds(t.Context()); err != nil || !slices.Equal(held, []storage.Day{storage.DayOf(day)}) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
 		untouched := vaulttest.Untouched(t, server)
@@ -119,7 +119,7 @@ func TestHold(t *testing.T) {
 		vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for range 2 {
-			vaulttest.Must(t, other.Admin().Release(t.Context(), day))
+			vaulttest.Must(t, other.Admin().Release(t.Context(), storage.DayOf(day)))
 		}
 		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 0 {
 			t.Errorf("Holds: %v, %v", held, err)
@@ -129,12 +129,12 @@ func TestHold(t *testing.T) {
 	vaulttest.InBubble(t, "refused", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		young := vaulttest.Created(t, v, plantest.Small())
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), workflow.Time(young.ID)), storage.ErrInvalid)
+		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(young.ID))), storage.ErrInvalid)
 		vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{Name: "yesterday", ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))}))
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), time.Now().Add(-24*time.Hour)), storage.ErrInvalid)
+		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(time.Now().Add(-24*time.Hour))), storage.ErrInvalid)
 		missing := time.Now().Add(-nineDays)
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), missing), storage.ErrNotFound)
-		vaulttest.Fails(t, v.Admin().Release(t.Context(), missing), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(missing)), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Admin().Release(t.Context(), storage.DayOf(missing)), storage.ErrNotFound)
 	})
 }
 
@@ -146,11 +146,11 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		ctx := vaulttest.Within(t, time.Minute)
-		if err := v.Admin().Hold(ctx, workflow.Time(plan.ID)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
+		if err := v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
 			t.Errorf("Hold beside a Delete: %v", err)
 		}
 		held := make(chan error, 1)
-		go func() { held <- v.Admin().Hold(t.Context(), workflow.Time(plan.ID)) }()
+		go func() { held <- v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))) }()
 		time.Sleep(vaulttest.PastGrace)
 		select {
 		case err := <-held:
@@ -160,7 +160,7 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
 		vaulttest.Must(t, <-held)
 		vaulttest.Same(t, v, plan)
-		vaulttest.Must(t, v.Admin().Release(t.Context(), workflow.Time(plan.ID)))
+		vaulttest.Must(t, v.Admin().Release(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
 	})
 }
 
@@ -175,7 +175,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 			vaulttest.Fails(t, second.Delete(t.Context(), plan.ID), storage.ErrHeld)
 		})
 		vaulttest.Fails(t, first.Delete(t.Context(), plan.ID), storage.ErrHeld)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), workflow.Time(plan.ID)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
 		if got := vaulttest.Reread(t, v, plan); got.State.Status != workflow.Completed {
 			t.Errorf("the plan is %s", got.State.Status)
 		}
@@ -194,7 +194,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Rule {
 	return emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
 		ctx := vaulttest.Within(t, time.Millisecond)
-		vaulttest.Fails(t, v.Admin().Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
+		vaulttest.Fails(t, v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))), context.DeadlineExceeded)
 	}))
 }
 

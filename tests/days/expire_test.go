@@ -57,13 +57,13 @@ func TestExpire(t *testing.T) {
 		}
 		slices.SortFunc(open, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(19)), "open/"+open[0].String()+"-delete", nil, nil)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), vaulttest.DaysAgo(18)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(vaulttest.DaysAgo(18))))
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(17)), "open/"+uuid.NewString()+"-change-"+uuid.NewString(), nil, nil)
 
 		want := []string{"30 dropped", "20 dropped", "19 open 12", "18 held", "17 open 1", "16 unmarked", "9 dropped", "8 dropped"}
 		text := func(days []azblob.ExpiredDay) (all []string) {
 			for _, d := range days {
-				line := fmt.Sprintf("%d %s", int(vaulttest.DaysAgo(0).Sub(d.Day)/(24*time.Hour)), d.Result)
+				line := fmt.Sprintf("%d %s", int(vaulttest.DaysAgo(0).Sub(d.Day.Start())/(24*time.Hour)), d.Result)
 				if d.Open > 0 {
 					line += fmt.Sprintf(" %d", d.Open)
 				}
@@ -280,7 +280,7 @@ func TestLeftExpiry(t *testing.T) {
 			return vaulttest.ErrOf(v.Admin().Repair(ctx, vaulttest.Thorough))
 		},
 		"Recovery of a held day": func(ctx context.Context, v *azblob.Vault, day time.Time) error {
-			return errors.Join(v.Admin().Hold(ctx, day), v.Recovery(ctx))
+			return errors.Join(v.Admin().Hold(ctx, storage.DayOf(day)), v.Recovery(ctx))
 		},
 	} {
 		vaulttest.InBubble(t, remover, func(t *testing.T, server *emulator.Server) {
@@ -323,17 +323,17 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		v := open()
 		day := vaulttest.DaysAgo(9)
 		plan := finished(t, v, vaulttest.PlanOf(day))
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
-		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 1 || !held[0].Equal(day) {
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
+		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 1 || held[0] != storage.DayOf(day) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
 		vaulttest.Fails(t, open().Delete(t.Context(), plan.ID), storage.ErrHeld)
 		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("%+v", report)
 		}
-		vaulttest.Must(t, open().Admin().Release(t.Context(), day))
-		vaulttest.Must(t, open().Admin().Release(t.Context(), day))
+		vaulttest.Must(t, open().Admin().Release(t.Context(), storage.DayOf(day)))
+		vaulttest.Must(t, open().Admin().Release(t.Context(), storage.DayOf(day)))
 		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
 			t.Errorf("%+v", report)
 		}
@@ -393,12 +393,12 @@ func TestExpireKeeps(t *testing.T) {
 		}
 		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(3)), map[string]string{"planvaultlayout": "1"})
 		var mu sync.Mutex
-		asked := map[time.Time]bool{}
-		o := azblob.ExpireOptions{OlderThanDays: week, Empty: true, Keep: func(_ context.Context, day time.Time) error {
+		asked := map[storage.Day]bool{}
+		o := azblob.ExpireOptions{OlderThanDays: week, Empty: true, Keep: func(_ context.Context, day storage.Day) error {
 			mu.Lock()
 			defer mu.Unlock()
 			asked[day] = true
-			if day.Equal(vaulttest.DaysAgo(17)) {
+			if day == storage.DayOf(vaulttest.DaysAgo(17)) {
 				return io.ErrShortWrite
 			}
 			return nil

@@ -27,7 +27,7 @@ func TestNoHoldIsMissedBecauseOfAFalse404(t *testing.T) {
 			vaulttest.InBubble(t, fmt.Sprintf("%v, %d times", effect, times), func(t *testing.T, server *emulator.Server) {
 				v := vaulttest.OnEmulator(t, server)
 				plan := finished(t, v, oldPlan())
-				vaulttest.Must(t, v.Admin().Hold(t.Context(), workflow.Time(plan.ID)))
+				vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
 				rule := emulator.On(emulator.GetContainerProperties).Times(times).Do(effect)
 				err := vaulttest.Faulty(t, server, rule).Delete(t.Context(), plan.ID)
 				if rule.Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrHeld) {
@@ -59,7 +59,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		if err := vaulttest.Faulty(t, server, rule).Admin().Hold(t.Context(), workflow.Time(plan.ID)); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
+		if err := vaulttest.Faulty(t, server, rule).Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("%d false responses, %v", rule.Fired(), err)
 		}
 	})
@@ -127,7 +127,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
 			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 				ctx := vaulttest.Within(t, time.Millisecond)
-				vaulttest.Fails(t, v.Admin().Hold(ctx, workflow.Time(plan.ID)), context.DeadlineExceeded)
+				vaulttest.Fails(t, v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))), context.DeadlineExceeded)
 			},
 		},
 		"Catalogue of a day that changes": {"open/", dead(emulator.PutBlob, "-entry.json", (*azblob.Vault).UpdatePlan), catalogue},
@@ -216,7 +216,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 					return vaulttest.ErrOf(liar.Admin().Repair(ctx, vaulttest.Thorough))
 				},
 				func(ctx context.Context) error {
-					return errors.Join(liar.Admin().Hold(ctx, day), v.Admin().Release(ctx, day))
+					return errors.Join(liar.Admin().Hold(ctx, storage.DayOf(day)), v.Admin().Release(ctx, storage.DayOf(day)))
 				},
 				func(ctx context.Context) error {
 					report, err := liar.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})

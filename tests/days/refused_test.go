@@ -16,10 +16,10 @@ func TestLeaseOfAnotherProgram(t *testing.T) {
 	vaulttest.InBubble(t, "infinite", func(t *testing.T, server *emulator.Server) {
 		day := vaulttest.DaysAgo(5)
 		ended(t, vaulttest.OnEmulator(t, server), day, workflow.Completed)
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(t.Context(), day))
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(t.Context(), storage.DayOf(day)))
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseIdMismatchWithLeaseOperation")))
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), day), storage.ErrConflict)
-		vaulttest.Fails(t, v.Admin().Release(t.Context(), day), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(day)), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Release(t.Context(), storage.DayOf(day)), storage.ErrConflict)
 	})
 }
 

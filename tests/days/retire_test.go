@@ -72,7 +72,7 @@ func TestRetire(t *testing.T) {
 		ended(t, v, day, workflow.Completed)
 		others := vaulttest.PutForeign(server, day, 1)
 		for again := range 2 {
-			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, day, 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, storage.DayOf(day), 0)
 			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: int64(1 - again)}); err != nil || r != want || len(others.Changed()) > 0 {
 				t.Errorf("%+v, want %+v: %v; changed: %v", r, want, err, others.Changed())
 			}
@@ -89,7 +89,7 @@ func TestRetire(t *testing.T) {
 			}
 		}
 		vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
-		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, day, 0); err != nil || r.Kept != string(azblob.DayForeign) {
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, storage.DayOf(day), 0); err != nil || r.Kept != string(azblob.DayForeign) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -99,7 +99,7 @@ func TestRetire(t *testing.T) {
 			day := vaulttest.DaysAgo(10)
 			ended(t, v, day, workflow.Completed)
 			server.Put(vaulttest.ContainerOf(day), blob, nil, nil)
-			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, day, 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, storage.DayOf(day), 0)
 			if vaulttest.Must(t, err); r.Dropped || r.Removed != 1 || server.Len(vaulttest.ContainerOf(day)) == 0 {
 				t.Errorf("%s: %+v", name, r)
 			}
@@ -153,17 +153,17 @@ func retires(t *testing.T, built bool) {
 				vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
 			}
 			if test.held {
-				vaulttest.Must(t, v.Admin().Hold(t.Context(), day))
+				vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
 			}
 			var operation retention.Operation
 			due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)
 			vaulttest.Must(t, err)
 			for _, d := range due {
-				if d.Day.Equal(day) {
+				if d.Day == storage.DayOf(day) {
 					operation = d.Operation()
 				}
 			}
-			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, day.Add(5*time.Hour), 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(day.Add(5*time.Hour)), 0)
 			vaulttest.Must(t, err)
 			want := retention.Result{Dropped: test.after == "gone", Kept: test.why, Removed: test.removed}
 			if after := dayText(t, v, server, test.ago); operation != test.operation || after != test.after || r != want {
@@ -177,12 +177,12 @@ func retires(t *testing.T, built bool) {
 		if due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p); err != nil || !slices.IsSortedFunc(due, func(a, b retention.Day) int { return a.Day.Compare(b.Day) }) {
 			t.Errorf("%v, %v", due, err)
 		}
-		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(400), 0); err != nil || !r.Dropped {
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(400)), 0); err != nil || !r.Dropped {
 			t.Errorf("a day that does not exist: %+v, %v", r, err)
 		}
 		for _, p := range []retention.Policy{{}, {Keep: -1}} {
 			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)), storage.ErrInvalid)
-			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(20), 0)), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(20)), 0)), storage.ErrInvalid)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestRetentionByTheServicesClock(t *testing.T) {
 			ended(t, v, vaulttest.DaysAgo(5), workflow.Completed)
 			p := retention.Policy{Keep: 5}
 			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, p, retention.Change{})))
-			if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, vaulttest.DaysAgo(5), 0); err != nil || r.Dropped != (want == "gone") {
+			if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(5)), 0); err != nil || r.Dropped != (want == "gone") {
 				t.Errorf("the service is %v ahead: %+v, %v", off, r, err)
 			}
 			if due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p); err != nil || len(due) > 0 {
@@ -242,7 +242,7 @@ func TestRetireBesideARestore(t *testing.T) {
 				}
 				once = <-done
 			}
-			_, err := vaulttest.Offered[retention.Vault](at.Vault(t, server, meets)).Retire(t.Context(), policy, day, 0)
+			_, err := vaulttest.Offered[retention.Vault](at.Vault(t, server, meets)).Retire(t.Context(), policy, storage.DayOf(day), 0)
 			if err != nil && !errors.Is(err, storage.ErrUnavailable) {
 				t.Error(err)
 			}
@@ -320,14 +320,14 @@ func (h *history) live(day int) {
 		}
 	}
 	if n := 10 + h.random.IntN(60); day%7 == 0 && h.server.Len(vaulttest.ContainerOf(vaulttest.DaysAgo(n))) > 0 {
-		if h.v.Admin().Hold(h.t.Context(), vaulttest.DaysAgo(n)) == nil {
+		if h.v.Admin().Hold(h.t.Context(), storage.DayOf(vaulttest.DaysAgo(n))) == nil {
 			h.held[vaulttest.ContainerOf(vaulttest.DaysAgo(n))] = true
 		}
 	}
 	if day%9 == 0 && len(h.held) > 0 {
 		container := slices.Min(slices.Collect(maps.Keys(h.held)))
 		held, _ := time.Parse(time.DateOnly, strings.TrimPrefix(container, "test-"))
-		vaulttest.Must(h.t, h.v.Admin().Release(h.t.Context(), held))
+		vaulttest.Must(h.t, h.v.Admin().Release(h.t.Context(), storage.DayOf(held)))
 		delete(h.held, container)
 		h.since = time.Now() // what is due now was not due before
 	}

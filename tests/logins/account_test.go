@@ -167,7 +167,7 @@ func TestSecondary(t *testing.T) {
 			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
 			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
 			"AddStop": v.AddStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
-			"Hold": v.Admin().Hold(t.Context(), vaulttest.DaysAgo(9)), "Expire": vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
+			"Hold": v.Admin().Hold(t.Context(), storage.DayOf(vaulttest.DaysAgo(9))), "Expire": vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
 		} {
 			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
 		}

@@ -191,7 +191,7 @@ func TestPrefixes(t *testing.T) {
 	} {
 		server.PutContainer(c, nil)
 	}
-	day := func(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
+	day := func(y int, m time.Month, d int) storage.Day { return storage.Day{Year: y, Month: m, Day: d} }
 	want := []azblob.PrefixReport{
 		{Prefix: "a", Days: 1, First: day(2026, 2, 28), Last: day(2026, 2, 28)},
 		{Prefix: "a-b", Days: 1, First: day(2026, 2, 28), Last: day(2026, 2, 28)},

@@ -490,7 +490,9 @@ func closedSpaces() []space {
 		}
 	}
 	catalogue := and(prepare, vaulttest.Build)
-	held := and(catalogue, func(t *testing.T, v *azblob.Vault) { vaulttest.Must(t, v.Admin().Hold(t.Context(), bubbleDay)) })
+	held := and(catalogue, func(t *testing.T, v *azblob.Vault) {
+		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(bubbleDay)))
+	})
 	headless := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
 		was, will = prepare(t, server)
 		vaulttest.Behead(server, was)
@@ -525,11 +527,13 @@ func closedSpaces() []space {
 		a.removes = true
 		return a
 	}
-	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error { return v.Admin().Release(ctx, bubbleDay) }}.returns(storage.ErrNotFound)
+	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
+		return v.Admin().Release(ctx, storage.DayOf(bubbleDay))
+	}}.returns(storage.ErrNotFound)
 	holder := actor{name: "holder", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
 		ctx, cancel := context.WithTimeout(ctx, patienceOfHold)
 		defer cancel()
-		return v.Admin().Hold(ctx, bubbleDay)
+		return v.Admin().Hold(ctx, storage.DayOf(bubbleDay))
 	}}.returns(storage.ErrNotFound, context.DeadlineExceeded)
 	update := updater("updater").returns(storage.ErrNotFound)
 	deleter := deleter("deleter").returns(storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict, storage.ErrUnavailable)

@@ -225,12 +225,12 @@ func TestCheckBesideWork(t *testing.T) {
 func TestCheckChoosesDays(t *testing.T) {
 	vaulttest.InBubble(t, "by time", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
-		now := time.Now().UTC()
+		now, today := time.Now(), storage.DayOf(time.Now())
 		for i := range 5 {
 			vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{ID: workflow.NewV7At(now.AddDate(0, 0, -i))}))
 		}
 		for want, o := range map[int]azblob.CheckOptions{
-			5: {}, 2: {After: now.AddDate(0, 0, -1)}, 3: {Before: now.AddDate(0, 0, -1)}, 1: {After: now.AddDate(0, 0, -3), Before: now.AddDate(0, 0, -2)},
+			5: {}, 2: {From: today.Add(-1)}, 3: {To: today.Add(-2)}, 1: {From: today.Add(-3), To: today.Add(-3)},
 		} {
 			if report, err := v.Admin().Check(t.Context(), o); err != nil || report.Days != want || report.Plans != want {
 				t.Errorf("%+v: %+v, %v, want %d", o, report, err, want)

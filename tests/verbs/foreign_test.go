@@ -138,8 +138,8 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			})
 			for _, day := range []time.Time{mixed, theirs} {
 				step("Hold", func() {
-					vaulttest.Must(t, v.Admin().Hold(ctx, day))
-					vaulttest.Must(t, v.Admin().Release(ctx, day))
+					vaulttest.Must(t, v.Admin().Hold(ctx, storage.DayOf(day)))
+					vaulttest.Must(t, v.Admin().Release(ctx, storage.DayOf(day)))
 				})
 			}
 			step("Purge", func() {

@@ -67,11 +67,15 @@ func TestNothingIsSent(t *testing.T) {
 	now := time.Now()
 	for _, before := range []time.Time{now, now.Add(-time.Hour)} { // with monotonic readings
 		refused("Search", vaulttest.ErrOf(v.Search(t.Context(), storage.Filters{After: now, Before: before})), storage.ErrInvalid)
-		_, err := v.Admin().Check(t.Context(), azblob.CheckOptions{After: now, Before: before})
-		refused("Check", err, storage.ErrInvalid)
 	}
-	refused("Hold", v.Admin().Hold(t.Context(), time.Time{}), storage.ErrInvalid)
-	refused("Release", v.Admin().Release(t.Context(), time.Time{}), storage.ErrInvalid)
+	noDay := storage.Day{Year: 2026, Month: 2, Day: 29}
+	for _, o := range []azblob.CheckOptions{{From: storage.DayOf(now), To: storage.DayOf(now).Add(-1)}, {From: noDay}, {To: noDay}} {
+		refused("Check", vaulttest.ErrOf(v.Admin().Check(t.Context(), o)), storage.ErrInvalid)
+	}
+	for _, day := range []storage.Day{{}, noDay} {
+		refused("Hold", v.Admin().Hold(t.Context(), day), storage.ErrInvalid)
+		refused("Release", v.Admin().Release(t.Context(), day), storage.ErrInvalid)
+	}
 
 	ofMicrosoft := workflow.NewV7()
 	ofMicrosoft[8] = 0xc0 // another variant
