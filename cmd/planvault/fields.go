@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/firsthour"
 )
 
@@ -151,7 +152,7 @@ func (o output) described() (lines []string) {
 // outputs returns what each command prints.
 func (a *app) outputs() []output {
 	return []output{
-		{commands: "list", row: planRow{}, columns: notesOf(a.planColumns())},
+		{commands: "list", row: report.Listed{}, columns: notesOf(a.planColumns())},
 		{commands: "stuck", row: openRow{}, columns: notesOf(openColumns(true))},
 		{commands: "nodes", row: nodeRow{}, columns: notesOf(a.nodeColumns())},
 		{commands: "show", row: planSummary{}},

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -83,8 +84,8 @@ func TestParseAge(t *testing.T) {
 	}
 }
 
-// TestPlanRowIsWhole fails if a list lacks a field of a listing.
-func TestPlanRowIsWhole(t *testing.T) {
+// TestListedIsWhole fails if a list lacks a field of a listing.
+func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
 	p.ID, p.SubmitTime, p.Owner, p.Epoch, p.ForkedFrom = planID(1), time.Now(), planID(2), 1, planID(3)
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
@@ -94,7 +95,7 @@ func TestPlanRowIsWhole(t *testing.T) {
 			continue
 		}
 		part := whole
-		if reflect.ValueOf(&part).Elem().FieldByIndex(f.Index).SetZero(); reflect.DeepEqual(planRowOf(part), planRowOf(whole)) {
+		if reflect.ValueOf(&part).Elem().FieldByIndex(f.Index).SetZero(); reflect.DeepEqual(report.ListedOf(part), report.ListedOf(whole)) {
 			t.Errorf("a list does not show %s", f.Name)
 		}
 	}

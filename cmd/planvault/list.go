@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -19,7 +20,7 @@ import (
 func (a *app) listCommand() *cobra.Command {
 	var s selection
 	var p page
-	var o *order[planRow]
+	var o *order[report.Listed]
 	var again repeat
 	c := a.onVault("list [ID...]", "List plans, newest first: all, or by ID, status, group, label, name or time",
 		func(ctx context.Context, v *azblob.Vault, args []string) error {
@@ -49,7 +50,7 @@ func (a *app) listCommand() *cobra.Command {
 
 // list prints the plans that filters select. It fails if it lacks one of the IDs. A plan that was asked for twice is missed
 // once.
-func (a *app) list(ctx context.Context, v storage.Reader, f storage.Filters, o *order[planRow]) error {
+func (a *app) list(ctx context.Context, v storage.Reader, f storage.Filters, o *order[report.Listed]) error {
 	missing, limit := slices.Clone(f.ByIDs), f.Limit
 	if limit > 0 {
 		f.Limit++ // one more tells that there are more
@@ -74,11 +75,11 @@ func (a *app) list(ctx context.Context, v storage.Reader, f storage.Filters, o *
 
 // printPlans prints plans as they come, or in another order when all have come; of more than limit, it prints so many and
 // says that there are more. It names those that can't be read on stderr, and counts them in its error.
-func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int, o *order[planRow]) error {
+func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], limit int, o *order[report.Listed]) error {
 	t := newColumns(a, a.planColumns()).streamed()
 	p := a.progress("list", "plan", 0)
 	defer p.end()
-	var rows []planRow // what is to be sorted
+	var rows []report.Listed // what is to be sorted
 	var last uuid.UUID
 	var printed, unread, foreign int64
 	more := false
@@ -98,9 +99,9 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 			o.sort(rows)
 			return errors.Join(t.print(rows), r.Err)
 		case o.compare != nil:
-			rows = append(rows, planRowOf(r.Result))
+			rows = append(rows, report.ListedOf(r.Result))
 		default:
-			if err := t.add(planRowOf(r.Result)); err != nil {
+			if err := t.add(report.ListedOf(r.Result)); err != nil {
 				return err
 			}
 		}

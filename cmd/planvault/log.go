@@ -10,7 +10,6 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
 )
 
 // logCommand shows who changed the vault.
@@ -119,18 +118,4 @@ func (a *app) log(ctx context.Context, v storage.Control, f storage.AuditFilters
 		return err
 	}
 	return unreadable
-}
-
-// attributionJSON is who did something to a plan, in the JSON of show.
-type attributionJSON struct {
-	By  string    `json:"by" help:"who it was, as they said"`
-	Why string    `json:"why,omitempty" help:"why"`
-	At  time.Time `json:"at,omitzero" help:"when"`
-}
-
-func attributionJSONOf(d workflow.Attribution) *attributionJSON {
-	if d.By+d.Why == "" {
-		return nil
-	}
-	return &attributionJSON{d.By, d.Why, utc(d.At)}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -201,17 +200,8 @@ func printable(text string, most int) string { return human.Line(text, most) }
 // textWidth returns how many columns of a terminal a printable text takes.
 func textWidth(text string) int { return human.Width(text) }
 
-// utc returns a time in UTC for JSON, which has the years 0 to 9999 only. Stored data may hold others.
-func utc(t time.Time) time.Time {
-	t = t.UTC()
-	switch first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC); {
-	case t.Before(first):
-		return first
-	case t.After(last):
-		return last
-	}
-	return t
-}
+// utc returns a time for JSON, as [human.UTC] does.
+func utc(t time.Time) time.Time { return human.UTC(t) }
 
 // stamp returns a time in UTC, or a dash for the zero time.
 func stamp(t time.Time) string {
@@ -257,14 +247,7 @@ func countOrDash(n *int64) string {
 }
 
 // count returns a number with commas.
-func count[N int | int64](n N) string {
-	digits := strconv.FormatInt(int64(n), 10)
-	sign, digits := digits[:len(digits)-len(strings.TrimLeft(digits, "-"))], strings.TrimLeft(digits, "-")
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
+func count[N int | int64](n N) string { return human.Count(n) }
 
 // plural returns a number and what it counts.
 func plural[N int | int64](n N, what string) string {

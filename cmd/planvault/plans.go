@@ -12,34 +12,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 )
-
-// planRow is a plan in a list.
-type planRow struct {
-	ID        uuid.UUID  `json:"id" help:"the plan's ID"`
-	Group     *uuid.UUID `json:"group,omitempty" help:"the ID of its group"`
-	Status    string     `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
-	Submitted time.Time  `json:"submitted" help:"when it was submitted"`
-	Started   time.Time  `json:"started,omitzero" help:"when it began"`
-	Ended     time.Time  `json:"ended,omitzero" help:"when it ended"`
-	Owner     *uuid.UUID `json:"owner,omitempty" help:"the node that owns it, or owned it last"`
-	Epoch     int64      `json:"epoch,omitempty" help:"how often an owner has taken it"`
-	Name      string     `json:"name" help:"its name"`
-	Descr     string     `json:"descr,omitempty" help:"its description"`
-
-	Labels     map[string]string `json:"labels,omitempty" help:"its labels"`
-	ForkedFrom *uuid.UUID        `json:"forkedFrom,omitempty" help:"the plan that it was forked from"`
-}
-
-func planRowOf(r storage.ListResult) planRow {
-	return planRow{
-		ID: r.ID, Group: known(r.GroupID), Status: r.State.Status.String(),
-		Submitted: utc(r.SubmitTime), Started: utc(r.State.Start), Ended: utc(r.State.End),
-		Owner: known(r.Owner), Epoch: r.Epoch, Name: r.Name, Descr: r.Descr, Labels: r.Labels, ForkedFrom: known(r.ForkedFrom),
-	}
-}
 
 // known returns nil for an ID that is not set.
 func known(id uuid.UUID) *uuid.UUID {
@@ -50,33 +26,21 @@ func known(id uuid.UUID) *uuid.UUID {
 }
 
 // planColumns are the columns of list.
-func (a *app) planColumns() []column[planRow] {
-	return []column[planRow]{
-		idColumn("PLAN", func(r planRow) uuid.UUID { return r.ID }),
-		{title: "STATUS", cell: func(r planRow) string { return r.Status }, compare: by(func(r planRow) string { return r.Status })},
+func (a *app) planColumns() []column[report.Listed] {
+	name, status := func(r report.Listed) string { return r.Name }, func(r report.Listed) string { return r.Status }
+	return []column[report.Listed]{
+		idColumn("PLAN", func(r report.Listed) uuid.UUID { return r.ID }),
+		{title: "STATUS", cell: status, compare: by(status)},
 		{
-			title: "SUBMITTED", cell: func(r planRow) string { return a.stamp(r.Submitted) },
-			compare: byTime(func(r planRow) time.Time { return r.Submitted }),
+			title: "SUBMITTED", cell: func(r report.Listed) string { return a.stamp(r.Submitted) },
+			compare: byTime(func(r report.Listed) time.Time { return r.Submitted }),
 		},
-		{title: ">TOOK", cell: func(r planRow) string { return took(r.Started, r.Ended) }, compare: by(planRow.took)},
-		{title: "NAME", cell: func(r planRow) string { return printable(r.Name, 60) }, compare: by(func(r planRow) string { return r.Name }), least: 8},
+		{
+			title: ">TOOK", cell: func(r report.Listed) string { return orDash(r.Took.Took()) },
+			compare: by(func(r report.Listed) time.Duration { return r.Ended.Sub(r.Started) }),
+		},
+		{title: "NAME", cell: func(r report.Listed) string { return printable(r.Name, 60) }, compare: by(name), least: 8},
 	}
-}
-
-// took returns how long the plan took. It is negative if the plan has not ended.
-func (r planRow) took() time.Duration {
-	if r.Started.IsZero() || r.Ended.IsZero() {
-		return -1
-	}
-	return r.Ended.Sub(r.Started)
-}
-
-// took returns how long something took, or "-" if it has not ended.
-func took(start, end time.Time) string {
-	if start.IsZero() || end.IsZero() {
-		return "-"
-	}
-	return span(end.Sub(start))
 }
 
 // page is the flags of a page of a listing.

@@ -38,25 +38,9 @@ func (a *app) showCommand() *cobra.Command {
 
 // planSummary is a plan in the JSON of show.
 type planSummary struct {
-	ID          uuid.UUID         `json:"id" help:"the plan's ID"`
-	Group       *uuid.UUID        `json:"group,omitempty" help:"the ID of its group"`
-	Name        string            `json:"name" help:"its name"`
-	Descr       string            `json:"descr,omitempty" help:"its description"`
-	Labels      map[string]string `json:"labels,omitempty" help:"its labels"`
-	Status      string            `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
-	Reason      string            `json:"reason,omitempty" help:"why it failed"`
-	Owner       *uuid.UUID        `json:"owner,omitempty" help:"the node that owns it, or owned it last"`
-	Epoch       int64             `json:"epoch,omitempty" help:"how often an owner has taken it"`
-	ForkedFrom  *uuid.UUID        `json:"forkedFrom,omitempty" help:"the plan that it was forked from"`
-	Forked      *attributionJSON  `json:"forked,omitempty" help:"who asked for the fork, and why"`
-	Stopped     *attributionJSON  `json:"stopped,omitempty" help:"who asked for the stop, and why"`
-	Submitted   time.Time         `json:"submitted,omitzero" help:"when it was submitted"`
-	Started     time.Time         `json:"started,omitzero" help:"when it began"`
-	Ended       time.Time         `json:"ended,omitzero" help:"when it ended"`
-	TookSeconds float64           `json:"tookSeconds,omitempty" help:"how long it took"`
-	Actions     map[string]int    `json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
-	Failed      []actionRow       `json:"failed,omitempty" help:"the actions that failed"`
-	Running     []actionRow       `json:"running,omitempty" help:"the actions that run"`
+	report.Facts
+	Failed  []actionRow `json:"failed,omitempty" help:"the actions that failed"`
+	Running []actionRow `json:"running,omitempty" help:"the actions that run"`
 }
 
 // actionRow is an action in the JSON of show.
@@ -69,26 +53,8 @@ type actionRow struct {
 	Error    string    `json:"error,omitempty" help:"its last error"`
 }
 
-// summaryOf returns the summary of a plan. In Actions, NotApplied are those of bypass checks that failed, which is no
-// failure of the plan.
-func summaryOf(p *workflow.Plan, root *report.Node) planSummary {
-	s := planSummary{
-		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Descr: p.Descr, Labels: p.Labels, Status: p.State.Status.String(),
-		Owner: known(p.Owner), Epoch: p.Epoch, ForkedFrom: known(p.ForkedFrom), Forked: attributionJSONOf(p.Forked), Stopped: attributionJSONOf(p.Stopped),
-		Submitted: utc(p.SubmitTime), Started: utc(p.State.Start), Ended: utc(p.State.End), Actions: map[string]int{},
-	}
-	if p.Reason != workflow.NoFailure {
-		s.Reason = p.Reason.String()
-	}
-	if took, ok := root.Span.Took(); ok {
-		s.TookSeconds = took.Seconds()
-	}
-	for status, n := range root.Actions {
-		s.Actions[status.String()] = n
-	}
-	if root.NotApplied > 0 {
-		s.Actions["NotApplied"] = root.NotApplied
-	}
+func summaryOf(root *report.Node) planSummary {
+	s := planSummary{Facts: report.FactsOf(root)}
 	for n := range root.All() {
 		switch action, ok := n.Object.(*workflow.Action); {
 		case !ok:

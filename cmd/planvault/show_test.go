@@ -223,12 +223,12 @@ func TestShowHasEveryField(t *testing.T) {
 	outputs := map[string]func(p *workflow.Plan) string{
 		"text": func(p *workflow.Plan) string {
 			var out bytes.Buffer
-			tree{all: true, stamp: stamp}.write(&out, p, report.NewOutline(p, at))
+			tree{all: true, stamp: stamp}.write(&out, report.NewOutline(p, at))
 			return out.String()
 		},
 		"JSON": func(p *workflow.Plan) string {
 			var out bytes.Buffer
-			must(t, writeJSON(&out, summaryOf(p, report.NewOutline(p, at))))
+			must(t, writeJSON(&out, summaryOf(report.NewOutline(p, at))))
 			return out.String()
 		},
 		"report": func(p *workflow.Plan) string {
@@ -278,7 +278,7 @@ func TestShowOfStrangePlans(t *testing.T) {
 		}
 		for _, all := range []bool{false, true} {
 			var out bytes.Buffer
-			tree{all: all, stamp: stamp}.write(&out, p, root)
+			tree{all: all, stamp: stamp}.write(&out, root)
 			if n := strings.Count(out.String(), "\n"); n > 12+lines+1 {
 				t.Errorf("%.20q: %d lines for %d objects", strange, n, lines)
 			}
@@ -290,7 +290,7 @@ func TestShowOfStrangePlans(t *testing.T) {
 			}
 		}
 		var out bytes.Buffer
-		if err := writeJSON(&out, summaryOf(p, root)); err != nil {
+		if err := writeJSON(&out, summaryOf(root)); err != nil {
 			t.Errorf("%.20q: %v", strange, err)
 		}
 		for _, c := range changes(report.NewOutline(new(workflow.Plan), far), root) {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/workflow"
 )
@@ -40,8 +38,8 @@ func (a *app) colors() bool {
 }
 
 // write draws a plan: what it is, and its tree.
-func (t tree) write(w io.Writer, p *workflow.Plan, root *report.Node) {
-	for _, line := range t.head(p, root) {
+func (t tree) write(w io.Writer, root *report.Node) {
+	for _, line := range t.head(root) {
 		fmt.Fprintln(w, line)
 	}
 	fmt.Fprintln(w)
@@ -51,48 +49,16 @@ func (t tree) write(w io.Writer, p *workflow.Plan, root *report.Node) {
 }
 
 // head returns the lines about the plan as a whole.
-func (t tree) head(p *workflow.Plan, root *report.Node) []string {
+func (t tree) head(root *report.Node) []string {
 	state := t.paint(root.Label().Color, root.Label().Word)
-	if reason := report.Reason(p); reason != "" {
+	if reason := root.Reason(); reason != "" {
 		state += ": " + reason
 	}
 	lines := []string{t.bold(t.text(root.Title)) + "  " + state}
-	add := func(name, value string) {
-		if value != "" {
-			lines = append(lines, fmt.Sprintf("  %-12s %s", name, value))
-		}
+	for _, f := range report.FactsOf(root).In("tree") {
+		lines = append(lines, fmt.Sprintf("  %-12s %s", f.Name, t.text(f.Text(t.time))))
 	}
-	add("ID", idOf(p.ID))
-	add("Description", t.text(p.Descr))
-	add("Labels", t.text(workflow.FormatLabels(p.Labels)))
-	add("Group", idOf(p.GroupID))
-	owner := idOf(p.Owner)
-	if p.Epoch != 0 {
-		owner = strings.TrimPrefix(fmt.Sprintf("%s (epoch %d)", owner, p.Epoch), " ")
-	}
-	add("Owner", owner)
-	add("Forked from", idOf(p.ForkedFrom))
-	add("Forked by", t.text(report.Attribution(p.Forked)))
-	add("Stopped by", t.text(report.Attribution(p.Stopped)))
-	add("Submitted", t.time(p.SubmitTime))
-	add("Started", t.time(p.State.Start))
-	add("Ended", t.time(p.State.End))
-	if took, ok := root.Span.Took(); ok {
-		add("Took", span(took))
-	}
-	var counts []string
-	for _, c := range root.Counts() {
-		counts = append(counts, fmt.Sprintf("%s %s", count(c.N), c.Word))
-	}
-	add("Actions", strings.Join(counts, ", "))
 	return lines
-}
-
-func idOf(id uuid.UUID) string {
-	if id == uuid.Nil {
-		return ""
-	}
-	return id.String()
 }
 
 // time returns a time, or "" for the zero time.
@@ -131,11 +97,7 @@ func (t tree) node(lines []treeLine, n *report.Node, depth int) []treeLine {
 	if note := n.Note(); note != "" {
 		notes = append(notes, t.dim(note))
 	}
-	took := ""
-	if d, ok := n.Span.Took(); ok {
-		took = span(d)
-	}
-	line := fmt.Sprintf("%-*s  %7s  %s%s %s", t.wide, t.time(n.Span.Start), took, indent, t.paint(label.Color, label.Mark), t.text(n.Title))
+	line := fmt.Sprintf("%-*s  %7s  %s%s %s", t.wide, t.time(n.Span.Start), n.Span.Took(), indent, t.paint(label.Color, label.Mark), t.text(n.Title))
 	if len(notes) > 0 {
 		line += "  " + strings.Join(notes, ", ")
 	}
@@ -191,8 +153,8 @@ func (t tree) errors(lines []treeLine, n *report.Node, depth int) []treeLine {
 func (t tree) attempt(a report.Attempt) string {
 	label := a.Outcome.Label()
 	text := fmt.Sprintf("%s attempt %d %s", t.paint(label.Color, label.Mark), a.Number, label.Word)
-	if took, ok := a.Span.Took(); ok {
-		text += " after " + span(took)
+	if took := a.Span.Took(); took != "" {
+		text += " after " + took
 	}
 	if a.Err != nil {
 		text += ": " + t.text(strings.Join(report.Causes(a.Err), ": "))

@@ -39,7 +39,7 @@ func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 		defer w.leave()
 	}
 	root := report.NewOutline(p, time.Now())
-	if err := w.show(p, root); err != nil {
+	if err := w.show(root); err != nil {
 		return p, err
 	}
 	for w.follow && !p.State.Status.Final() {
@@ -58,7 +58,7 @@ func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 		}
 		before := root
 		p, root = next, report.NewOutline(next, time.Now())
-		if err := w.showNext(p, before, root); err != nil {
+		if err := w.showNext(before, root); err != nil {
 			return p, err
 		}
 	}
@@ -66,26 +66,26 @@ func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 }
 
 // show shows all of the plan. As JSON, it is an object.
-func (w *watch) show(p *workflow.Plan, root *report.Node) error {
+func (w *watch) show(root *report.Node) error {
 	if w.second {
-		return w.draw(p, root)
+		return w.draw(root)
 	}
-	return w.app.printNext(summaryOf(p, root), func(out io.Writer) { w.app.newTree(root, w.all).write(out, p, root) })
+	return w.app.printNext(summaryOf(root), func(out io.Writer) { w.app.newTree(root, w.all).write(out, root) })
 }
 
 // showNext shows what has changed, each change on a line. As JSON, it is the object again.
-func (w *watch) showNext(p *workflow.Plan, before, root *report.Node) error {
+func (w *watch) showNext(before, root *report.Node) error {
 	list := changes(before, root)
 	switch {
-	case w.second && p.State.Status.Final():
+	case w.second && root.Status.Final():
 		w.leave()
-		return w.show(p, root)
+		return w.show(root)
 	case w.second:
-		return w.draw(p, root)
+		return w.draw(root)
 	case len(list) == 0:
 		return nil
 	}
-	return w.app.printNext(summaryOf(p, root), func(out io.Writer) {
+	return w.app.printNext(summaryOf(root), func(out io.Writer) {
 		t := tree{color: w.app.colors(), all: w.all, stamp: w.app.stamp, wide: w.app.stampWidth()}
 		for _, c := range list {
 			fmt.Fprintln(out, t.change(c))
@@ -120,10 +120,10 @@ const (
 )
 
 // draw draws the plan on the second screen.
-func (w *watch) draw(p *workflow.Plan, root *report.Node) error {
+func (w *watch) draw(root *report.Node) error {
 	t := w.app.newTree(root, w.all)
 	width, height := w.app.terminalSize()
-	head, lines := t.head(p, root), t.lines(root)
+	head, lines := t.head(root), t.lines(root)
 	if !t.all && len(head)+1+len(lines) >= height {
 		t.fold = true
 		lines = t.lines(root)
@@ -236,8 +236,8 @@ func (t tree) change(c changed) string {
 	case c.attempt != nil:
 		text += "  " + t.attempt(*c.attempt)
 	case c.node.Status.Final():
-		if took, ok := c.node.Span.Took(); ok {
-			text += "  " + span(took)
+		if took := c.node.Span.Took(); took != "" {
+			text += "  " + took
 		}
 		if e := c.node.LastError(); e != "" && c.node.Status == workflow.Failed {
 			text += ": " + t.text(e)

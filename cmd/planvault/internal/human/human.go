@@ -81,6 +81,28 @@ func Left(text string, columns int) string { return terminal.FillRight(text, col
 // Right returns a printable text with spaces before it, so that it takes a number of columns.
 func Right(text string, columns int) string { return terminal.FillLeft(text, columns) }
 
+// UTC returns a time in UTC, within the years 0 to 9999, because JSON has no others. Stored data may hold some.
+func UTC(t time.Time) time.Time {
+	t = t.UTC()
+	switch first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC); {
+	case t.Before(first):
+		return first
+	case t.After(last):
+		return last
+	}
+	return t
+}
+
+// Count returns a number with commas.
+func Count[N int | int64](n N) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign, digits := digits[:len(digits)-len(strings.TrimLeft(digits, "-"))], strings.TrimLeft(digits, "-")
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
 // Time returns a time in UTC to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 

@@ -46,14 +46,8 @@ func (o Outcome) Label() Label {
 	return [...]Label{{"✓", "succeeded", "ok"}, {"✗", "failed", "bad"}, {"▶", "running", "run"}, {"↯", "interrupted", "cut"}}[o]
 }
 
-// Count is how many actions have a status.
-type Count struct {
-	Label
-	N int
-}
-
 // Counts returns how many actions below the node have each status, without those that none has.
-func (n *Node) Counts() (list []Count) {
+func (n *Node) Counts() (list Counts) {
 	order := []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Running, workflow.NotStarted}
 	for _, s := range slices.Sorted(maps.Keys(n.Actions)) {
 		if !s.Valid() {
@@ -61,9 +55,9 @@ func (n *Node) Counts() (list []Count) {
 		}
 	}
 	for _, s := range order {
-		list = append(list, Count{LabelOf(s), n.Actions[s]})
+		list = append(list, Count{LabelOf(s), s.String(), n.Actions[s]})
 	}
-	list = append(list, Count{notApplied, n.NotApplied})
+	list = append(list, Count{notApplied, "NotApplied", n.NotApplied})
 	return slices.DeleteFunc(list, func(c Count) bool { return c.N == 0 })
 }
 
@@ -101,8 +95,9 @@ func Causes(e *plugins.Error) (all []string) {
 }
 
 // Reason returns what made the plan fail, such as "pre check failed", or "".
-func Reason(p *workflow.Plan) string {
-	if p.Reason == workflow.NoFailure {
+func (n *Node) Reason() string {
+	p, ok := n.Object.(*workflow.Plan)
+	if !ok || p.Reason == workflow.NoFailure {
 		return ""
 	}
 	return words(p.Reason.String())

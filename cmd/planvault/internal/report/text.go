@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
 )
 
@@ -98,12 +96,4 @@ func nesting(raw []byte) (deepest int) {
 		}
 	}
 	return deepest
-}
-
-// id returns an ID, or "" for none.
-func id(v uuid.UUID) string {
-	if v == uuid.Nil {
-		return ""
-	}
-	return v.String()
 }

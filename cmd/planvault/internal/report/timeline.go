@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -130,9 +129,9 @@ func (s scale) bar(a Attempt, latest time.Time) (bar, bool) {
 	}
 	b := bar{X: s.at(a.Span.Start), Outcome: a.Outcome.Label(), first: a.Number, count: 1}
 	b.Text = fmt.Sprintf("attempt %d: %s", a.Number, b.Outcome.Word)
-	if took, ok := a.Span.Took(); ok {
+	if took := a.Span.Took(); took != "" {
 		latest = a.Span.End
-		b.Text += ", " + human.Duration(took)
+		b.Text += ", " + took
 	}
 	if !latest.IsZero() {
 		b.W = max(0, s.at(latest)-b.X)
@@ -142,7 +141,7 @@ func (s scale) bar(a Attempt, latest time.Time) (bar, bool) {
 
 // span returns the bar of a whole object, without an outcome.
 func (s scale) span(n *Node) *bar {
-	if n.CarriedOver || n.Span.Start.IsZero() || n.Span.End.IsZero() {
+	if n.CarriedOver || n.Span.IsZero() {
 		return nil
 	}
 	x := s.at(n.Span.Start)

@@ -1,15 +1,15 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"slices"
+	"reflect"
 	"strings"
 	"time"
 
-	"github.com/planvault/azblob/cmd/planvault/internal/human"
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -143,7 +143,7 @@ func newPage(plan *workflow.Plan, o Options) (*page, error) {
 	p := root.Object.(*workflow.Plan)
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Scripts: o.Scripts, Site: o.Site, Made: Time(o.Now),
-		Name: line(root.Title, maxTitle), Status: LabelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(p, root, o),
+		Name: line(root.Title, maxTitle), Status: LabelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(root, o),
 		Stuck: line(o.Stuck, 0), Commands: o.Commands,
 		Meta: meta(p.Meta),
 	}
@@ -151,7 +151,7 @@ func newPage(plan *workflow.Plan, o Options) (*page, error) {
 	if len(p.Name) > len(v.Name) {
 		v.Full = text(p.Name)
 	}
-	v.Reason = Reason(p)
+	v.Reason = root.Reason()
 	b := &builder{root: root, now: o.Now, rows: map[*Node]*row{}, page: v, used: map[Label]bool{}, o: o}
 	v.Counts, v.Total = share(root.Counts())
 	b.total, v.Many = v.Total, v.Total > fewActions
@@ -182,57 +182,20 @@ func meta(m []byte) string {
 	return shown
 }
 
-func planFacts(p *workflow.Plan, root *Node, o Options) []fact {
-	took := ""
-	if d, ok := root.Span.Took(); ok {
-		took = human.Duration(d)
-		if root.Span.Open {
-			took += " so far"
+// planFacts returns the facts of a plan that the page shows.
+func planFacts(root *Node, o Options) (list []fact) {
+	for _, f := range FactsOf(root).In("page") {
+		shown := fact{Name: f.Name, Value: line(f.Text(Time), maxLabels)}
+		id, isID := f.Value.(uuid.UUID)
+		switch shown.Mono = isID; {
+		case f.Name == "Owner" && o.OwnerName != "":
+			list = append(list, fact{Name: "Node", Value: line(o.OwnerName, maxTitle)})
+		case f.Name == "Forked from" && o.PlanURL != nil:
+			shown.URL = o.PlanURL(id)
 		}
+		list = append(list, shown)
 	}
-	epoch := ""
-	if p.Epoch != 0 {
-		epoch = fmt.Sprint(p.Epoch)
-	}
-	from := fact{Name: "Forked from", Value: id(p.ForkedFrom), Mono: true}
-	if from.Value != "" && o.PlanURL != nil {
-		from.URL = o.PlanURL(p.ForkedFrom)
-	}
-	return present([]fact{
-		{Name: "ID", Value: id(p.ID), Mono: true},
-		{Name: "Group", Value: id(p.GroupID), Mono: true},
-		{Name: "Labels", Value: line(workflow.FormatLabels(p.Labels), maxLabels)},
-		{Name: "Node", Value: line(o.OwnerName, maxTitle)},
-		{Name: "Owner", Value: id(p.Owner), Mono: true},
-		{Name: "Epoch", Value: epoch},
-		from,
-		{Name: "Forked by", Value: text(Attribution(p.Forked))},
-		{Name: "Stopped by", Value: text(Attribution(p.Stopped))},
-		{Name: "Submitted", Value: Time(p.SubmitTime)},
-		{Name: "Started", Value: Time(p.State.Start)},
-		{Name: "Ended", Value: Time(p.State.End)},
-		{Name: "Duration", Value: took},
-		{Name: "Last progress", Value: Time(p.RuntimeUpdate)},
-	})
-}
-
-// Attribution says who did something, when and why, in one line. It is empty if nobody said.
-func Attribution(d workflow.Attribution) string {
-	if d.By+d.Why == "" {
-		return ""
-	}
-	words := cmp.Or(line(d.By, workflow.MaxBy), "somebody")
-	if at := Time(d.At); at != "" {
-		words += ", " + at
-	}
-	if d.Why != "" {
-		words += ": " + line(d.Why, workflow.MaxWhy)
-	}
-	return words
-}
-
-func present(facts []fact) []fact {
-	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
+	return list
 }
 
 // share places the counts beside each other on one bar.
@@ -254,7 +217,7 @@ func (b *builder) row(n *Node, level int) *row {
 	b.next++
 	r := &row{
 		Anchor: fmt.Sprint("n", b.next), Kind: n.Object.Kind().String(), Role: n.Role, Name: line(n.Title, maxTitle),
-		Status: n.Label(), Facts: facts(n), Descr: text(n.descr),
+		Status: n.Label(), Note: n.Note(), Took: n.Span.Took(), Facts: facts(n), Descr: text(n.descr),
 		At: b.at(n), Open: b.open(n), Told: b.told(n),
 	}
 	b.rows[n] = r
@@ -264,10 +227,6 @@ func (b *builder) row(n *Node, level int) *row {
 	if len(n.Name) > len(r.Name) {
 		r.Full = text(n.Name)
 	}
-	if d, ok := n.Span.Took(); ok {
-		r.Took = human.Duration(d)
-	}
-	r.Note = n.Note()
 	if a, ok := n.Object.(*workflow.Action); ok {
 		r.Role = line(a.Plugin, maxTitle)
 		r.Request = newData(a.Req)
@@ -351,14 +310,13 @@ func (b *builder) at(n *Node) string {
 }
 
 func newAttemptView(a Attempt) attempt {
-	v := attempt{Number: a.Number, Outcome: a.Outcome.Label(), Start: precise(a.Span.Start), Response: newData(a.Resp)}
+	v := attempt{
+		Number: a.Number, Outcome: a.Outcome.Label(), Start: precise(a.Span.Start), Took: a.Span.Took(),
+		Errors: text(strings.Join(Causes(a.Err), "\ncaused by: ")), Response: newData(a.Resp),
+	}
 	if !a.Span.Open {
 		v.End = strings.TrimPrefix(precise(a.Span.End), date(a.Span.Start))
 	}
-	if d, ok := a.Span.Took(); ok {
-		v.Took = human.Duration(d)
-	}
-	v.Errors = text(strings.Join(Causes(a.Err), "\ncaused by: "))
 	return v
 }
 
@@ -370,40 +328,44 @@ func newData(v any) *data {
 	return &data{shown, left}
 }
 
+// facts returns the facts of an object below a plan.
 func facts(n *Node) []fact {
 	h := n.Object.Header()
-	list := []fact{{Name: "ID", Value: id(*h.ID), Mono: true}, {Name: "Key", Value: id(n.key), Mono: true}}
-	set := func(name string, value any, is bool) {
-		if is {
-			list = append(list, fact{Name: name, Value: fmt.Sprint(value)})
+	var list []fact
+	add := func(name string, value any) {
+		if _, isID := value.(uuid.UUID); !reflect.ValueOf(value).IsZero() {
+			list = append(list, fact{Name: name, Value: fmt.Sprint(value), Mono: isID})
 		}
 	}
+	add("ID", *h.ID)
+	add("Key", n.key)
 	switch o := n.Object.(type) {
 	case *workflow.Checks:
-		set("Delay", o.Delay, o.Delay != 0)
+		add("Delay", o.Delay)
 	case *workflow.Block:
-		set("Concurrency", o.Concurrency, o.Concurrency != 0)
-		set("Tolerated failures", tolerated(o.ToleratedFailures), o.ToleratedFailures != 0)
-		set("Entrance delay", o.EntranceDelay, o.EntranceDelay != 0)
-		set("Exit delay", o.ExitDelay, o.ExitDelay != 0)
+		add("Concurrency", o.Concurrency)
+		add("Tolerated failures", tolerated(o.ToleratedFailures))
+		add("Entrance delay", o.EntranceDelay)
+		add("Exit delay", o.ExitDelay)
 	case *workflow.Action:
-		set("Timeout", o.Timeout, o.Timeout != 0)
-		set("Retries", o.Retries, o.Retries != 0)
-		set("Idempotent", o.Idempotent, o.Idempotent)
+		add("Timeout", o.Timeout)
+		add("Retries", o.Retries)
+		add("Idempotent", o.Idempotent)
 	case *workflow.DeferBatch:
-		set("A failure", "fails the plan", o.FailElement)
+		add("A failure", map[bool]string{true: "fails the plan"}[o.FailElement])
 	}
 	if len(n.Attempts) == 0 { // attempts have their own times
-		list = append(list, fact{Name: "Started", Value: precise(h.State.Start)}, fact{Name: "Ended", Value: precise(h.State.End)})
+		add("Started", precise(h.State.Start))
+		add("Ended", precise(h.State.End))
 	}
-	return present(list)
+	return list
 }
 
-func tolerated(n int) string {
+func tolerated(n int) any {
 	if n < 0 {
 		return "any number"
 	}
-	return fmt.Sprint(n)
+	return n
 }
 
 // problems lists the actions that failed and those that run.
@@ -437,8 +399,8 @@ func attemptsOf(n *Node) string {
 	case k > 1:
 		s = fmt.Sprintf("%d attempts", k)
 	}
-	if d, ok := n.Span.Took(); ok {
-		s += ", " + human.Duration(d)
+	if took := n.Span.Took(); took != "" {
+		s += ", " + took
 	}
 	return s
 }

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Listed is what a listing knows of a plan. As in [Facts], a field is a fact wherever it is shown: the tag json is its name
+// in JSON, help says what it means there, and tree, page, or shown for both, is its name on a terminal and on a page.
+type Listed struct {
+	ID         uuid.UUID         `shown:"ID" json:"id" help:"the plan's ID"`
+	Group      uuid.UUID         `shown:"Group" json:"group,omitzero" help:"the ID of its group"`
+	Name       string            `json:"name" help:"its name"`
+	Descr      string            `tree:"Description" json:"descr,omitempty" help:"its description"`
+	Labels     map[string]string `shown:"Labels" json:"labels,omitempty" help:"its labels"`
+	Status     string            `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
+	Submitted  time.Time         `shown:"Submitted" json:"submitted,omitzero" help:"when it was submitted"`
+	Started    time.Time         `shown:"Started" json:"started,omitzero" help:"when it began"`
+	Ended      time.Time         `shown:"Ended" json:"ended,omitzero" help:"when it ended"`
+	Took       Span              `shown:"Took" json:"tookSeconds,omitzero" help:"how long it took"`
+	Owner      uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
+	Epoch      int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
+	ForkedFrom uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
+}
+
+// Facts is all that is known of a plan as a whole.
+type Facts struct {
+	Listed
+	Reason       string    `json:"reason,omitempty" help:"why it failed"`
+	Forked       *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
+	Stopped      *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
+	LastProgress time.Time `page:"Last progress" json:"-"`
+	Actions      Counts    `tree:"Actions" json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
+}
+
+// ListedOf returns what a listing knows of a plan.
+func ListedOf(r storage.ListResult) Listed {
+	return Listed{
+		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
+		Submitted: human.UTC(r.SubmitTime), Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
+		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, ForkedFrom: r.ForkedFrom,
+	}
+}
+
+// FactsOf returns what is known of the plan of an outline.
+func FactsOf(root *Node) Facts {
+	p := root.Object.(*workflow.Plan)
+	f := Facts{
+		Listed: ListedOf(driver.Listed(p)), Forked: saidOf(p.Forked), Stopped: saidOf(p.Stopped),
+		LastProgress: p.RuntimeUpdate, Actions: root.Counts(),
+	}
+	f.Took = root.Span
+	if p.Reason != workflow.NoFailure {
+		f.Reason = p.Reason.String()
+	}
+	return f
+}
+
+// Fact is a fact for people.
+type Fact struct {
+	Name  string
+	Value any
+}
+
+// In returns the facts that are shown in a place, "tree" or "page", and known.
+func (f Facts) In(place string) (list []Fact) {
+	facts := reflect.ValueOf(f)
+	for _, field := range reflect.VisibleFields(facts.Type()) {
+		name, value := cmp.Or(field.Tag.Get("shown"), field.Tag.Get(place)), facts.FieldByIndex(field.Index)
+		zero, ok := value.Interface().(interface{ IsZero() bool })
+		if name != "" && !value.IsZero() && !(ok && zero.IsZero()) {
+			list = append(list, Fact{name, value.Interface()})
+		}
+	}
+	return list
+}
+
+// Text returns the value, and times as at does. Texts of the plan are as they are.
+func (f Fact) Text(at func(time.Time) string) string {
+	switch v := f.Value.(type) {
+	case time.Time:
+		return at(v)
+	case map[string]string:
+		return workflow.FormatLabels(v)
+	}
+	return fmt.Sprint(f.Value)
+}
+
+// Said is who did something to a plan, as they said.
+type Said struct {
+	By  string    `json:"by" help:"who it was, as they said"`
+	Why string    `json:"why,omitempty" help:"why"`
+	At  time.Time `json:"at,omitzero" help:"when"`
+}
+
+// saidOf returns nil if nobody said anything.
+func saidOf(d workflow.Attribution) *Said {
+	if d.By+d.Why == "" {
+		return nil
+	}
+	return &Said{d.By, d.Why, human.UTC(d.At)}
+}
+
+// String says who it was, when and why, in one line.
+func (s *Said) String() string {
+	words := cmp.Or(line(s.By, workflow.MaxBy), "somebody")
+	if at := Time(s.At); at != "" {
+		words += ", " + at
+	}
+	if s.Why != "" {
+		words += ": " + line(s.Why, workflow.MaxWhy)
+	}
+	return words
+}
+
+// Counts is how many actions have each status.
+type Counts []Count
+
+// Count is how many actions have a status. Key is its name in JSON.
+type Count struct {
+	Label
+	Key string
+	N   int
+}
+
+func (c Counts) String() string {
+	var counts []string
+	for _, of := range c {
+		counts = append(counts, human.Count(of.N)+" "+of.Word)
+	}
+	return strings.Join(counts, ", ")
+}
+
+// MarshalJSON writes an object with the number for each key.
+func (c Counts) MarshalJSON() ([]byte, error) {
+	numbers := map[string]int{}
+	for _, of := range c {
+		numbers[of.Key] = of.N
+	}
+	return json.Marshal(numbers)
+}
