@@ -143,7 +143,7 @@ func (h *past) exported(ctx context.Context) error {
 
 // mirrored mirrors the vault into its copy.
 func (h *past) mirrored(ctx context.Context, want mirror.Report) error {
-	r, err := mirror.Run(ctx, h.vault, h.copy, mirror.Options{Delete: true})
+	r, err := mirror.Run(ctx, mirror.Pair{Source: h.vault, Copy: h.copy}, mirror.Options{By: workflow.Attribution{By: "integration"}, Delete: true})
 	return reported(err, r.Unchanged == want.Unchanged && r.Copied == want.Copied && r.Deleted == want.Deleted, r)
 }
 

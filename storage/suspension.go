@@ -35,7 +35,7 @@ type Suspension struct {
 func (c Suspension) Remedy() string {
 	switch {
 	case c.Copy:
-		return "it is a copy: see mirror.Open"
+		return "it is a copy: see mirror.Promote"
 	case c.MovedTo != "":
 		return "its plans run in " + c.MovedTo
 	}

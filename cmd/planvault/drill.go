@@ -211,14 +211,14 @@ func (d *drillRun) work(ctx context.Context, source, reading, copied *azblob.Vau
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 2)
+	ended, by := make(chan error, 2), d.app.attributionOf(ctx)
 	d.lost.Go(func() {
 		if err := e.Run(working); err != nil {
 			ended <- err
 		}
 	})
 	d.lost.Go(func() {
-		err := mirror.Follow(working, reading, copied, mirror.FollowOptions{Name: "drill", Interval: time.Duration(d.flags.every)})
+		err := mirror.Follow(working, mirror.Pair{Source: reading, Copy: copied}, mirror.FollowOptions{By: by, Name: "drill", Interval: time.Duration(d.flags.every)})
 		if working.Err() == nil {
 			ended <- err
 		}
@@ -311,7 +311,7 @@ func (d *drillRun) switchTo(ctx context.Context, copied *azblob.Vault) error {
 		return err
 	}
 	d.report.Problems = len(checked.Problems)
-	err = mirror.Open(ctx, copied, d.app.attributionOf(ctx).By)
+	err = mirror.Promote(ctx, copied, d.app.attributionOf(ctx))
 	d.report.OpenSeconds = time.Since(d.report.Cut).Seconds()
 	return err
 }

@@ -33,11 +33,11 @@ type followed struct {
 	At         time.Time `json:"at" help:"when the round ended"`
 	CaughtUp   time.Time `json:"caughtUp,omitzero" help:"the time up to which the copy has everything"`
 	LagSeconds float64   `json:"lagSeconds" help:"how far it is behind"`
-	Copied     int64     `json:"copied" help:"how many plans were copied"`
-	Updated    int64     `json:"updated" help:"how many were written anew"`
-	Removed    int64     `json:"removed" help:"how many were removed from the copy"`
-	Unchanged  int64     `json:"unchanged" help:"how many the copy had already"`
-	Failed     int64     `json:"failed" help:"how many could not be copied"`
+	Copied     int       `json:"copied" help:"how many plans were copied"`
+	Updated    int       `json:"updated" help:"how many were written anew"`
+	Removed    int       `json:"removed" help:"how many were removed from the copy"`
+	Unchanged  int       `json:"unchanged" help:"how many the copy had already"`
+	Failed     int       `json:"failed" help:"how many could not be copied"`
 	Error      string    `json:"error,omitempty" help:"what failed"`
 }
 
@@ -57,13 +57,13 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	told := time.Time{}
 	var failed error
 	options := mirror.FollowOptions{
-		Name: f.name, From: a.places[0], To: a.places[1], By: a.attributionOf(ctx).By, Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
+		Name: f.name, By: a.attributionOf(ctx), Interval: time.Duration(f.every), Delete: o.Delete, Concurrency: o.Concurrency,
 		Round: func(r mirror.Round) {
 			p.step()
 			if r.Err != nil {
 				a.complain(r.Err)
 			}
-			if r.Err == nil && r.Copied+r.Updated+r.Deleted == 0 && time.Since(told) < time.Hour {
+			if r.Err == nil && r.Report.Copied+r.Report.Updated+r.Report.Deleted == 0 && time.Since(told) < time.Hour {
 				return
 			}
 			told = time.Now()
@@ -75,7 +75,7 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 	entry := about("mirror")
 	entry.Detail = "from " + a.places[0]
 	return a.auditEntry(ctx, into, entry, func(ctx context.Context) error {
-		if err := mirror.Follow(ctx, from, into, options); ctx.Err() == nil {
+		if err := mirror.Follow(ctx, a.pair(from, into), options); ctx.Err() == nil {
 			return err
 		}
 		return failed
@@ -85,15 +85,15 @@ func (a *app) follow(ctx context.Context, to connection, f follow, o mirror.Opti
 // printRound prints what a round did.
 func (a *app) printRound(r mirror.Round) error {
 	row := followed{
-		At: r.Now, CaughtUp: r.Standing.CaughtUp, LagSeconds: r.Lag().Seconds(), Copied: r.Copied, Updated: r.Updated, Removed: r.Deleted,
-		Unchanged: r.Unchanged, Failed: r.Failed,
+		At: r.Now, CaughtUp: r.Standing.CaughtUp, LagSeconds: r.Lag().Seconds(), Copied: r.Report.Copied, Updated: r.Report.Updated,
+		Removed: r.Report.Deleted, Unchanged: r.Report.Unchanged, Failed: r.Report.Failed,
 	}
 	if r.Err != nil {
 		row.Error = storage.Detail(r.Err)
 	}
 	return a.print(row, func(w io.Writer) {
-		fmt.Fprintf(w, "%s  %s copied, %s updated, %s removed, %s unchanged; %s\n", stamp(r.Now), count(r.Copied), count(r.Updated), count(r.Deleted),
-			count(r.Unchanged), upTo(r.Standing.CaughtUp))
+		fmt.Fprintf(w, "%s  %s copied, %s updated, %s removed, %s unchanged; %s\n", stamp(row.At), count(row.Copied), count(row.Updated), count(row.Removed),
+			count(row.Unchanged), upTo(r.Standing.CaughtUp))
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 )
@@ -87,7 +88,7 @@ func bulkCases() []bulkCase {
 // addToCopy leaves a plan in the copy alone.
 func addToCopy(t *testing.T, s *stage, w *history) {
 	v := s.open(t, "copy")
-	must(t, mirror.Adopt(t.Context(), v, "", ""))
+	must(t, mirror.Adopt(t.Context(), mirror.Pair{Source: memvault.New(nil, memvault.Options{}), Copy: v}, workflow.Attribution{By: "ana"}))
 	must(t, v.RestoreCopy(t.Context(), planOf(workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")))
 }
 

@@ -50,14 +50,14 @@ func (a *app) mirrorCommand() *cobra.Command {
 // mirrored is what a mirror did, or would do.
 type mirrored struct {
 	planned
-	Plans         int64   `json:"plans" help:"how many plans the vault has"`
-	Copied        int64   `json:"copied" help:"how many were copied"`
-	Updated       int64   `json:"updated" help:"how many were written anew"`
-	Removed       int64   `json:"removed" help:"how many were removed from the copy"`
-	Unchanged     int64   `json:"unchanged" help:"how many the copy had already"`
-	Extra         int64   `json:"extra" help:"how many only the copy has"`
-	Failed        int64   `json:"failed" help:"how many could not be copied"`
-	Foreign       int64   `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	Plans         int     `json:"plans" help:"how many plans the vault has"`
+	Copied        int     `json:"copied" help:"how many were copied"`
+	Updated       int     `json:"updated" help:"how many were written anew"`
+	Removed       int     `json:"removed" help:"how many were removed from the copy"`
+	Unchanged     int     `json:"unchanged" help:"how many the copy had already"`
+	Extra         int     `json:"extra" help:"how many only the copy has"`
+	Failed        int     `json:"failed" help:"how many could not be copied"`
+	Foreign       int     `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 	BehindSeconds float64 `json:"behindSeconds" help:"how far the copy is behind"`
 	More          bool    `json:"more" help:"whether the budget ended it early"`
 }
@@ -80,21 +80,22 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	if err != nil {
 		return err
 	}
-	o.From, o.By = a.places[0], a.attributionOf(ctx).By
+	o.By = a.attributionOf(ctx)
+	pair := a.pair(from, into)
 	look := o
 	look.DryRun, look.Budget = true, 0
-	found, err := a.runMirror(ctx, a.progress("compare", "plan", 0).then(untouched), from, into, look)
+	found, err := a.runMirror(ctx, a.progress("compare", "plan", 0).then(untouched), pair, look)
 	if err != nil && (ctx.Err() != nil || found.Failed == 0) {
 		return err
 	}
 	changes := found.Copied + found.Updated + found.Deleted
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
 	// What the Recovery at the beginning takes is not in it: a listing for each day of the copy.
-	requests := estimate(a.meter.traffic().requests, step{restorePlan, found.Copied}, step{restorePart, found.CopiedParts},
-		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{lookAtRole, changes})
+	requests := estimate(a.meter.traffic().requests, step{restorePlan, int64(found.Copied)}, step{restorePart, int64(found.CopiedParts)},
+		step{updatePlan, int64(found.Updated)}, step{purgePlan, int64(found.Deleted)}, step{lookAtRole, int64(changes)})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
 		change: change{doing: "mirror", what: what, requests: requests},
-		n:      changes, found: found, err: err, journal: into, entry: about("mirror"),
+		n:      int64(changes), found: found, err: err, journal: into, entry: about("mirror"),
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {
@@ -103,7 +104,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 			})
 		},
 		do: func(ctx context.Context) (mirror.Report, error) {
-			return a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), from, into, o)
+			return a.runMirror(ctx, a.progress("mirror", "plan", int64(found.Plans+found.Extra+found.Deleted)).then(goOn), pair, o)
 		},
 		done: func(r mirror.Report, _ error) (more bool, err error) {
 			m := mirroredOf(r, planned{})
@@ -115,10 +116,15 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 }
 
 // runMirror runs a mirror with progress.
-func (a *app) runMirror(ctx context.Context, p *progress, from storage.Reader, to mirror.Copy, o mirror.Options) (mirror.Report, error) {
+func (a *app) runMirror(ctx context.Context, p *progress, pair mirror.Pair, o mirror.Options) (mirror.Report, error) {
 	defer p.end()
 	o.Progress = p.reach
-	return mirror.Run(ctx, from, to, o)
+	return mirror.Run(ctx, pair, o)
+}
+
+// pair returns a vault and its copy, and where they are.
+func (a *app) pair(from, into storage.Vault) mirror.Pair {
+	return mirror.Pair{Source: from, Copy: into, From: a.places[0], To: a.places[1]}
 }
 
 // openBoth opens the vault and its copy. They must not be the same.

@@ -96,7 +96,7 @@ func (a *app) resumeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				resume = func(ctx context.Context) error { return mirror.MoveBack(ctx, v, copied, a.places[0]) }
+				resume = func(ctx context.Context) error { return mirror.MoveBack(ctx, a.pair(v, copied), a.attributionOf(ctx)) }
 			}
 			if err := a.confirm(ctx, change{doing: "resume", what: "the vault", requests: price.Tally{azblob.ClassRead: 2, azblob.ClassDelete: 1}}); err != nil {
 				return err

@@ -53,10 +53,10 @@ type switched struct {
 	CaughtUp  time.Time `json:"caughtUp,omitzero" help:"the time up to which the copy had everything before"`
 	Evicted   int       `json:"evicted" help:"how many nodes were evicted"`
 	Unclaimed int       `json:"unclaimed" help:"how many Running plans belong to engines without a fleet"`
-	Copied    int64     `json:"copied" help:"how many plans were copied"`
-	Updated   int64     `json:"updated" help:"how many were written anew"`
-	Removed   int64     `json:"removed" help:"how many were removed from the copy"`
-	Failed    int64     `json:"failed" help:"how many could not be copied"`
+	Copied    int       `json:"copied" help:"how many plans were copied"`
+	Updated   int       `json:"updated" help:"how many were written anew"`
+	Removed   int       `json:"removed" help:"how many were removed from the copy"`
+	Failed    int       `json:"failed" help:"how many could not be copied"`
 	Checked   int       `json:"checked" help:"how many plans of the copy were checked"` // plans
 	Problems  int       `json:"problems" help:"how many problems that found"`
 	Opened    time.Time `json:"opened" help:"when the copy was opened"`
@@ -87,7 +87,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 	if err != nil {
 		return err
 	}
-	report.CaughtUp, report.Before = state.CaughtUp, !state.Opened.IsZero()
+	report.CaughtUp, report.Before = state.CaughtUp, !state.Promoted.IsZero()
 	answers := a.answers(ctx, from)
 	switch {
 	case ctx.Err() != nil:
@@ -119,9 +119,9 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 
 // moveEngines takes the steps of a switch.
 func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switching, state mirror.State, report *switched) error {
-	by := a.attributionOf(ctx).By
-	if state.Opened.IsZero() {
-		err := mirror.Adopt(ctx, into, a.places[0], by)
+	by := a.attributionOf(ctx)
+	if state.Promoted.IsZero() {
+		err := mirror.Adopt(ctx, a.pair(from, into), by)
 		if err == nil {
 			state, err = mirror.StateOf(ctx, into)
 		}
@@ -134,21 +134,21 @@ func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switc
 		if err != nil {
 			return err
 		}
-		if report.Evicted, report.Unclaimed = c.Evicted, c.Unclaimed; c.Unclaimed > 0 && !s.unclaimed && state.Opened.IsZero() {
+		if report.Evicted, report.Unclaimed = c.Evicted, c.Unclaimed; c.Unclaimed > 0 && !s.unclaimed && state.Promoted.IsZero() {
 			return usageError("switch: %s began in an engine without a fleet, which nothing fences: stop that engine, and run this again with --unclaimed", plural(c.Unclaimed, "plan"))
 		}
 	}
-	if state.Opened.IsZero() {
+	if state.Promoted.IsZero() {
 		if err := a.complete(ctx, from, into, s, report); err != nil {
 			return err
 		}
 	}
 	a.progress("open the copy", "step", 0).then(goOn)
-	if err := mirror.Open(ctx, into, by); err != nil { // an earlier one may have been interrupted
+	if err := mirror.Promote(ctx, into, by); err != nil { // an earlier one may have been interrupted
 		return err
 	}
 	state, err := mirror.StateOf(ctx, into)
-	report.Opened, report.By = state.Opened, state.By
+	report.Opened, report.By = state.Promoted, state.By
 	return err
 }
 
@@ -204,8 +204,8 @@ func (a *app) complete(ctx context.Context, from, into *azblob.Vault, s switchin
 // copyRest copies what the copy lacks, and compares both.
 func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switching, r *switched) error {
 	copied := func(o mirror.Options) (mirror.Report, error) {
-		o.Delete = s.remove
-		return a.runMirror(ctx, a.progress("mirror", "plan", 0).then("the copy is not open yet; "+goOn), from, into, o)
+		o.Delete, o.By = s.remove, a.attributionOf(ctx)
+		return a.runMirror(ctx, a.progress("mirror", "plan", 0).then("the copy is not open yet; "+goOn), a.pair(from, into), o)
 	}
 	found, err := copied(mirror.Options{})
 	r.Copied, r.Updated, r.Removed, r.Failed = found.Copied, found.Updated, found.Deleted, found.Failed

@@ -69,7 +69,7 @@ type changes struct {
 // given them. Revisions are asked for before a plan is read: a later change makes another one.
 func (c *changes) bringRunning(ctx context.Context, seen map[uuid.UUID]string) error {
 	revisions := map[uuid.UUID]string{}
-	if v, ok := c.from.(Reviser); ok && len(c.runs) > 0 {
+	if v, ok := storage.As[Reviser](c.from); ok && len(c.runs) > 0 {
 		var err error
 		if revisions, err = v.Revisions(ctx, slices.Collect(maps.Keys(c.runs))); err != nil {
 			return err

@@ -13,17 +13,19 @@ import (
 func ExampleRun() {
 	ctx := context.Background()
 	source, replica := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
+	pair := mirror.Pair{Source: source, Copy: replica}
+	by := workflow.Attribution{By: "nightly mirror"}
 	plan := &workflow.Plan{Name: "rollout"}
 	err := source.Create(ctx, plan)
 	fmt.Println(err)
 	for range 2 {
-		report, err := mirror.Run(ctx, source, replica, mirror.Options{})
+		report, err := mirror.Run(ctx, pair, mirror.Options{By: by})
 		fmt.Println("copied:", report.Copied, "unchanged:", report.Unchanged, err)
 	}
 	plan.State.Status = workflow.Completed
 	err = source.UpdatePlan(ctx, plan)
 	fmt.Println(err)
-	report, err := mirror.Run(ctx, source, replica, mirror.Options{DryRun: true})
+	report, err := mirror.Run(ctx, pair, mirror.Options{DryRun: true})
 	fmt.Println("behind by", report.Updated, "plan", err)
 	// Output:
 	// <nil>

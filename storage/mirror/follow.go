@@ -12,15 +12,11 @@ import (
 
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
-// Source is a vault that [Follow] keeps a copy of. Follow reads its plans, and writes nothing but its own note.
-type Source interface {
-	storage.Reader
-	storage.Control
-}
-
-// Reviser tells cheaply which Running plans have changed. Follow uses it if the source implements it, as a vault of
+// Reviser tells cheaply which Running plans have changed. Follow uses it if the source offers it, as a vault of
 // package azblob does. Otherwise Follow reads each Running plan in each round.
 type Reviser interface {
 	// Revisions returns for each plan a text that changes with each update of one of its sub-objects.
@@ -29,9 +25,9 @@ type Reviser interface {
 
 // The errors of [Run] and [Follow], for errors.Is.
 var (
-	// ErrOpened means that the copy is a vault of its own now, on which engines may work. It is no copy any more.
-	ErrOpened = errors.New("the copy has been opened: it is a vault of its own now")
-	// ErrNoCopy means that the vault to write to is no copy, and not empty.
+	// ErrPromoted means that the copy is a vault of its own now, on which engines may work. It is no copy any more.
+	ErrPromoted = errors.New("the copy was promoted: it is a vault of its own now")
+	// ErrNoCopy means that the vault to write to is no copy, and not empty, or that the source is a copy.
 	ErrNoCopy = errors.New("the vault is no copy")
 	// ErrSourceSuspended means that the source is suspended: nothing changes there, and somebody may be switching to the copy.
 	ErrSourceSuspended = errors.New("the source is suspended")
@@ -42,36 +38,39 @@ type FollowOptions struct {
 	// Name is the name of the copy among those of its source: up to 50 lower-case letters, digits and hyphens. The note
 	// copy-NAME in the source says how far the copy has come. Required.
 	Name string
-	// From and To say for people where the source and the copy are, and By who runs Follow. Default: empty.
-	From, To, By string
+	// By says who runs Follow, and why, for the audit log of the copy. Its At is ignored. Required.
+	By workflow.Attribution
 	// Interval is the time between the starts of two rounds. Default: a minute.
 	Interval time.Duration
 	// Compare is the time between two comparisons of everything. Default: a day.
 	Compare time.Duration
-	// Delete is that of [Options]. It takes effect in a comparison.
+	// Delete is that of [Options]. It takes effect in a comparison. Default: false.
 	Delete bool
-	// Concurrency is that of [Options].
+	// Concurrency is that of [Options]. Default: 16.
 	Concurrency int
-	// Round is called after each round. It may be nil.
+	// Round is called after each round. Default: nil, and nothing is called.
 	Round func(Round)
 }
 
 func (o FollowOptions) complete() (FollowOptions, error) {
+	errs := []error{Options{By: o.By, Concurrency: o.Concurrency}.check()}
 	if !copyName.MatchString(o.Name) {
-		return o, fmt.Errorf("mirror: %w: Name is %q: it must be up to 50 lower-case letters, digits and hyphens", storage.ErrInvalid, o.Name)
+		errs = append(errs, driver.Invalid("Name", "%q is not 1 to 50 lower-case letters, digits and hyphens", o.Name))
 	}
-	if o.Interval < 0 || o.Compare < 0 {
-		return o, fmt.Errorf("mirror: %w: Interval is %v, and Compare %v: they may not be negative", storage.ErrInvalid, o.Interval, o.Compare)
+	for field, d := range map[string]time.Duration{"Interval": o.Interval, "Compare": o.Compare} {
+		if d < 0 {
+			errs = append(errs, driver.Invalid(field, "%v is negative", d))
+		}
 	}
 	o.Interval, o.Compare = cmp.Or(o.Interval, time.Minute), cmp.Or(o.Compare, day)
-	return o, nil
+	return o, errors.Join(errs...)
 }
 
 var copyName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,49}$`)
 
 // Round is what a round of [Follow] found and did.
 type Round struct {
-	Report
+	Report Report
 	// Now is the time of the source when the round began.
 	Now time.Time
 	// Standing is what the round's note says.
@@ -112,34 +111,61 @@ type Standing struct {
 // which says how far the copy has come; see [Standing].
 //
 // Follow makes an empty vault a copy. It refuses a vault with plans that is no copy, one on which a member of a fleet
-// works, an opened copy, and a suspended source.
+// works, a promoted copy, a suspended source, and a source that is a copy: the pair may be swapped. The audit log of the copy
+// has each Follow that is not refused, see [storage.Audit].
 //
 // The copy and the note are all that Follow needs: it may die at any time and be started again, anywhere. Two of them do
 // twice the work, and no harm. It takes memory for the IDs of the open plans.
 //
-// A round that fails is reported to Round, and the next one tries again. Follow returns the cause of ctx, [ErrOpened],
-// [ErrNoCopy], [ErrSourceSuspended], or the error of wrong options or of a copy that is in use.
-func Follow(ctx context.Context, from Source, to Copy, o FollowOptions) error {
+// A round that fails is reported to Round, and the next one tries again. Follow returns the cause of ctx, [ErrPromoted],
+// [ErrNoCopy], [ErrSourceSuspended], [storage.ErrInvalid] for wrong options, [errors.ErrUnsupported] for a vault that offers less
+// than a [Pair] needs, or the error of a copy that is in use. The source needs a [storage.Control], too.
+func Follow(ctx context.Context, pair Pair, o FollowOptions) error {
 	o, err := o.complete()
-	if err != nil {
-		return err
+	f := &follower{o: o}
+	var errs [2]error
+	f.replica, errs[0] = newReplica(pair, o.By, o.Delete)
+	f.source, errs[1] = sideOf(pair.Source)
+	if err = errors.Join(err, errs[0], errs[1]); err != nil {
+		return failed("Follow", err)
 	}
-	f := &follower{replica: replica{to: to, from: o.From, by: o.By, removes: o.Delete}, source: from, o: o}
-	for {
+	admit := func(ctx context.Context) (Round, bool, error) {
+		_, err := f.admit(ctx)
+		return Round{}, err == nil, err
+	}
+	round := func(ctx context.Context) (Round, bool, error) {
+		r, err := f.round(ctx)
+		return r, false, err
+	}
+	if err = f.repeat(ctx, admit); err == nil && ctx.Err() == nil {
+		err = storage.Audit(ctx, pair.Copy, f.entry("follow"), func(ctx context.Context) error { return f.repeat(ctx, round) })
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return failed("Follow", err)
+}
+
+// repeat calls round each Interval, and tells of it, until round is done or refuses the pair, or ctx ends.
+func (f *follower) repeat(ctx context.Context, round func(ctx context.Context) (r Round, done bool, err error)) error {
+	for ctx.Err() == nil {
 		began := time.Now()
-		round, err := f.round(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		r, done, err := round(ctx)
+		if done || ctx.Err() != nil {
+			return nil
 		}
-		round.Err = err
-		if o.Round != nil {
-			o.Round(round)
+		r.Err = err
+		if f.o.Round != nil {
+			f.o.Round(r)
 		}
-		if errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy) || errors.Is(err, ErrSourceSuspended) || errors.Is(err, errInUse) || errors.Is(err, errTaken) {
-			return err
+		for _, refusal := range []error{ErrPromoted, ErrNoCopy, ErrSourceSuspended, errInUse, errTaken} {
+			if errors.Is(err, refusal) {
+				return err
+			}
 		}
-		sleep.For(ctx, o.Interval-time.Since(began))
+		sleep.For(ctx, f.o.Interval-time.Since(began))
 	}
+	return nil
 }
 
 // errTaken means that another copy has the name.
@@ -147,8 +173,8 @@ var errTaken = errors.New("the name is taken")
 
 // follower is a Follow that is running.
 type follower struct {
-	replica
-	source Source
+	*replica
+	source side
 	o      FollowOptions
 
 	seen        map[uuid.UUID]string // the revisions of the Running plans that the copy has
@@ -165,7 +191,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 	}
 	round.Now = there.Now
 	if _, suspended := there.FindNote(storage.NoteSuspended); suspended {
-		return round, fmt.Errorf("mirror: %w: a copy of it is brought up to date by the switch", ErrSourceSuspended)
+		return round, fmt.Errorf("%w: a copy of it is brought up to date by the switch", ErrSourceSuspended)
 	}
 	if err := f.adopt(ctx); err != nil {
 		return round, err
@@ -191,18 +217,18 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 		s.Compared = there.Now
 	}
 	compared, err := f.compare(ctx, &s, there.Now)
-	round.add(compared)
+	round.Report.add(compared)
 	round.Standing = s
 	return round, errors.Join(f.keep(ctx, s), err)
 }
 
 // run returns the work of a round.
 func (f *follower) run() *run {
-	return &run{from: f.source, replica: &f.replica, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
+	return &run{from: f.source.Vault, replica: f.replica, began: time.Now(), opts: Options{Concurrency: f.o.Concurrency, Delete: f.o.Delete}}
 }
 
 // add adds what a comparison did.
-func (r *Round) add(o Report) {
+func (r *Report) add(o Report) {
 	r.Plans, r.Unchanged, r.Copied, r.Updated = r.Plans+o.Plans, r.Unchanged+o.Unchanged, r.Copied+o.Copied, r.Updated+o.Updated
 	r.CopiedParts, r.Deleted, r.Failed = r.CopiedParts+o.CopiedParts, r.Deleted+o.Deleted, r.Failed+o.Failed
 	r.Extra, r.ExtraOpen = r.Extra+o.Extra, r.ExtraOpen+o.ExtraOpen
@@ -217,7 +243,7 @@ func (f *follower) compare(ctx context.Context, s *Standing, now time.Time) (rep
 		}
 		s.Began, s.Comparing, s.Incomplete = now, now.Add(storage.MaxAhead), false
 	}
-	newest, err := newestBefore(ctx, s.Comparing, f.source, f.to)
+	newest, err := newestBefore(ctx, s.Comparing, f.source.Vault, f.to.Vault)
 	if err != nil {
 		return report, err
 	}
@@ -244,7 +270,7 @@ const (
 )
 
 // newestBefore returns the creation time of the newest plan of both vaults before a time, or zero.
-func newestBefore(ctx context.Context, t time.Time, vaults ...storage.Reader) (newest time.Time, err error) {
+func newestBefore(ctx context.Context, t time.Time, vaults ...storage.Vault) (newest time.Time, err error) {
 	for _, v := range vaults {
 		found, err := storage.Collect(v.Search(ctx, storage.Filters{Before: t, Limit: 1}))
 		if err != nil && !single(err) {
@@ -280,12 +306,12 @@ func (f *follower) recall(ctx context.Context, r storage.Roster) error {
 		f.noteVersion = n.Version
 	}
 	if f.standing.ID != f.origin.ID {
-		if !f.standing.CaughtUp.IsZero() && f.o.To != f.standing.To && f.standing.To != "" {
-			return fmt.Errorf("mirror: %w: note %s is about the copy in %s: choose another name", errTaken, name, f.standing.To)
+		if !f.standing.CaughtUp.IsZero() && f.pair.To != f.standing.To && f.standing.To != "" {
+			return fmt.Errorf("%w: note %s is about the copy in %s: choose another name", errTaken, name, f.standing.To)
 		}
 		f.standing = Standing{}
 	}
-	f.standing.To, f.standing.ID = f.o.To, f.origin.ID
+	f.standing.To, f.standing.ID = f.pair.To, f.origin.ID
 	return nil
 }
 

@@ -5,12 +5,12 @@
 // as in the source. A mirror may be stopped at any point and run again, and beside engines that work on the source.
 //
 // A copy begins as an empty vault. A mirror suspends it with the note [storage.NoteSuspended], and marks it as a copy
-// with a note of its own, until [Open] makes it a vault of its own. A mirror writes to no other vault. It reads that note
+// with a note of its own, until [Promote] makes it a vault of its own. A mirror writes to no other vault. It reads that note
 // again before it writes a plan, after it has read both sides, and it changes and removes only plans that a mirror has
 // written and nobody else has changed since; see [storage.Copier].
 //
-// A mirror that is left running, or frozen, therefore undoes nothing of what is done on an opened copy, with one exception.
-// If two mirrors copy a plan at once, such as Follow and a switch, and the plan is deleted in the opened copy less than ten
+// A mirror that is left running, or frozen, therefore undoes nothing of what is done on a promoted copy, with one exception.
+// If two mirrors copy a plan at once, such as Follow and a switch, and the plan is deleted in the promoted copy less than ten
 // minutes after the slower mirror has read the note, that mirror may store the plan again.
 //
 // Use vaults with a nil registry, as for package bundle.
@@ -33,59 +33,58 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Copy is the vault that plans are copied to.
-type Copy interface {
-	storage.Reader
-	storage.Copier
-	storage.Updater
-	storage.Recoverer
-	storage.Control
+// Pair is a vault and its copy, which must be different stores. The source is read; only [Follow] and [MoveBack] write
+// notes to it. The copy is written to, and offers a [storage.Copier] and a [storage.Control].
+type Pair struct {
+	Source, Copy storage.Vault
+	// From and To say for people where the source and the copy are. A copy remembers the first From. Default: empty.
+	From, To string
 }
 
 // Options are the options of [Run].
 type Options struct {
+	// By says who runs the mirror, and why, for the audit log of the copy. Its At is ignored. Required, but for a dry run.
+	By workflow.Attribution
 	// After and Before select the plans that were created between two times, both exclusive. The creation time
 	// is the one in the plan's ID. The zero time is no bound. Default: all plans.
 	After, Before time.Time
 	// Delete removes plans from the copy that the source does not have. Run asks the source for each of them
 	// by its ID, and removes nothing after the source's listing has failed anywhere. Plans whose day is held in the copy,
-	// and plans that somebody else has stored or changed, stay and count as failed. Default: all of them stay.
+	// and plans that somebody else has stored or changed, stay and count as failed. Run is [ErrNoCopy] if the copy remembers
+	// another From. Default: false, and all of them stay.
 	Delete bool
-	// From and By say for people where the source is, and who runs the mirror. A copy remembers the first From, and Run
-	// with Delete and another one is [ErrNoCopy]. Default: empty.
-	From, By string
 	// Deep reads each plan at both sides and compares all of it. Default: a plan that is NotStarted or final and
-	// has the same listing at both sides is taken to be the same.
+	// has the same listing at both sides is taken to be the same, false.
 	Deep bool
-	// DryRun writes nothing. The report says what would be done, so it measures how far the copy is behind.
+	// DryRun writes nothing. The report says what would be done, so it measures how far the copy is behind. Default: false.
 	DryRun bool
 	// Budget is the time after which no other plan is begun. Those that were begun are finished, and at least one
 	// of those that differ is. Default: 0, and Run ends when no plan is left.
 	Budget time.Duration
 	// Concurrency is how many plans are compared or copied at a time. Default: 16.
 	Concurrency int
-	// Progress is called after each plan of the source, and each that only the copy has. The total is unknown. It may
-	// be nil.
+	// Progress is called after each plan of the source, and each that only the copy has. The total is unknown.
+	// Default: nil, and nothing is called.
 	Progress func(storage.Progress)
 }
 
 // Report is what [Run] found and did. In a dry run it is what Run would do.
 type Report struct {
 	// Plans is the number of plans in the source.
-	Plans int64
+	Plans int
 	// Unchanged, Copied and Updated are the numbers of plans that were the same in the copy, that it did not
 	// have, and that it had in an older state.
-	Unchanged, Copied, Updated int64
+	Unchanged, Copied, Updated int
 	// CopiedParts is the number of sub-objects of the plans that were copied. A copy takes one request for each
 	// of them, and a few for the plan.
-	CopiedParts int64
+	CopiedParts int
 	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
-	// copy has and that stay. ExtraOpen of those are not final: engines would run them, if the copy is opened.
-	Deleted, Extra, ExtraOpen int64
+	// copy has and that stay. ExtraOpen of those are not final: engines would run them, if the copy is promoted.
+	Deleted, Extra, ExtraOpen int
 	// Foreign is the number of plans in the two vaults that another program wrote. Run leaves them alone.
-	Foreign int64
+	Foreign int
 	// Failed is the number of plans that could not be brought up to date. The error names them.
-	Failed int64
+	Failed int
 	// Behind is how long the copy had been behind when Run began: the age of the oldest change that Run found
 	// in the source and not in the copy, by the times in the plans; 0 if there was none. It is no more than an
 	// estimate: the update of a sub-object has the time of its plan.
@@ -100,36 +99,73 @@ type Report struct {
 // final and has the same listing at both sides takes no request of its own; a Running one is read at both.
 //
 // Run begins by making an empty vault a copy, and with a Recovery of the copy, which finishes or removes what a Run that
-// died has left. It returns [ErrOpened] for an opened copy, and [ErrNoCopy] for a vault that has plans and is no copy.
+// died has left. Before anything is written, it returns [ErrPromoted] for a promoted copy, and [ErrNoCopy] for a vault that
+// has plans and is no copy, and for a pair that is swapped or has one store twice: a source that is a copy. The audit log
+// of the copy has each Run that is not refused, see [storage.Audit].
 //
 // A plan that was NotStarted or Running in the copy is brought forward as an engine would: to Running, then the
 // sub-objects that differ, then the plan. A final plan that differs is stored again as a whole. A plan of the copy that
 // can't be brought forward is ErrExists: somebody else has stored or changed it, its status or epoch is further than the
 // source's, or its sub-objects are others. It stays as it is.
 //
-// A plan that fails does not stop the others; the error names each, up to 100. After a Run that died, a plan may
+// A plan that fails does not stop the others; the error has up to 100 of theirs. After a Run that died, a plan may
 // be ErrConflict until the copy's grace period is over. Run stops if a vault can't be used, or ctx ends.
-func Run(ctx context.Context, from storage.Reader, to Copy, o Options) (Report, error) {
+//
+// Other errors: [storage.ErrInvalid] for wrong options, and [errors.ErrUnsupported] for a vault that offers less than a
+// [Pair] needs.
+func Run(ctx context.Context, pair Pair, o Options) (Report, error) {
+	replica, err := newReplica(pair, o.By, o.Delete)
+	if err = errors.Join(o.check(), err); err != nil {
+		return Report{}, failed("Mirror", err)
+	}
+	r := &run{from: pair.Source, replica: replica, opts: o, began: time.Now()}
+	copied, err := r.admit(ctx)
+	if err != nil {
+		return Report{}, failed("Mirror", err)
+	}
+	if o.DryRun {
+		err = r.all(ctx)
+	} else {
+		err = storage.Audit(ctx, pair.Copy, r.entry("mirror"), func(ctx context.Context) error { return r.bringAll(ctx, copied) })
+	}
+	report, err := r.finish(err)
+	return report, failed("Mirror", err)
+}
+
+// check checks the options.
+func (o Options) check() error {
+	var errs []error
 	if o.Concurrency < 0 {
-		return Report{}, fmt.Errorf("mirror: %w: Concurrency is %d: it may not be negative", storage.ErrInvalid, o.Concurrency)
+		errs = append(errs, driver.Invalid("Concurrency", "%d is negative", o.Concurrency))
 	}
 	if o.Budget < 0 {
-		return Report{}, fmt.Errorf("mirror: %w: Budget is %v: it may not be negative", storage.ErrInvalid, o.Budget)
-	}
-	r := &run{from: from, replica: &replica{to: to, from: o.From, by: o.By, removes: o.Delete}, opts: o, began: time.Now()}
-	admit := r.adopt
-	if o.DryRun {
-		admit = r.adoptable
-	}
-	if err := admit(ctx); err != nil {
-		return Report{}, err
+		errs = append(errs, driver.Invalid("Budget", "%v is negative", o.Budget))
 	}
 	if !o.DryRun {
-		if err := to.Recovery(ctx); err != nil {
-			r.failed(err)
+		errs = append(errs, storage.CheckBy(o.By))
+	}
+	return errors.Join(errs...)
+}
+
+// failed returns the error of a call, or nil.
+func failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &storage.Error{Op: op, Err: err}
+}
+
+// bringAll makes the vault a copy, if it is not, and brings it up to date.
+func (r *run) bringAll(ctx context.Context, copied bool) error {
+	if !copied {
+		if err := r.adopt(ctx); err != nil {
+			return err
 		}
 	}
-	return r.finish(r.all(ctx))
+	if err := r.to.Recovery(ctx); err != nil {
+		r.failed(err)
+	}
+	return r.all(ctx)
 }
 
 // finish completes the report of a run that ended with an error, or nil.
@@ -145,7 +181,7 @@ func (r *run) finish(err error) (Report, error) {
 
 // run is a Run that is running.
 type run struct {
-	from storage.Reader
+	from storage.Vault
 	*replica
 	opts  Options
 	began time.Time
@@ -174,7 +210,7 @@ func (r *run) window(ctx context.Context, f storage.Filters, bring func(s, c *st
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(r.opts.Concurrency, defaultConcurrency))
 	var listings [2]iter.Seq[storage.Stream[storage.ListResult]]
-	for i, v := range []storage.Reader{r.from, r.to} {
+	for i, v := range []storage.Vault{r.from, r.to.Vault} {
 		var err error
 		if len(f.Fields()) == 0 {
 			listings[i], err = v.List(ctx, 0)
@@ -282,7 +318,7 @@ func single(err error) bool {
 // well. An error ends the run.
 func (r *run) plan(ctx context.Context, s, c *storage.ListResult) (ok bool, err error) {
 	done, err := r.bring(ctx, s, c)
-	if err != nil && (ctx.Err() != nil || !single(err) || errors.Is(err, ErrOpened) || errors.Is(err, ErrNoCopy)) {
+	if err != nil && (ctx.Err() != nil || !single(err) || errors.Is(err, ErrPromoted) || errors.Is(err, ErrNoCopy)) {
 		return false, err
 	}
 	if err != nil {
@@ -324,7 +360,7 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 	}
 	return func(report *Report) {
 		report.Copied++
-		report.CopiedParts += int64(len(workflow.Parts(plan)))
+		report.CopiedParts += len(workflow.Parts(plan))
 	}, err
 }
 
@@ -340,7 +376,7 @@ func sameListing(a, b storage.ListResult) bool {
 // that is the default.
 const longest = 10 * time.Minute
 
-// write writes a plan, unless the copy has been opened since both sides were read.
+// write writes a plan, unless the copy has been promoted since both sides were read.
 func (r *run) write(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -352,7 +388,8 @@ func (r *run) write(ctx context.Context, do func(ctx context.Context) error) err
 
 // diverged is the error of a plan of the copy that somebody else has written.
 func diverged(id uuid.UUID, what string) error {
-	return fmt.Errorf("mirror: plan %s: %w in the copy, and %s: it stays as it is; compare both before you remove either", id, storage.ErrExists, what)
+	err := fmt.Errorf("%w in the copy, and %s: it stays as it is; compare both before you remove either", storage.ErrExists, what)
+	return &storage.Error{Op: "compare", Plan: id, Err: err}
 }
 
 // othersWrote is why a plan that lacks the mark of a copy stays.
@@ -446,7 +483,7 @@ func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error
 	for o, old := range driver.Pairs(plan, old) {
 		same, err := driver.SameOwn(o, old)
 		if err != nil {
-			return nil, fmt.Errorf("mirror: plan %s: %w: %w", plan.ID, storage.ErrCorrupt, err)
+			return nil, &storage.Error{Op: "compare", Plan: plan.ID, Err: fmt.Errorf("%w: %w", storage.ErrCorrupt, err)}
 		}
 		if !same {
 			changed = append(changed, o)
@@ -529,6 +566,6 @@ func (r *run) count(change func(*Report)) {
 	defer r.mu.Unlock()
 	change(&r.report)
 	if r.opts.Progress != nil {
-		r.opts.Progress(storage.Progress{Done: r.report.Plans + r.report.Extra + r.report.Deleted})
+		r.opts.Progress(storage.Progress{Done: int64(r.report.Plans + r.report.Extra + r.report.Deleted)})
 	}
 }

@@ -21,6 +21,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
+// by is who runs mirrors.
+var by = workflow.Attribution{By: "operator"}
+
 // created creates a plan and brings it to a status.
 func created(t *testing.T, v storage.Vault, status workflow.Status) *workflow.Plan {
 	t.Helper()
@@ -86,16 +89,17 @@ func (c *counted) call(call *hooked.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[call.Op]++
-	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery", "Roster", "FindNote"}, call.Op) {
+	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery", "Roster", "FindNote", "AuditEntries"}, call.Op) {
 		c.writes++
 	}
 	return call.Do()
 }
 
 // run runs a mirror that must succeed.
-func run(t *testing.T, from storage.Reader, to mirror.Copy, o mirror.Options) mirror.Report {
+func run(t *testing.T, from, to storage.Vault, o mirror.Options) mirror.Report {
 	t.Helper()
-	report, err := mirror.Run(t.Context(), from, to, o)
+	o.By = by
+	report, err := mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, o)
 	must(t, err)
 	return report
 }
@@ -121,7 +125,7 @@ func TestRun(t *testing.T) {
 		clear(source.calls)
 		clear(to.calls)
 		to.writes = 0
-		if r := run(t, source, to, mirror.Options{}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.calls["Read"]+source.calls["Exists"] != 1 || to.calls["Read"] != 1 || to.writes != 0 {
+		if r := run(t, source, to, mirror.Options{}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.calls["Read"]+source.calls["Exists"] != 1 || to.calls["Read"] != 1 || to.writes != to.calls["Record"] {
 			t.Errorf("%+v, %d and %d reads, %d writes", r, source.calls["Read"], to.calls["Read"], to.writes)
 		}
 		if r := run(t, source, to, mirror.Options{Deep: true}); r != (mirror.Report{Plans: 5, Unchanged: 5}) || source.calls["Read"] != 1+5 {
@@ -132,7 +136,7 @@ func TestRun(t *testing.T) {
 		action := plans[1].Blocks[0].Sequences[0].Actions[0]
 		action.State.Status = workflow.Running
 		update(t, from, action)
-		if r := run(t, source, to, mirror.Options{}); r.Updated != 1 || r.Unchanged != 4 || to.writes != 1 {
+		if r := run(t, source, to, mirror.Options{}); r.Updated != 1 || r.Unchanged != 4 || to.writes != to.calls["Record"]+1 {
 			t.Errorf("%+v, %d writes", r, to.writes)
 		}
 		equal(t, from, to)
@@ -177,7 +181,7 @@ func TestHeldDays(t *testing.T) {
 		for _, p := range gone[1:] {
 			must(t, from.Delete(t.Context(), p.ID))
 		}
-		r, err := mirror.Run(t.Context(), from, to, mirror.Options{Delete: true, Concurrency: 1})
+		r, err := mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, mirror.Options{By: by, Delete: true, Concurrency: 1})
 		if !errors.Is(err, storage.ErrHeld) || r.Unchanged != 1 || r.Failed != 19 || r.Deleted != 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -218,7 +222,7 @@ func TestPlansThatSomebodyElseWrote(t *testing.T) {
 		moveOn(t, from, touched, workflow.Completed)
 		before := []*workflow.Plan{read(t, to, further.ID), read(t, to, another.ID), read(t, to, touched.ID), created(t, to, workflow.NotStarted)}
 		for _, dry := range []bool{true, false} {
-			report, err := mirror.Run(t.Context(), from, to, mirror.Options{Deep: true, Delete: true, DryRun: dry})
+			report, err := mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, mirror.Options{By: by, Deep: true, Delete: true, DryRun: dry})
 			if !errors.Is(err, storage.ErrExists) || strings.Count(err.Error(), storage.ErrExists.Error()) != 4 || report.Failed != 4 || report.Unchanged != 1 || strings.Contains(err.Error(), "delete it") {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -273,7 +277,7 @@ func TestListingsThatAreNotWhole(t *testing.T) {
 				}
 				return err
 			})
-			report, err := mirror.Run(t.Context(), source, to, mirror.Options{Delete: true})
+			report, err := mirror.Run(t.Context(), mirror.Pair{Source: source, Copy: to}, mirror.Options{By: by, Delete: true})
 			if !errors.Is(err, cmp.Or(test.list, test.look)) || report.Deleted+report.Extra != 0 || asked != test.begin {
 				t.Errorf("%s: %+v, %v, asked for %d plans", test.name, report, err, asked)
 			}
@@ -315,12 +319,12 @@ func TestBesideAnEngine(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	v := memvault.New(nil, memvault.Options{})
-	if _, err := mirror.Run(t.Context(), v, v, mirror.Options{Concurrency: -1}); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := mirror.Run(t.Context(), mirror.Pair{Source: v, Copy: v}, mirror.Options{By: by, Concurrency: -1}); !errors.Is(err, storage.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := mirror.Run(ctx, v, memvault.New(nil, memvault.Options{}), mirror.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := mirror.Run(ctx, mirror.Pair{Source: v, Copy: memvault.New(nil, memvault.Options{})}, mirror.Options{By: by}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -336,10 +340,10 @@ func TestBudget(t *testing.T) {
 		// The listing takes longer than the budget, and each Restore a second.
 		late := hooked.Wrap(from, hooked.On("List", func(c *hooked.Call) error { time.Sleep(2 * time.Second); return c.Do() }))
 		slow := hooked.Wrap(to, hooked.On("RestoreCopy", func(c *hooked.Call) error { time.Sleep(time.Second); return c.Do() }))
-		copied := int64(0)
+		copied := 0
 		for more := true; more; {
 			r := run(t, late, slow, mirror.Options{Concurrency: 4, Budget: time.Second})
-			if r.Copied == 0 || r.Copied > 8 || r.Failed > 0 || r.CopiedParts != r.Copied*int64(len(workflow.Parts(plantest.Small()))) {
+			if r.Copied == 0 || r.Copied > 8 || r.Failed > 0 || r.CopiedParts != r.Copied*len(workflow.Parts(plantest.Small())) {
 				t.Fatalf("%+v", r)
 			}
 			copied, more = copied+r.Copied, r.More
@@ -351,7 +355,7 @@ func TestBudget(t *testing.T) {
 		if r := run(t, from, to, mirror.Options{Budget: time.Nanosecond}); r.More || r.Unchanged != 20 {
 			t.Errorf("a copy that is up to date: %+v", r)
 		}
-		if _, err := mirror.Run(t.Context(), from, to, mirror.Options{Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
+		if _, err := mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, mirror.Options{By: by, Budget: -1}); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("a negative budget: %v", err)
 		}
 	})

@@ -36,7 +36,7 @@ func TestFollowBudget(t *testing.T) {
 
 		ctx, stop := context.WithCancel(t.Context())
 		rounds, lists, others := 0, 0, 0
-		err := mirror.Follow(ctx, v, to, mirror.FollowOptions{Name: "b", Round: func(r mirror.Round) {
+		err := mirror.Follow(ctx, mirror.Pair{Source: v, Copy: to}, mirror.FollowOptions{By: workflow.Attribution{By: "operator"}, Name: "b", Round: func(r mirror.Round) {
 			if r.Err != nil {
 				t.Error(r.Err)
 			}
@@ -49,7 +49,7 @@ func TestFollowBudget(t *testing.T) {
 						others++
 					}
 				}
-				if r.Updated != changing || r.Unchanged != open-changing {
+				if r.Report.Updated != changing || r.Report.Unchanged != open-changing {
 					t.Errorf("round %d: %+v", rounds, r)
 				}
 			}

@@ -36,8 +36,11 @@ func sameVaults(t *testing.T, want, got *azblob.Vault) {
 	}
 }
 
-// TestCostOfMirror counts the requests of a run over plans that have not changed: the listings, and of a Running plan the
-// reads at both sides.
+// operator is who runs mirrors.
+var operator = workflow.Attribution{By: "operator"}
+
+// TestCostOfMirror counts the requests of a run over plans that have not changed: the listings, two reads of the note that
+// would say that the source is a copy, and of a Running plan the reads at both sides.
 func TestCostOfMirror(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	vaulttest.InBubble(t, "unchanged", func(t *testing.T, server *emulator.Server) {
@@ -49,15 +52,15 @@ func TestCostOfMirror(t *testing.T) {
 		for range 2 {
 			server.ResetRequests()
 			copied.ResetRequests()
-			vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, to, mirror.Options{})))
+			vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, mirror.Options{By: operator})))
 		}
 		for _, s := range []*emulator.Server{server, copied} {
 			for _, r := range s.Requests() {
-				if r.Op != emulator.ListContainers && r.Op != emulator.ListBlobs {
+				if r.Op != emulator.ListContainers && r.Op != emulator.ListBlobs && r.Blob != "notes/origin" {
 					t.Errorf("%v", r)
 				}
 			}
-			if n := len(s.Requests()); n > 4 {
+			if n := len(s.Requests()); n > 4+2 {
 				t.Errorf("%d requests for 20 plans of a day", n)
 			}
 		}
@@ -127,7 +130,7 @@ func TestCrashInMirror(t *testing.T) {
 		fresh := create()
 		_, ending := started(create())
 		gone := create()
-		vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, vaulttest.OnEmulator(t, base), mirror.Options{})))
+		vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: vaulttest.OnEmulator(t, base)}, mirror.Options{By: operator})))
 		_, ended := started(fresh) // was NotStarted, becomes final
 		vaulttest.Must(t, from.UpdatePlan(t.Context(), ended))
 		vaulttest.Must(t, from.UpdatePlan(t.Context(), ending)) // was Running, becomes final
@@ -137,7 +140,7 @@ func TestCrashInMirror(t *testing.T) {
 		vaulttest.Must(t, from.UpdatePlan(t.Context(), whole))
 		at = time.Now().Round(0)
 	})
-	options := mirror.Options{Delete: true, Concurrency: 1}
+	options := mirror.Options{By: operator, Delete: true, Concurrency: 1}
 	for _, crash := range vaulttest.Crashes {
 		for n, done := 1, false; !done && !t.Failed(); n += efforttest.Pick(5, 3, 1) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +153,7 @@ func TestCrashInMirror(t *testing.T) {
 				from := vaulttest.OnEmulator(t, source.Clone())
 				w := vaulttest.WorldOf(base.Clone())
 				died, err := w.Dying(t, n, crash, func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-					return vaulttest.ErrOf(mirror.Run(ctx, from, v, options))
+					return vaulttest.ErrOf(mirror.Run(ctx, mirror.Pair{Source: from, Copy: v}, options))
 				})
 				if done = !died; done {
 					vaulttest.Must(t, err)
@@ -161,11 +164,11 @@ func TestCrashInMirror(t *testing.T) {
 				for _, r := range all {
 					vaulttest.Must(t, vaulttest.ErrOf(to.Read(t.Context(), r.ID)))
 				}
-				if _, err := mirror.Run(t.Context(), from, to, options); err != nil && !errors.Is(err, storage.ErrConflict) {
+				if _, err := mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, options); err != nil && !errors.Is(err, storage.ErrConflict) {
 					t.Errorf("the next run, at once: %v", err)
 				}
 				time.Sleep(vaulttest.PastGrace)
-				vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), from, to, options)))
+				vaulttest.Must(t, vaulttest.ErrOf(mirror.Run(t.Context(), mirror.Pair{Source: from, Copy: to}, options)))
 				sameVaults(t, from, to)
 				vaulttest.Sound(t, to)
 			})
