@@ -85,7 +85,7 @@ func goldenPlan() *workflow.Plan {
 		},
 		{ID: id(), PlanID: plan.ID, Name: "empty"},
 	}
-	block.Sequences[0].Actions[1].Idempotent = true
+	block.Sequences[0].Actions[0].AtMost, block.Sequences[0].Actions[1].Idempotent = 2, true
 	plan.Blocks = []*workflow.Block{block}
 	plan.DeferredActions = &workflow.DeferredActions{ID: id(), PlanID: plan.ID, State: state(workflow.Completed)}
 	plan.DeferredActions.Batches = []*workflow.DeferBatch{{
@@ -240,7 +240,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
-			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent = nil, false, uuid.Nil, false
+			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost = nil, false, uuid.Nil, false, 0
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil
 		}

@@ -36,7 +36,7 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 		if failures > 0 {
 			r.wait(scope, last, min(r.engine.opts.RetryDelay<<min(failures-1, 16), maxRetryDelay))
 		}
-		over, err := r.step(scope, a, passed, failures >= a.Retries)
+		over, err := r.step(scope, a, passed, failures >= a.Retries || left(a) == 1)
 		if over || err != nil {
 			return err
 		}
@@ -59,6 +59,8 @@ func (r *run) step(scope context.Context, a *workflow.Action, passed workflow.St
 		return true, nil
 	case halted:
 		return true, r.end(a, workflow.Stopped)
+	case left(a) == 0:
+		return true, r.exhaust(a)
 	}
 	return r.attempt(a, passed, final)
 }
@@ -95,6 +97,25 @@ func (r *run) exceed(a *workflow.Action, crashes int) error {
 		t.Err = &plugins.Error{Permanent: true, Message: fmt.Sprintf(
 			"%s: %d attempts never ended, because their process died or lost the plan; Options.Crashes allows %d", workflow.ExceededRecovery, crashes, r.engine.opts.Crashes)}
 	}
+	return r.end(a, workflow.Failed)
+}
+
+// left returns how often an action may still run, or -1 if there is no bound.
+func left(a *workflow.Action) int {
+	if a.AtMost == 0 {
+		return -1
+	}
+	return max(0, a.AtMost-len(a.Attempts))
+}
+
+// exhaust lets an action fail whose last attempt was interrupted or never ended, and that may not run again.
+func (r *run) exhaust(a *workflow.Action) error {
+	t, became := &a.Attempts[len(a.Attempts)-1], "never ended"
+	if t.Interrupted {
+		became = "was interrupted"
+	}
+	t.Err = &plugins.Error{Permanent: true, Wrapped: t.Err, Message: fmt.Sprintf(
+		"attempt %d %s, and AtMost allows no other one: the action may have had its effect", len(a.Attempts), became)}
 	return r.end(a, workflow.Failed)
 }
 

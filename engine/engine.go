@@ -22,6 +22,8 @@
 // it ends; that it runs is inferred with [workflow.InferRunning]. After a crash the stored states therefore say where to
 // continue: final objects are done, NotStarted actions have not begun, and Running objects may have had an effect. Completed
 // actions are not rerun. Actions that were running are, so each action runs at least once; use its ID as an idempotency key.
+// An action with AtMost 1 runs at most once: if its attempt never ended, it fails, and its plan or its author decides what
+// to do.
 //
 // An attempt of an Idempotent action is stored when it has ended, and not before, so a death may leave no trace of it. An
 // engine that picks a plan up therefore stores an attempt of what may have begun before, as of any other action. A node that
@@ -60,6 +62,8 @@
 //   - A crash leaves an attempt without an end. It does not count against Retries, but an action with more than
 //     [Options.Crashes] of them fails: it may be what ends the processes. Of an Idempotent action, the first crash is
 //     not counted. Each retry waits first.
+//   - All attempts count against the AtMost of an action, also those that never ended or were interrupted. When none is
+//     left, the action fails.
 //   - A panic fails the attempt for good, and so does the end of the plugin's goroutine. [Observer] gets the stack.
 //   - A plan that has neither called a plugin nor written for a second rests: it does not count against
 //     [Options.Plans] until it goes on.

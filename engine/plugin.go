@@ -19,7 +19,7 @@ type Plugin interface {
 	// gives the plan up; context.Cause tells why. The engine waits for Run unless the plan is no longer its own, or
 	// a second has passed since a shutdown ended ctx. A panic, and a call of runtime.Goexit, is a Permanent error.
 	//
-	// An action runs at least once: an action that was running when the engine died is rerun.
+	// An action without AtMost runs at least once: an action that was running when the engine died is rerun.
 	//
 	// req has the type of Request or is nil, and resp must have the type of Response or be nil. req is decoded for each
 	// attempt from what is stored, so Run may keep and change it, and what encoding/json leaves out is not in it: unexported

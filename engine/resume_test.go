@@ -237,6 +237,10 @@ func (s *stage) held(seed uint64, p *workflow.Plan) {
 			wrong("%s %s is Running", o.Kind(), nameOf(o))
 		}
 		switch o := o.(type) {
+		case *workflow.Action:
+			if o.AtMost > 0 && p.ForkedFrom == uuid.Nil && s.ran[o.Name] > o.AtMost {
+				wrong("%s ran %d times, at most %d are allowed", o.Name, s.ran[o.Name], o.AtMost)
+			}
 		case *workflow.Sequence:
 			inOrder(o.Name, status, o.Actions)
 		case *workflow.DeferBatch:
@@ -292,7 +296,9 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 		n++
 		j := job{Name: fmt.Sprint("j", n), For: time.Duration(r.IntN(3)) * time.Second}
 		a := do(j)
-		a.Idempotent = r.IntN(2) == 0
+		if a.Idempotent = r.IntN(2) == 0; !a.Idempotent {
+			a.AtMost = r.IntN(3)
+		}
 		if r.IntN(4) == 0 {
 			j.Fails = r.IntN(3)
 			a.Retries = r.IntN(3)
@@ -312,6 +318,11 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 				continue
 			}
 			*c = checks(actions()...)
+			for _, a := range (*c).Actions {
+				if i == 2 {
+					a.AtMost = 0 // they run any number of times
+				}
+			}
 			(*c).Delay = time.Duration(r.IntN(2)) * time.Second
 			if i == 0 { // a bypass that succeeds leaves little to test
 				(*c).Actions[0].Req = job{Name: (*c).Actions[0].Name, Fails: -1}

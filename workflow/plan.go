@@ -139,13 +139,18 @@ type Action struct {
 	Plugin string `json:"plugin,omitempty"`
 	// Retries is how many more attempts may follow after the first one failed.
 	Retries int `json:"retries,omitzero"`
+	// AtMost is how often the action may run at all; 0 means that there is no such bound. 1 is at most once. All attempts
+	// count: those that failed, were interrupted, or never ended because their process died. When none is left, the action
+	// fails, although nobody knows whether the last one had its effect. A fork counts anew. It can't be combined with
+	// Idempotent, and actions of continuous checks can't have it.
+	AtMost int `json:"atMost,omitzero"`
 	// Idempotent is the author's promise that to run the action again has the same effect as to run it once, also while
 	// a run goes on that another engine has given up. Package engine then stores an attempt when it has ended, and not
 	// also before it begins: one write for each attempt, not two.
 	//
 	// While the action runs, readers see it as it was before, such as NotStarted. An attempt that a death cuts off may
 	// leave no trace: a plan that was asked to stop, or fails, then leaves the action as it was, though it may have run.
-	// It is for short actions: what hangs is hard to see.
+	// It is for short actions: what hangs is hard to see. It can't be combined with AtMost.
 	Idempotent bool `json:"idempotent,omitzero"`
 	// Attempts are the attempts so far, oldest first.
 	Attempts []Attempt `json:"attempts,omitempty"`

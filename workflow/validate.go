@@ -42,9 +42,10 @@ func Validate(o Object, rules ...Rule) error { return validate(o, maxProblems, r
 // validate is Validate for the first limit problems.
 func validate(o Object, limit int, rules []Rule) error {
 	v := newValidator(o, count(o), limit, rules)
-	v.do = func(o, _ Object) bool {
+	v.do = func(o, parent Object) bool {
 		if v.header(o) {
 			v.fields(o)
+			v.continuous(o, parent)
 		}
 		return true
 	}
@@ -219,6 +220,19 @@ func (v *validator) fields(o Object) {
 	}
 }
 
+// continuous checks the actions of continuous checks, which do not keep all attempts.
+func (v *validator) continuous(o, parent Object) {
+	c, _ := o.(*Checks)
+	if around, ok := checksOf(parent); c == nil || !ok || c != *around[2] {
+		return
+	}
+	for i, a := range c.Actions {
+		if a != nil && a.AtMost > 0 {
+			v.bad(fmt.Sprintf("Actions[%d].AtMost", i), "is %d: an action of continuous checks runs any number of times", a.AtMost)
+		}
+	}
+}
+
 // fieldChecks are the checks of the fields of one object.
 type fieldChecks struct{ *validator }
 
@@ -230,6 +244,9 @@ func (c fieldChecks) action(a *Action) {
 	}
 	c.duration("Timeout", a.Timeout)
 	c.number("Retries", a.Retries)
+	if c.number("AtMost", a.AtMost); a.AtMost > 0 && a.Idempotent {
+		c.bad("AtMost", "is %d, but the action is Idempotent: its attempts are not stored before they end", a.AtMost)
+	}
 	for i, attempt := range a.Attempts {
 		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) {
 			continue

@@ -69,6 +69,11 @@ func BadFields() []BadPlan {
 		{"PreChecks.Actions[0].Name", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Name = "\xff" }},
 		{"PreChecks.Actions[0].Plugin", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "\xff" }},
 		{"PreChecks.Actions[0].Plugin", "is empty", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "" }},
+		{"PreChecks.Actions[0].AtMost", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].AtMost = -1 }},
+		{
+			"PreChecks.Actions[0].AtMost", "is 1, but the action is Idempotent: its attempts are not stored before they end",
+			func(p *workflow.Plan) { p.PreChecks.Actions[0].AtMost, p.PreChecks.Actions[0].Idempotent = 1, true },
+		},
 		{"PreChecks.Actions[0].Timeout", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Timeout = -1 }},
 		{"PreChecks.Actions[0].Retries", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Retries = -1 }},
 
@@ -99,6 +104,10 @@ func BadRequests() []BadPlan {
 func BadTrees() []BadPlan {
 	none := func(field string, edit func(p *workflow.Plan)) BadPlan { return BadPlan{field, "is nil", edit} }
 	return []BadPlan{
+		{
+			"Blocks[1].ContChecks.Actions[0].AtMost", "is 1: an action of continuous checks runs any number of times",
+			func(p *workflow.Plan) { p.Blocks[1].ContChecks.Actions[0].AtMost = 1 },
+		},
 		none("Blocks[1]", func(p *workflow.Plan) { p.Blocks[1] = nil }),
 		none("Blocks[0].Sequences[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[1] = nil }),
 		none("Blocks[0].Sequences[0].Actions[1]", func(p *workflow.Plan) { p.Blocks[0].Sequences[0].Actions[1] = nil }),

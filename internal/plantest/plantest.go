@@ -114,7 +114,7 @@ func Full() *workflow.Plan {
 				Key: uuid.New(), Name: fmt.Sprintf("sequence %d", s), Descr: "a sequence",
 				Actions: []*workflow.Action{action("first"), action("second")},
 			})
-			block.Sequences[s].Actions[1].Idempotent = true
+			block.Sequences[s].Actions[0].AtMost, block.Sequences[s].Actions[1].Idempotent = 3, true
 		}
 		p.Blocks = append(p.Blocks, block)
 	}

@@ -76,5 +76,6 @@
 //   - A switch to a copy in another account: two fleets, a follower, and an operator who is interrupted.
 //   - An engine: what it stores of a sequence, its actions and a deferred action before it acts (TestEngine).
 //   - Excuses: an action fails only if more owners crashed or froze in it than Options.Crashes allows, and does not run
-//     again after that (TestExcuses). All who take have seen the records of excused members.
+//     again after that (TestExcuses). All who take have seen the records of excused members. Both models also have actions
+//     with AtMost 1.
 package protocol

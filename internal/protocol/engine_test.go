@@ -15,6 +15,7 @@ type runs struct {
 	delay      bool // the sequence waits before its first action
 	checks     bool // the sequence has deferred checks, which run when it ends
 	poison     bool // the second action ends each process
+	once       bool // the actions have AtMost 1
 
 	mutant
 	search[runState, move]
@@ -83,6 +84,7 @@ var (
 	runTooLate      = breaking("an owner begins an action after deferred actions have begun")
 	runForgets      = breaking("a plan ends with a container that is NotStarted above an action that is not")
 	runEndless      = breaking("an action ends more processes than Options.Crashes allows")
+	runTooOften     = breaking("an action runs more often than its AtMost allows")
 	runTwiceFenced  = breaking("an engine begins more than one action after it has lost the plan")
 	runBlamed       = breaking("an action fails although no more owners crashed or froze in it than Options.Crashes allows")
 )
@@ -98,6 +100,7 @@ const (
 	runStoresStop    rule = "the outcome of a stop is fixed before the stop is stored"
 	runInfers        rule = "an engine does not infer what has begun"
 	runDoubts        rule = "an engine stores no attempt of an idempotent action that may have run already"
+	runCounts        rule = "an engine does not count attempts that never ended against AtMost"
 	runGivesUp       rule = "an engine goes on after a write was refused"
 )
 
@@ -251,7 +254,7 @@ func (x *runs) attempt(e runEngine, do, write func(string, func(st *runState, e 
 	switch a := e.actions[e.k]; {
 	case a.status == final:
 		do("skips an action", func(_ *runState, e *runEngine) { e.k++ })
-	case e.halted || a.unended > mostCrashes:
+	case e.halted || a.unended > mostCrashes || x.once && a.unended > 0 && !x.lacks(runCounts):
 		write("stores the end of an action that does not run", func(st *runState, e *runEngine) {
 			e.actions[e.k].status, e.at = final, runEndsSequence
 			st.actions[e.k] = e.actions[e.k]
@@ -283,6 +286,7 @@ func (x *runs) call(st *runState, e *runEngine) {
 	x.breaks(&st.outcome, runUnseen, !x.idempotent && st.actions[e.k].status == notStarted)
 	x.breaks(&st.outcome, runTwiceFenced, e.after > 1)
 	x.breaks(&st.outcome, runEndless, st.calls[e.k] > most)
+	x.breaks(&st.outcome, runTooOften, x.once && st.calls[e.k] > 1)
 }
 
 // tidy makes states equal that differ only in the names of the engines, or in what an engine does not use again. The owner
@@ -327,6 +331,7 @@ func TestEngine(t *testing.T) {
 		{delay: true, checks: true},
 		{idempotent: true, poison: true},
 		{delay: true, checks: true, poison: true},
+		{once: true},
 	}
 	holds(t, list[:efforttest.Pick(1, 2, len(list))])
 }
@@ -340,6 +345,7 @@ var runNeeds = needs{
 	{&runs{}, runTooLate, rules{runStoresStop}},
 	{&runs{}, runForgets, rules{runInfers}},
 	{&runs{poison: true, idempotent: true}, runEndless, rules{runDoubts}},
+	{&runs{once: true}, runTooOften, rules{runCounts}},
 	{&runs{idempotent: true}, runTwiceFenced, rules{runGivesUp}},
 }
 

@@ -11,6 +11,8 @@ import (
 // frozen node takes no step and may be marked meanwhile; a dead one does not thaw. That a take sees the plan as of one
 // moment is shown by the model of a fleet.
 type excuses struct {
+	once bool // the action has AtMost 1
+
 	mutant
 	search[excuseState, move]
 }
@@ -24,6 +26,7 @@ type excuseState struct {
 	open, counts bool  // the last attempt has no end, and counts
 	crashes      uint8 // earlier attempts that count
 	faults       uint8 // earlier attempts whose owner crashed or froze
+	begun        bool  // an attempt of an action with AtMost 1 is stored, whatever became of it
 	over         bool  // the action is final
 	outcome
 }
@@ -53,6 +56,7 @@ const (
 	excuseCounts rule = "a member that crashed or froze is excused"
 	excuseOwn    rule = "a take from an excused owner excuses the attempts of earlier owners"
 	excuseFormer rule = "a take excuses no attempt of an owner before the last"
+	excuseTries  rule = "attempts that are excused, or were interrupted, do not count against AtMost"
 	excuseSeen   rule = "the record of an excused member is removed before all that take have seen it"
 )
 
@@ -122,10 +126,12 @@ func (x *excuses) act(from excuseState, self uint8, do func(string, func(*excuse
 			n.at, n.excuses = excuseOwns, false
 		})
 	case excuseOwns:
-		if crashes, faults := from.sum(); crashes > mostCrashes {
+		crashes, faults := from.sum()
+		spent := from.begun && !(x.lacks(excuseTries) && crashes == 0)
+		if crashes > mostCrashes || spent {
 			store("stores that the action has failed", part, func(st *excuseState, _ *excuseNode) {
 				st.over = true
-				x.breaks(&st.outcome, runBlamed, faults <= mostCrashes)
+				x.breaks(&st.outcome, runBlamed, faults <= mostCrashes && !spent)
 			})
 			return
 		}
@@ -134,6 +140,8 @@ func (x *excuses) act(from excuseState, self uint8, do func(string, func(*excuse
 			st.maker, st.open, st.counts = self, true, true
 			n.at = excuseCalls
 			x.breaks(&st.outcome, runEndless, st.faults > mostCrashes)
+			x.breaks(&st.outcome, runTooOften, st.begun)
+			st.begun = x.once
 		})
 	case excuseCalls:
 		store("stores the end of the action", part, func(st *excuseState, _ *excuseNode) { st.over = true })
@@ -161,12 +169,13 @@ func (x *excuses) first() excuseState {
 func (x *excuses) explore() report { return x.visit(x) }
 
 // TestExcuses explores which attempts count as crashes.
-func TestExcuses(t *testing.T) { holds(t, []*excuses{{}}) }
+func TestExcuses(t *testing.T) { holds(t, []*excuses{{}, {once: true}}) }
 
 // excuseNeeds says for each rule which promise is broken without it.
 var excuseNeeds = needs{
 	{&excuses{}, runBlamed, rules{excuseDrains, excuseEvicts, excuseFormer, excuseSeen}},
 	{&excuses{}, runEndless, rules{excuseCounts, excuseOwn}},
+	{&excuses{once: true}, runTooOften, rules{excuseTries}},
 }
 
 // TestExcuseRules removes the rules one at a time.

@@ -350,6 +350,7 @@ func facts(n *Node) []fact {
 	case *workflow.Action:
 		add("Timeout", o.Timeout)
 		add("Retries", o.Retries)
+		add("Runs at most", o.AtMost)
 		add("Idempotent", o.Idempotent)
 	case *workflow.DeferBatch:
 		add("A failure", map[bool]string{true: "fails the plan"}[o.FailElement])
