@@ -10,7 +10,7 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// Options are the settings of an engine. A zero field means its default.
+// Options are the settings of an engine. A zero field means its default. A negative number is storage.ErrInvalid.
 type Options struct {
 	// Timeout limits an attempt of an action without a Timeout. Default: 5m.
 	Timeout time.Duration
@@ -49,7 +49,7 @@ type Options struct {
 	// offer storage.Control. Default: nil, and the engine is alone on its vault.
 	Fleet *fleet.Options
 	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
-	// implements retention.Vault, which vaults in memory don't.
+	// offers retention.Vault, which vaults in memory don't.
 	NoRetention bool
 	// Logger gets what a person must know, such as a plan that nobody here can run, at levels warn and error. Default:
 	// slog.Default(), or none if Observer has Problem.
