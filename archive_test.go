@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -475,7 +476,7 @@ func TestHints(t *testing.T) {
 		plain := map[string]string{metaLayout: "1", "owner": "somebody"}
 		hinted := map[string]string{metaLayout: "1", "owner": "somebody", metaCatalogue: "1"}
 		a.server.PutContainer(day, plain)
-		must(t, a.open().Admin().Hold(t.Context(), storage.DayOf(first))) // a lease does not forbid the hint
+		must(t, a.open().Admin().Hold(audited.Mark(t.Context()), storage.DayOf(first), workflow.Attribution{})) // a lease does not forbid the hint
 		catalogue := func(what string, o CatalogueOptions, wantSets int, want map[string]string) {
 			t.Helper()
 			sets := 0
@@ -569,7 +570,7 @@ func TestStats(t *testing.T) {
 		a.put(open)
 		a.server.PutContainer(prefix("test").day(first.AddDate(0, 0, -3)), map[string]string{metaLayout: "1"})
 		v := a.open()
-		must(t, v.Admin().Hold(t.Context(), storage.DayOf(first.AddDate(0, 0, 2))))
+		must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(first.AddDate(0, 0, 2)), workflow.Attribution{}))
 		unreadable := prefix("test").plan(a.plans[0].ID).entry()
 		b, _ := a.server.Blob(unreadable.Container, unreadable.Name)
 		b.Metadata[metaSchema] = "9"
@@ -700,7 +701,7 @@ func TestProgressOfCheckAndRepair(t *testing.T) {
 		}
 		for _, thorough := range []bool{false, true} {
 			told = nil
-			_, err := v.Admin().Repair(t.Context(), RepairOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
+			_, err := v.Admin().Repair(audited.Mark(t.Context()), RepairOptions{Thorough: thorough, Progress: func(p storage.Progress) { told = append(told, p) }})
 			if must(t, err); fmt.Sprint(told) != "[{1 0} {2 0} {3 0} {4 0}]" {
 				t.Errorf("thorough %t: %+v", thorough, told)
 			}

@@ -36,6 +36,11 @@ func (v *Vault) Admin() *Admin { return &Admin{v.session} }
 // offered has methods for other packages of this module, which find them with [storage.As].
 type offered struct{ *Vault }
 
+// audit makes a change that the audit log has from when do calls begin.
+func (a *Admin) audit(ctx context.Context, entry storage.AuditEntry, do func(ctx context.Context, begin func()) error) error {
+	return storage.AuditLate(ctx, &Vault{a.session}, entry, do)
+}
+
 // As sets target, a pointer, to what the vault offers of its type beside its own methods, and reports whether it does. That
 // is [Admin], and what other packages ask for in an interface of their own, such as [retention.Vault]. Call it by
 // [storage.As].
@@ -256,15 +261,21 @@ func (s *session) closeIfIdle() {
 	}
 }
 
+// callKey is the context key of the session whose call is under way.
+type callKey struct{}
+
 // call runs a method, unless the vault is closed. The observer sees it as an operation. A plan of uuid.Nil
-// means that the method is not about one plan.
+// means that the method is not about one plan. A call within a call is part of it, so Close waits for it, too.
 func (s *session) call(ctx context.Context, name string, plan uuid.UUID, do func(ctx context.Context) error) error {
 	return s.observer.observe(ctx, name, plan, func(ctx context.Context) error {
-		end, err := s.begin()
-		if err != nil {
-			return err
+		if ctx.Value(callKey{}) != s {
+			end, err := s.begin()
+			if err != nil {
+				return err
+			}
+			defer end()
+			ctx = context.WithValue(ctx, callKey{}, s)
 		}
-		defer end()
 		return do(blob.AsOperation(ctx))
 	})
 }

@@ -564,6 +564,8 @@ func (c *creation) finish(ctx context.Context) error {
 // Like Create, it ends within the grace period. If it does not finish, Recovery removes the remains, and so
 // does the next Restore or Create of the ID, once they are older than the grace period and the margin.
 //
+// Like Create, it removes nothing, so the audit log does not have it; package bundle records an import.
+//
 // Unlike Create, it takes an ID whose time lies more than [storage.MaxAhead] in the future, up to the year 9999.
 //
 // An open plan is open again: engines on this prefix may run it at once. Restore it only if no engine runs it

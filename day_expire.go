@@ -3,6 +3,7 @@ package azblob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // ExpireOptions are the options of [Admin.Expire].
@@ -27,6 +29,8 @@ type ExpireOptions struct {
 	// error, the day stays, as DayFailed. Plans stored after Keep has looked are dropped, too. Calls may be concurrent.
 	// Default: nil.
 	Keep func(ctx context.Context, day storage.Day) error
+	// By says who asks, and why, for the audit log. Its At is ignored. Required, but for a dry run.
+	By workflow.Attribution
 	// DryRun drops nothing. The report says what would be dropped.
 	DryRun bool
 	// Budget is the time after which Expire begins no other day; it begins the first eight in any case. Default: 0, which
@@ -34,6 +38,15 @@ type ExpireOptions struct {
 	Budget time.Duration
 	// Progress is called after each day that is old enough, or may be empty. It may be nil.
 	Progress func(storage.Progress)
+}
+
+// detail says in a few words which days expire, for the audit log.
+func (o ExpireOptions) detail() string {
+	text := fmt.Sprintf("older than %s", plural(o.OlderThanDays, "day"))
+	if o.Empty {
+		text += ", and empty days"
+	}
+	return text
 }
 
 // ExpireReport is what [Admin.Expire] did.
@@ -66,11 +79,13 @@ func (r ExpireReport) Dropped() (n int) {
 // or Expire then removes what it left. Its fence is a finite lease of the container, so it relies on no clock but the
 // service's. An account with soft delete of containers keeps a dropped day.
 //
+// The audit log has an Expire that drops a day, which takes two requests more; see [storage.Audit].
+//
 // A day that can't be dropped now is skipped, and the report says why. If a day fails, Expire continues with the others, and
 // the error joins those of all days; a day that the service protects, such as by a legal hold, is [storage.ErrProtected].
 // Expire stops early when ctx ends or the identity lacks a right ([storage.LacksRight]). The report is complete up to there.
 //
-// Errors: [storage.ErrInvalid] for another age, or a negative budget; [storage.ErrDenied] for an
+// Errors: [storage.ErrInvalid] for another age, a negative budget, or an empty By; [storage.ErrDenied] for an
 // identity without the right to write and delete containers; [storage.ErrUnknown] if the outcome for a day is unknown:
 // the next Expire settles it.
 func (a *Admin) Expire(ctx context.Context, o ExpireOptions) (report ExpireReport, err error) {
@@ -81,8 +96,14 @@ func (a *Admin) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 		if o.Budget < 0 {
 			return driver.Invalid("ExpireOptions.Budget", "%v is negative", o.Budget)
 		}
-		report, err = expiring{a.store, o}.run(ctx)
-		return err
+		run := func(ctx context.Context, begin func()) error {
+			report, err = expiring{a.store, o, begin}.run(ctx)
+			return err
+		}
+		if o.DryRun {
+			return run(ctx, func() {})
+		}
+		return a.audit(ctx, storage.AuditEntry{What: "expire", Attribution: o.By, Detail: o.detail()}, run)
 	})
 	return report, err
 }
@@ -97,7 +118,8 @@ const (
 // expiring is an Expire that is running.
 type expiring struct {
 	*store
-	o ExpireOptions
+	o     ExpireOptions
+	begin func() // before the first change
 }
 
 // run drops the days that are due, oldest first.
@@ -164,6 +186,7 @@ func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 		err = x.o.Keep(ctx, e.result.Day)
 	}
 	if err == nil && result == DayDropped && !x.o.DryRun {
+		x.begin()
 		result, err = e.drop(ctx)
 	}
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Hold holds a day: from when it returns nil until [Admin.Release], no plan of the day is deleted, and the
@@ -28,16 +29,15 @@ import (
 // A hold is not immutable storage. Whoever may write to the account can release it, break the lease, or remove
 // blobs without the vault.
 //
-// Errors: [storage.ErrInvalid] if the calendar lacks the day, or if it is not past, which it is when the next day has ended, by the
+// by says who asks, and why. The audit log has a Hold of a day that was not held, and then Hold takes two requests more; see
+// [storage.Audit].
+//
+// Errors: [storage.ErrInvalid] for a by that is empty, if the calendar lacks the day, or if it is not past, which it is when the next day has ended, by the
 // service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
 // vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
-func (a *Admin) Hold(ctx context.Context, day storage.Day) error {
-	return a.call(ctx, "Hold", uuid.Nil, func(ctx context.Context) error {
-		h, err := a.hold(day)
-		if err != nil {
-			return err
-		}
+func (a *Admin) Hold(ctx context.Context, day storage.Day, by workflow.Attribution) error {
+	return a.changeHold(ctx, "Hold", day, by, func(ctx context.Context, h hold) error {
 		if err := h.acquire(ctx); err != nil {
 			return err
 		}
@@ -45,18 +45,26 @@ func (a *Admin) Hold(ctx context.Context, day storage.Day) error {
 	})
 }
 
-// Release ends the hold of a day. It does nothing if the day is not held.
+// Release ends the hold of a day. It does nothing if the day is not held, which takes one request; otherwise it takes two, and
+// two for the audit log, which has who asked, and why.
 //
-// Errors: [storage.ErrInvalid] if the calendar lacks the day; [storage.ErrNotFound] if there is no such day;
+// Errors: [storage.ErrInvalid] for a by that is empty, or if the calendar lacks the day; [storage.ErrNotFound] if there is no such day;
 // [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity
 // without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
-func (a *Admin) Release(ctx context.Context, day storage.Day) error {
-	return a.call(ctx, "Release", uuid.Nil, func(ctx context.Context) error {
-		h, err := a.hold(day)
-		if err != nil {
+func (a *Admin) Release(ctx context.Context, day storage.Day, by workflow.Attribution) error {
+	return a.changeHold(ctx, "Release", day, by, func(ctx context.Context, h hold) error { return h.release(ctx) })
+}
+
+// changeHold makes a change of the hold of a day.
+func (a *Admin) changeHold(ctx context.Context, op string, day storage.Day, by workflow.Attribution, do func(ctx context.Context, h hold) error) error {
+	return a.call(ctx, op, uuid.Nil, func(ctx context.Context) error {
+		if err := driver.CheckDay("day", day); err != nil {
 			return err
 		}
-		return h.release(ctx)
+		entry := storage.AuditEntry{What: strings.ToLower(op), Attribution: by, From: day, To: day}
+		return a.audit(ctx, entry, func(ctx context.Context, begin func()) error {
+			return do(ctx, hold{a.store, a.prefix.day(day.Start()), begin})
+		})
 	})
 }
 
@@ -81,14 +89,7 @@ func (a *Admin) Holds(ctx context.Context) (held []storage.Day, err error) {
 type hold struct {
 	*store
 	container string
-}
-
-// hold returns the hold of a day that a caller names.
-func (s *store) hold(day storage.Day) (hold, error) {
-	if err := driver.CheckDay("day", day); err != nil {
-		return hold{}, err
-	}
-	return hold{s, s.prefix.day(day.Start())}, nil
+	begin     func() // before the first change
 }
 
 // holds is the namespace of the IDs of holds.
@@ -117,11 +118,16 @@ const (
 
 // release releases the lease of a hold.
 func (h hold) release(ctx context.Context) error {
-	err := h.client.ReleaseLease(ctx, h.container, holdOf(h.container))
+	c, err := h.headDay(ctx)
+	if err != nil || c.Lease != blob.LeasedForever && c.Lease != blob.LeaseUnknown {
+		return err
+	}
+	h.begin()
+	err = h.client.ReleaseLease(ctx, h.container, holdOf(h.container))
 	if !blob.Is(err, blob.Leased) {
 		return deniedLease(blobError("release", blob.Ref{Container: h.container}, err))
 	}
-	c, err := h.headDay(ctx)
+	c, err = h.headDay(ctx)
 	if err == nil && c.Lease == blob.LeasedForever {
 		err = foreignHold("release", h.container)
 	}
@@ -137,6 +143,9 @@ func (h hold) acquire(ctx context.Context) error {
 		}
 		if date, _ := h.prefix.parseDay(h.container); !isPast(date, c.Seen) {
 			return driver.Invalid("day", "%s is not past: a day can be held when the next day has ended", storage.DayOf(date))
+		}
+		if c.Lease != blob.LeasedForever {
+			h.begin()
 		}
 		err = h.client.AcquireLease(ctx, h.container, holdOf(h.container), blob.Forever)
 		switch {

@@ -413,7 +413,7 @@ func ExampleAdmin_Expire() {
 	report, err := vault.Admin().Catalogue(ctx, azblob.CatalogueOptions{})
 	check(err)
 	fmt.Println(report.Past, "past days,", len(report.Built), "built,", len(report.Skipped), "skipped")
-	expired, err := vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 90})
+	expired, err := vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 90, By: workflow.Attribution{By: "nightly job"}})
 	check(err)
 	for _, day := range expired.Days {
 		fmt.Println(day.Result, day.Open)
@@ -432,12 +432,13 @@ func ExampleAdmin_Hold() {
 	plan := &workflow.Plan{Name: "evidence", ID: workflow.NewV7At(day.Start().Add(time.Hour))}
 	check(vault.Create(ctx, plan))
 
-	check(vault.Admin().Hold(ctx, day))
+	by := workflow.Attribution{By: "ana@example.com", Why: "case 4711"}
+	check(vault.Admin().Hold(ctx, day, by))
 	held, err := vault.Admin().Holds(ctx)
 	check(err)
 	fmt.Println(held[0])
 	fmt.Println(errors.Is(vault.Delete(ctx, plan.ID), storage.ErrHeld))
-	check(vault.Admin().Release(ctx, day))
+	check(vault.Admin().Release(ctx, day, by))
 	fmt.Println(vault.Delete(ctx, plan.ID))
 	// Output:
 	// 2026-03-01

@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -124,7 +125,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"UpdateDeferredActions", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferredActions(ctx, deferred) }},
 		{"UpdateDeferBatch", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateDeferBatch(ctx, deferred.Batches[0]) }},
 		{"Recovery", "", false, func(ctx context.Context, v *Vault) error { return v.Recovery(ctx) }},
-		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Repair(ctx, RepairOptions{})) }},
+		{"Repair", "Recovery", false, func(ctx context.Context, v *Vault) error {
+			return failure(v.Admin().Repair(audited.Mark(ctx), RepairOptions{}))
+		}},
 		{"Check", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Check(ctx, CheckOptions{})) }},
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Admin().Catalogue(ctx, CatalogueOptions{}))
@@ -159,7 +162,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenAuditEntry()) }},
 		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error { return failure(v.AuditEntries(ctx, storage.AuditFilters{})) }},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.Admin().Expire(ctx, ExpireOptions{OlderThanDays: 42}))
+			return failure(v.Admin().Expire(audited.Mark(ctx), ExpireOptions{OlderThanDays: 42}))
 		}},
 		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(offered{v}.DueDays(ctx, retention.Policy{Keep: 1000}))
@@ -167,9 +170,13 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(offered{v}.Retire(ctx, retention.Policy{Keep: 1000}, storage.DayOf(oldDay()), 0))
 		}},
-		{"Hold", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Hold(ctx, storage.DayOf(oldDay())) }},
+		{"Hold", "", false, func(ctx context.Context, v *Vault) error {
+			return v.Admin().Hold(audited.Mark(ctx), storage.DayOf(oldDay()), workflow.Attribution{})
+		}},
 		{"Holds", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Holds(ctx)) }},
-		{"Release", "", false, func(ctx context.Context, v *Vault) error { return v.Admin().Release(ctx, storage.DayOf(oldDay())) }},
+		{"Release", "", false, func(ctx context.Context, v *Vault) error {
+			return v.Admin().Release(audited.Mark(ctx), storage.DayOf(oldDay()), workflow.Attribution{})
+		}},
 		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Account(ctx)) }},
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},
@@ -306,7 +313,7 @@ func TestLogObserver(t *testing.T) {
 		ref := v.prefix.plan(lost.ID).object()
 		s.Remove(ref.Container, ref.Name)
 		time.Sleep(72 * time.Hour)
-		does("a recovery tells what it would do", failure(v.Admin().Repair(t.Context(), RepairOptions{DryRun: true})), nil)
+		does("a recovery tells what it would do", failure(v.Admin().Repair(audited.Mark(t.Context()), RepairOptions{DryRun: true})), nil)
 		does("a recovery removes remains", v.Recovery(t.Context()), nil)
 		does("a recovery finds nothing", v.Recovery(t.Context()), nil)
 		must(t, failure(v.Admin().Catalogue(t.Context(), CatalogueOptions{})))

@@ -20,6 +20,8 @@ import (
 
 // RepairOptions are the options of [Admin.Repair].
 type RepairOptions struct {
+	// By says who asks, and why, for the audit log. Its At is ignored. Required, but for a dry run.
+	By workflow.Attribution
 	// DryRun changes nothing. The report says what would be done.
 	DryRun bool
 	// Thorough also repairs what no crash leaves: blobs that were lost or written late, from outside. It
@@ -71,9 +73,13 @@ type RepairReport struct {
 // default, says nothing of what it did, and is not in the audit log. The error joins those of the plans that could not be
 // repaired. A person who wants to know what is wrong, or to repair what no crash leaves, calls [Admin.Repair].
 func (v *Vault) Recovery(ctx context.Context) error {
-	_, err := v.Admin().Repair(ctx, RepairOptions{})
-	return err
+	return v.call(ctx, opRecovery, uuid.Nil, func(ctx context.Context) error {
+		return (&recovery{store: v.store, begin: func() {}}).run(ctx)
+	})
 }
+
+// opRecovery is what observers see.
+const opRecovery = "Recovery"
 
 // Repair is for a person, and reports what it finds and does; a service that starts calls [Vault.Recovery]. It finishes or
 // removes what crashed processes left: unfinished Creates and Deletes, and unfinished
@@ -88,22 +94,28 @@ func (v *Vault) Recovery(ctx context.Context) error {
 //
 // Repair may run on several nodes at once and beside all other calls. It may be stopped at any point and run
 // again. If it can't repair a plan it goes on with the others; the error joins those of all plans, and the
-// report is complete. Observers see Repair as Recovery.
+// report is complete. Observers see Repair as Recovery. The audit log has a Repair of a plan, which takes two requests more;
+// see [storage.Audit].
 func (a *Admin) Repair(ctx context.Context, o RepairOptions) (report RepairReport, err error) {
-	err = a.call(ctx, "Recovery", uuid.Nil, func(ctx context.Context) error {
-		r := recovery{store: a.store, opts: o}
-		err := r.run(ctx)
-		slices.SortFunc(r.report.Plans, func(a, b RepairedPlan) int { return driver.NewestFirst(a.ID, b.ID) })
-		report = r.report
-		return err
+	r := recovery{store: a.store, opts: o, begin: func() {}}
+	err = a.call(ctx, opRecovery, uuid.Nil, func(ctx context.Context) error {
+		if o.DryRun {
+			return r.run(ctx)
+		}
+		return a.audit(ctx, storage.AuditEntry{What: "repair", Attribution: o.By}, func(ctx context.Context, begin func()) error {
+			r.begin = begin
+			return r.run(ctx)
+		})
 	})
-	return report, err
+	slices.SortFunc(r.report.Plans, func(a, b RepairedPlan) int { return driver.NewestFirst(a.ID, b.ID) })
+	return r.report, err
 }
 
 // recovery is a Repair that is running.
 type recovery struct {
 	*store
-	opts RepairOptions
+	opts  RepairOptions
+	begin func() // before the first repair
 
 	mu       sync.Mutex
 	report   RepairReport
@@ -501,6 +513,7 @@ func (r *recovery) removeExtra(ctx context.Context, d diagnosis, extra []blob.It
 func (r *recovery) repair(ctx context.Context, keys keys, found string, do func() (did string, err error)) (done bool, err error) {
 	p := RepairedPlan{ID: keys.plan, Found: found}
 	if !r.opts.DryRun {
+		r.begin()
 		switch did, err := do(); {
 		case overtaken(err):
 			r.count(&r.report.Recent)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -155,7 +156,7 @@ func TestOldProgramLeavesNewPlansAlone(t *testing.T) {
 			}
 		}
 		for _, o := range []RepairOptions{{}, {Thorough: true}} {
-			if report, err := before.Admin().Repair(t.Context(), o); err == nil && o.Thorough {
+			if report, err := before.Admin().Repair(audited.Mark(t.Context()), o); err == nil && o.Thorough {
 				t.Errorf("Repair reports nothing: %+v", report)
 			}
 		}
@@ -446,7 +447,7 @@ func TestUnknownMembersSurvive(t *testing.T) {
 		server.Remove(keys.container, action)
 		time.Sleep(48 * time.Hour)
 		for range 2 {
-			_, err = v.Admin().Repair(t.Context(), RepairOptions{Thorough: true})
+			_, err = v.Admin().Repair(audited.Mark(t.Context()), RepairOptions{Thorough: true})
 			must(t, err)
 		}
 		own(keys.entry().Name, len(p.Blocks))

@@ -21,6 +21,9 @@ const (
 	onOldDay = 3 // plans of each old day
 )
 
+// asked says in the audit log who changes these vaults.
+var asked = workflow.Attribution{By: "integration"}
+
 // history shows what is done with finished plans, in three vaults of its own.
 func history(ctx context.Context, s *stage) (err error) {
 	var h past
@@ -32,7 +35,7 @@ func history(ctx context.Context, s *stage) (err error) {
 	}
 	h.day = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -daysAgo)
 	// A container that is held can't be deleted when the run ends.
-	defer func() { _ = h.vault.Admin().Release(context.WithoutCancel(ctx), storage.DayOf(h.day)) }()
+	defer func() { _ = h.vault.Admin().Release(context.WithoutCancel(ctx), storage.DayOf(h.day), asked) }()
 	const n = oldDays*onOldDay + 1 // plans, with the fork
 	return s.acts(
 		call{fmt.Sprintf("Restore %d finished plans on each of %d days, %d days ago", onOldDay, oldDays, daysAgo), func() error { return h.restore(ctx) }},
@@ -45,11 +48,11 @@ func history(ctx context.Context, s *stage) (err error) {
 		call{"Build the catalogues of the old days", func() error { return h.catalogued(ctx, oldDays) }},
 		call{"List and Count, from the catalogues", func() error { return h.listed(ctx, h.vault) }},
 		call{"Hold a day, twice", func() error {
-			return errors.Join(h.vault.Admin().Hold(ctx, storage.DayOf(h.day)), h.vault.Admin().Hold(ctx, storage.DayOf(h.day)))
+			return errors.Join(h.vault.Admin().Hold(ctx, storage.DayOf(h.day), asked), h.vault.Admin().Hold(ctx, storage.DayOf(h.day), asked))
 		}},
 		call{"Delete, Purge and Expire leave the day alone", func() error { return h.held(ctx) }},
 		call{"Release it, twice", func() error {
-			return errors.Join(h.vault.Admin().Release(ctx, storage.DayOf(h.day)), h.vault.Admin().Release(ctx, storage.DayOf(h.day)))
+			return errors.Join(h.vault.Admin().Release(ctx, storage.DayOf(h.day), asked), h.vault.Admin().Release(ctx, storage.DayOf(h.day), asked))
 		}},
 		call{"Purge a plan of the day", func() error { return h.purged(ctx) }},
 		call{"List and Count, without the catalogue of that day", func() error { return h.listed(ctx, h.vault) }},
@@ -155,7 +158,7 @@ func (h *past) catalogued(ctx context.Context, days int) error {
 
 // purge purges the oldest plan.
 func (h *past) purge(ctx context.Context) (storage.PurgeReport, error) {
-	return storage.Purge(ctx, h.vault, storage.SelectIDs(h.plans[len(h.plans)-1].ID), storage.PurgeOptions{By: workflow.Attribution{By: "integration"}})
+	return storage.Purge(ctx, h.vault, storage.SelectIDs(h.plans[len(h.plans)-1].ID), storage.PurgeOptions{By: asked})
 }
 
 func (h *past) held(ctx context.Context) error {
@@ -164,7 +167,7 @@ func (h *past) held(ctx context.Context) error {
 		return err
 	}
 	purged, purgeErr := h.purge(ctx)
-	expired, expireErr := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: daysAgo - 1})
+	expired, expireErr := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{By: asked, OlderThanDays: daysAgo - 1})
 	return errors.Join(
 		is(h.vault.Delete(ctx, h.plans[len(h.plans)-1].ID), storage.ErrHeld),
 		reported(purgeErr, purged.Held == 1, purged),
@@ -180,7 +183,7 @@ func (h *past) purged(ctx context.Context) error {
 }
 
 func (h *past) expire(ctx context.Context) error {
-	report, err := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+	report, err := h.vault.Admin().Expire(ctx, azblob.ExpireOptions{By: asked, OlderThanDays: 1})
 	h.plans = h.plans[:1]
 	return reported(err, report.Dropped() == oldDays, report)
 }

@@ -145,7 +145,7 @@ func crash(ctx context.Context, s *stage) error {
 		}},
 		call{"Another process sees no plan", func() error { return errors.Join(s.gone(ctx, plan.ID), s.listed(ctx)) }},
 		call{"Recovery leaves alone what is recent", func() error {
-			r, err := v.Admin().Repair(ctx, azblob.RepairOptions{})
+			r, err := v.Admin().Repair(ctx, azblob.RepairOptions{By: asked})
 			return reported(err, r.Recent == 1 || time.Since(died) >= shortGrace, r)
 		}},
 		call{"Create again: the remains are in the way", func() error { return is(v.Create(ctx, plan), storage.ErrConflict) }},
@@ -192,7 +192,7 @@ func (s *stage) recoverAll(ctx context.Context, v *azblob.Vault) (map[uuid.UUID]
 	const pause, rounds = shortGrace / 8, 120 // two minutes
 	done := map[uuid.UUID]azblob.RepairedPlan{}
 	for range rounds {
-		r, err := v.Admin().Repair(ctx, azblob.RepairOptions{})
+		r, err := v.Admin().Repair(ctx, azblob.RepairOptions{By: asked})
 		for _, p := range r.Plans {
 			done[p.ID] = p
 		}
@@ -267,7 +267,7 @@ func check(ctx context.Context, s *stage) error {
 	open := slices.DeleteFunc(s.newestFirst(), func(p *workflow.Plan) bool { return p.State.Status.Final() })
 	return s.acts(
 		call{"Recovery leaves open plans alone", func() error {
-			r, err := s.vault.Admin().Repair(ctx, azblob.RepairOptions{})
+			r, err := s.vault.Admin().Repair(ctx, azblob.RepairOptions{By: asked})
 			return reported(err, r.Open == len(open) && r.Recent == 0 && len(r.Plans) == 0, r)
 		}},
 		call{"Check", func() error { return s.sound(ctx) }},

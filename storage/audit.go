@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,26 +48,36 @@ const (
 // without [Control] just makes the change. So does one whose log can't be written within ten seconds, or within one if
 // ctx has ended: the log keeps no change from being made, and the vault's observer sees that Record failed.
 func Audit(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx context.Context) error) error {
+	return AuditLate(ctx, vault, entry, func(ctx context.Context, begin func()) error {
+		begin()
+		return do(ctx)
+	})
+}
+
+// AuditLate is [Audit] of a change that may turn out to have nothing to do: do calls begin before it changes anything, and the
+// log has no entry if it does not. Calls of begin may be concurrent; those after the first record nothing.
+func AuditLate(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx context.Context, begin func()) error) error {
 	log, ok := As[Control](vault)
 	if audited.Is(ctx) {
-		return do(ctx)
+		return do(ctx, func() {})
 	}
 	if err := CheckBy(entry.Attribution); err != nil {
 		return err
 	}
 	if !ok {
-		return do(audited.Mark(ctx))
+		return do(audited.Mark(ctx), func() {})
 	}
 	entry.ID, entry.Detail = workflow.NewV7(), auditText(entry.Detail)
 	if len(entry.Plans) > MaxAuditPlans {
 		entry.Plans = nil
 	}
-	began := recordWithin(ctx, log, entry, logPatience)
-	err := do(audited.Mark(ctx))
+	recorded := false
+	begin := sync.OnceFunc(func() { recorded = recordWithin(ctx, log, entry, logPatience) == nil })
+	err := do(audited.Mark(ctx), begin)
 	if entry.Result = "done"; err != nil {
 		entry.Result = auditText("failed: " + Detail(err))
 	}
-	if began == nil {
+	if recorded {
 		patience := logPatience
 		if ctx.Err() != nil {
 			patience = lateLogPatience

@@ -23,7 +23,7 @@ var (
 	keepDay   = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
 
 	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 2}
-	releaseDay = price.Tally{azblob.ClassOther: 1}
+	releaseDay = price.Tally{azblob.ClassOther: 2}
 
 	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
 

@@ -86,6 +86,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 			}
 			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
 			o.Progress = p.reach
+			o.By = a.attributionOf(ctx)
 			r, err = v.Admin().Expire(ctx, o)
 			p.end()
 			return r, errors.Join(err, a.endKeeping(k))

@@ -26,7 +26,7 @@ func (a *app) holdCommand() *cobra.Command {
 					fmt.Fprintf(a.stderr, "Waiting to hold %s until no purge or expiry is under way there. One that was interrupted ends when Recovery has run, %s after it began at the latest.\n", day.String(), span(longestDelete))
 				})
 				defer slow.Stop()
-				return v.Admin().Hold(ctx, day)
+				return v.Admin().Hold(ctx, day, a.attributionOf(ctx))
 			}
 			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: hold}, nil
 		})
@@ -65,7 +65,10 @@ func (a *app) releaseCommand() *cobra.Command {
 				held, err = v.Admin().Holds(ctx)
 				maps.DeleteFunc(d, func(day storage.Day, named bool) bool { return !named && !slices.Contains(held, day) })
 			}
-			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: v.Admin().Release}, err
+			release := func(ctx context.Context, day storage.Day) error {
+				return v.Admin().Release(ctx, day, a.attributionOf(ctx))
+			}
+			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: release}, err
 		})
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -126,7 +127,7 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 		catalogues, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{DryRun: true, Verify: true})
 		add(err, name, catalogues.Present, len(catalogues.Built), "catalogues")
 		if w.broken {
-			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{DryRun: true})
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{DryRun: true})
 			add(err, name, len(report.Plans), "plans to recover")
 		}
 		roster, err := v.Roster(t.Context())

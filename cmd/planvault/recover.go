@@ -142,7 +142,9 @@ func (a *app) printRecovery(r azblob.RepairReport, dry bool) error {
 func (a *app) runRecover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptions, doing, next string) (azblob.RepairReport, error) {
 	p := a.progress(doing, "plan", 0).then(next)
 	defer p.end()
-	o.Progress = p.reach
+	if o.Progress = p.reach; !o.DryRun {
+		o.By = a.attributionOf(ctx)
+	}
 	return v.Admin().Repair(ctx, o)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -252,7 +253,7 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 	}
 	report, err := v.Admin().Check(ctx, azblob.CheckOptions{})
 	check("Check", err, len(report.Problems) == 0 && report.Plans == 1 && report.Blobs == blobs)
-	_, err = v.Admin().Repair(ctx, azblob.RepairOptions{DryRun: true})
+	_, err = v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{DryRun: true})
 	check("Repair", err, true)
 	revisions, err := v.Revisions(ctx, []uuid.UUID{plan.ID})
 	check("Revisions", err, revisions[plan.ID] == revision)
@@ -510,7 +511,7 @@ func TestDeleteAgain(t *testing.T) {
 func TestCrashInThoroughRecovery(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	recovery := func(ctx context.Context, _ *testing.T, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Admin().Repair(ctx, azblob.RepairOptions{Thorough: true}))
+		return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{Thorough: true}))
 	}
 	lost := func(name string, in vaulttest.State, lose func(t *testing.T, w vaulttest.World, plan *workflow.Plan)) scenario {
 		return scenario{"thorough Recovery of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
@@ -631,7 +632,7 @@ func closedDays() []scenario {
 	}
 	held := func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 		vaulttest.Build(t, v)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}))
 	}
 	same := func(p *workflow.Plan) *workflow.Plan { return p }
 	gone := func(*workflow.Plan) *workflow.Plan { return nil }
@@ -646,7 +647,7 @@ func closedDays() []scenario {
 		}
 	}
 	expire := func(ctx context.Context, v *azblob.Vault, _ *workflow.Plan) error {
-		report, err := v.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+		report, err := v.Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: 1})
 		if err == nil && report.Dropped() != 1 {
 			err = errNoDay
 		}
@@ -663,10 +664,10 @@ func closedDays() []scenario {
 		}),
 		of("Delete", catalogued, same, gone, storage.ErrNotFound, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.Delete(ctx, p.ID) }),
 		of("Hold", catalogued, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Admin().Hold(ctx, storage.DayOf(workflow.Time(p.ID)))
+			return v.Admin().Hold(audited.Mark(ctx), storage.DayOf(workflow.Time(p.ID)), workflow.Attribution{})
 		}),
 		of("Release", held, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return v.Admin().Release(ctx, storage.DayOf(workflow.Time(p.ID)))
+			return v.Admin().Release(audited.Mark(ctx), storage.DayOf(workflow.Time(p.ID)), workflow.Attribution{})
 		}),
 		of("Expire", catalogued, same, gone, errNoDay, expire),
 		of("Retire of a day with a plan to keep", failed, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {

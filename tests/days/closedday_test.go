@@ -13,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -101,7 +102,7 @@ func TestHold(t *testing.T) {
 		server.Put(oldContainer(), "catalogue", []byte("catalogue"), nil)
 		day := workflow.Time(plan.ID)
 		for range 2 {
-			vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
+			vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 		}
 		if held, err := other.Admin().Holds(t.Context()); err != nil || !slices.Equal(held, []storage.Day{storage.DayOf(day)}) {
 			t.Errorf("Holds: %v, %v", held, err)
@@ -111,7 +112,7 @@ func TestHold(t *testing.T) {
 		if !errors.Is(err, storage.ErrHeld) || azblob.OutcomeOf(err) != azblob.OutcomeHeld {
 			t.Errorf("Delete: %v", err)
 		}
-		report, err := other.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+		report, err := other.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("Expire: %+v, %v", report, err)
 		}
@@ -119,7 +120,7 @@ func TestHold(t *testing.T) {
 		vaulttest.Must(t, v.Create(t.Context(), oldPlan()))
 		vaulttest.Must(t, v.UpdatePlan(t.Context(), plan))
 		for range 2 {
-			vaulttest.Must(t, other.Admin().Release(t.Context(), storage.DayOf(day)))
+			vaulttest.Must(t, other.Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 		}
 		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 0 {
 			t.Errorf("Holds: %v, %v", held, err)
@@ -129,12 +130,12 @@ func TestHold(t *testing.T) {
 	vaulttest.InBubble(t, "refused", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)
 		young := vaulttest.Created(t, v, plantest.Small())
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(young.ID))), storage.ErrInvalid)
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(young.ID)), workflow.Attribution{}), storage.ErrInvalid)
 		vaulttest.Must(t, v.Create(t.Context(), &workflow.Plan{Name: "yesterday", ID: workflow.NewV7At(time.Now().Add(-24 * time.Hour))}))
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(time.Now().Add(-24*time.Hour))), storage.ErrInvalid)
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(time.Now().Add(-24*time.Hour)), workflow.Attribution{}), storage.ErrInvalid)
 		missing := time.Now().Add(-nineDays)
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(missing)), storage.ErrNotFound)
-		vaulttest.Fails(t, v.Admin().Release(t.Context(), storage.DayOf(missing)), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(missing), workflow.Attribution{}), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Admin().Release(audited.Mark(t.Context()), storage.DayOf(missing), workflow.Attribution{}), storage.ErrNotFound)
 	})
 }
 
@@ -146,11 +147,13 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("plans/*-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		ctx := vaulttest.Within(t, time.Minute)
-		if err := v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
+		if err := v.Admin().Hold(audited.Mark(ctx), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plan.ID.String()) {
 			t.Errorf("Hold beside a Delete: %v", err)
 		}
 		held := make(chan error, 1)
-		go func() { held <- v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))) }()
+		go func() {
+			held <- v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{})
+		}()
 		time.Sleep(vaulttest.PastGrace)
 		select {
 		case err := <-held:
@@ -160,7 +163,7 @@ func TestHoldWaitsForDeletes(t *testing.T) {
 		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Recovery(t.Context()))
 		vaulttest.Must(t, <-held)
 		vaulttest.Same(t, v, plan)
-		vaulttest.Must(t, v.Admin().Release(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
+		vaulttest.Must(t, v.Admin().Release(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}))
 	})
 }
 
@@ -175,7 +178,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 			vaulttest.Fails(t, second.Delete(t.Context(), plan.ID), storage.ErrHeld)
 		})
 		vaulttest.Fails(t, first.Delete(t.Context(), plan.ID), storage.ErrHeld)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}))
 		if got := vaulttest.Reread(t, v, plan); got.State.Status != workflow.Completed {
 			t.Errorf("the plan is %s", got.State.Status)
 		}
@@ -194,7 +197,7 @@ func TestDeleteMeetsAHold(t *testing.T) {
 func meetsAHold(t *testing.T, v *azblob.Vault, plan *workflow.Plan) *emulator.Rule {
 	return emulator.On(emulator.GetContainerProperties).Nth(2).Do(emulator.Before(func() {
 		ctx := vaulttest.Within(t, time.Millisecond)
-		vaulttest.Fails(t, v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))), context.DeadlineExceeded)
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(ctx), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}), context.DeadlineExceeded)
 	}))
 }
 
@@ -257,7 +260,7 @@ func TestWrongCatalogues(t *testing.T) {
 			return len(report.Built), err
 		},
 		"Recover": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
-			report, err := v.Admin().Repair(ctx, azblob.RepairOptions{Thorough: true, DryRun: dry})
+			report, err := v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{Thorough: true, DryRun: dry})
 			return len(report.Catalogues), err
 		},
 	}

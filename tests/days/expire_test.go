@@ -18,6 +18,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/retention"
@@ -33,7 +34,7 @@ const week = 7
 func expired(t *testing.T, v *azblob.Vault, o azblob.ExpireOptions) azblob.ExpireReport {
 	t.Helper()
 	o.OlderThanDays = week
-	report, err := v.Admin().Expire(t.Context(), o)
+	report, err := v.Admin().Expire(audited.Mark(t.Context()), o)
 	vaulttest.Must(t, err)
 	return report
 }
@@ -57,7 +58,7 @@ func TestExpire(t *testing.T) {
 		}
 		slices.SortFunc(open, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(19)), "open/"+open[0].String()+"-delete", nil, nil)
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(vaulttest.DaysAgo(18))))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(vaulttest.DaysAgo(18)), workflow.Attribution{}))
 		server.Put(vaulttest.ContainerOf(vaulttest.DaysAgo(17)), "open/"+uuid.NewString()+"-change-"+uuid.NewString(), nil, nil)
 
 		want := []string{"30 dropped", "20 dropped", "19 open 12", "18 held", "17 open 1", "16 unmarked", "9 dropped", "8 dropped"}
@@ -110,7 +111,7 @@ func TestExpire(t *testing.T) {
 			}
 		}
 		for _, days := range []int{0, -1, math.MaxInt} {
-			vaulttest.Fails(t, vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: days})), storage.ErrInvalid)
+			vaulttest.Fails(t, vaulttest.ErrOf(v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: days})), storage.ErrInvalid)
 		}
 	})
 }
@@ -199,7 +200,7 @@ func TestExpireWithoutRights(t *testing.T) {
 				vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 			}
 			v := vaulttest.Faulty(t, server, emulator.On(op).Do(vaulttest.Denied))
-			report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
+			report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: week})
 			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -235,7 +236,7 @@ func TestProtectedDays(t *testing.T) {
 			rule := emulator.On(c.op).Where(func(r emulator.Request) bool { return r.Container == protected }).Do(emulator.Answer(c.status, c.code))
 			v = vaulttest.Faulty(t, server, rule)
 			if c.op == emulator.DeleteContainer {
-				report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
+				report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 10})
 				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.DayFailed {
 					t.Errorf("%+v, %v", report, err)
 				}
@@ -261,7 +262,7 @@ func TestCancelledExpire(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(n+9))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.OnEmulator(t, server).Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: week, Progress: func(storage.Progress) { cancel() }})
+		report, err := vaulttest.OnEmulator(t, server).Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: week, Progress: func(storage.Progress) { cancel() }})
 		if !errors.Is(err, context.Canceled) || len(report.Days) != 8 || report.Dropped() != 8 || !report.More {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -277,17 +278,17 @@ func TestLeftExpiry(t *testing.T) {
 		},
 		"Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error { return v.Recovery(ctx) },
 		"thorough Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error {
-			return vaulttest.ErrOf(v.Admin().Repair(ctx, vaulttest.Thorough))
+			return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), vaulttest.Thorough))
 		},
 		"Recovery of a held day": func(ctx context.Context, v *azblob.Vault, day time.Time) error {
-			return errors.Join(v.Admin().Hold(ctx, storage.DayOf(day)), v.Recovery(ctx))
+			return errors.Join(v.Admin().Hold(audited.Mark(ctx), storage.DayOf(day), workflow.Attribution{}), v.Recovery(ctx))
 		},
 	} {
 		vaulttest.InBubble(t, remover, func(t *testing.T, server *emulator.Server) {
 			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(9)
 			vaulttest.PutDay(server, day)
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs).Nth(3), func(v *azblob.Vault) {
-				_, _ = v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: week})
+				_, _ = v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: week})
 			})
 			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayBusy {
 				t.Errorf("another Expire: %+v", report)
@@ -323,8 +324,8 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		v := open()
 		day := vaulttest.DaysAgo(9)
 		plan := finished(t, v, vaulttest.PlanOf(day))
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 		if held, err := v.Admin().Holds(t.Context()); err != nil || len(held) != 1 || held[0] != storage.DayOf(day) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
@@ -332,8 +333,8 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
 			t.Errorf("%+v", report)
 		}
-		vaulttest.Must(t, open().Admin().Release(t.Context(), storage.DayOf(day)))
-		vaulttest.Must(t, open().Admin().Release(t.Context(), storage.DayOf(day)))
+		vaulttest.Must(t, open().Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
+		vaulttest.Must(t, open().Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 		if report := expired(t, v, azblob.ExpireOptions{}); report.Dropped() != 1 {
 			t.Errorf("%+v", report)
 		}
@@ -364,7 +365,7 @@ func TestBudgets(t *testing.T) {
 		server.ResetRequests()
 		expire := azblob.ExpireOptions{OlderThanDays: 1, Budget: time.Nanosecond}
 		for i, want := range []int{8, 8, 4, 0} {
-			report, err := v.Admin().Expire(t.Context(), expire)
+			report, err := v.Admin().Expire(audited.Mark(t.Context()), expire)
 			if vaulttest.Must(t, err); report.Dropped() != want || report.More != (i < 2) {
 				t.Errorf("%d: %+v", i, report)
 			}
@@ -373,7 +374,7 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("4 Expires drop 20 days with %d requests", n)
 		}
 		expire.Budget, catalogue.Budget = -1, -1
-		_, expireErr := v.Admin().Expire(t.Context(), expire)
+		_, expireErr := v.Admin().Expire(audited.Mark(t.Context()), expire)
 		_, catalogueErr := v.Admin().Catalogue(t.Context(), catalogue)
 		if !errors.Is(expireErr, storage.ErrInvalid) || !errors.Is(catalogueErr, storage.ErrInvalid) {
 			t.Errorf("negative budgets: %v, %v", expireErr, catalogueErr)
@@ -408,7 +409,7 @@ func TestExpireKeeps(t *testing.T) {
 			t.Errorf("a dry run drops %d days, and asks for %v", report.Dropped(), asked)
 		}
 		o.DryRun = false
-		report, err := v.Admin().Expire(t.Context(), o)
+		report, err := v.Admin().Expire(audited.Mark(t.Context()), o)
 		left := dayText(t, v, server, 19) + " " + dayText(t, v, server, 18) + " " + dayText(t, v, server, 17) + " " + dayText(t, v, server, 3)
 		if !errors.Is(err, io.ErrShortWrite) || report.Dropped() != 2 || left != "gone R F gone" || len(asked) != 2 {
 			t.Errorf("%+v, %v: %s are left, asked for %v", report, err, left, asked)

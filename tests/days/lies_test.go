@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/planvault/azblob"
@@ -27,7 +28,7 @@ func TestNoHoldIsMissedBecauseOfAFalse404(t *testing.T) {
 			vaulttest.InBubble(t, fmt.Sprintf("%v, %d times", effect, times), func(t *testing.T, server *emulator.Server) {
 				v := vaulttest.OnEmulator(t, server)
 				plan := finished(t, v, oldPlan())
-				vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))))
+				vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}))
 				rule := emulator.On(emulator.GetContainerProperties).Times(times).Do(effect)
 				err := vaulttest.Faulty(t, server, rule).Delete(t.Context(), plan.ID)
 				if rule.Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, storage.ErrHeld) {
@@ -47,7 +48,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		plan := vaulttest.Created(t, v, oldPlan())
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		report, err := vaulttest.Faulty(t, server, rule).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+		report, err := vaulttest.Faulty(t, server, rule).Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 			t.Errorf("%d false responses, %+v, %v", rule.Fired(), report, err)
 		}
@@ -59,7 +60,7 @@ func TestNoDayLooksEmptyBecauseOfAFalse404(t *testing.T) {
 		plan := finished(t, v, oldPlan())
 		vaulttest.Dies(t, server, emulator.On(emulator.DeleteBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 		rule := emulator.On(listing).Nth(1).Do(vaulttest.Absences[1])
-		if err := vaulttest.Faulty(t, server, rule).Admin().Hold(t.Context(), storage.DayOf(workflow.Time(plan.ID))); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
+		if err := vaulttest.Faulty(t, server, rule).Admin().Hold(audited.Mark(t.Context()), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}); rule.Fired() != 1 || !errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("%d false responses, %v", rule.Fired(), err)
 		}
 	})
@@ -86,7 +87,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	type do = func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
 	expire := func(o azblob.ExpireOptions, want ...azblob.ExpireResult) do {
 		return func(t *testing.T, v *azblob.Vault, _ *workflow.Plan) {
-			report, err := v.Admin().Expire(t.Context(), o)
+			report, err := v.Admin().Expire(audited.Mark(t.Context()), o)
 			var got []azblob.ExpireResult
 			for _, d := range report.Days {
 				got = append(got, d.Result)
@@ -127,7 +128,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),
 			func(t *testing.T, v *azblob.Vault, plan *workflow.Plan) {
 				ctx := vaulttest.Within(t, time.Millisecond)
-				vaulttest.Fails(t, v.Admin().Hold(ctx, storage.DayOf(workflow.Time(plan.ID))), context.DeadlineExceeded)
+				vaulttest.Fails(t, v.Admin().Hold(audited.Mark(ctx), storage.DayOf(workflow.Time(plan.ID)), workflow.Attribution{}), context.DeadlineExceeded)
 			},
 		},
 		"Catalogue of a day that changes": {"open/", dead(emulator.PutBlob, "-entry.json", (*azblob.Vault).UpdatePlan), catalogue},
@@ -174,7 +175,7 @@ func TestExpireBelievesNoFalse404(t *testing.T) {
 				if !lasting {
 					rules[0].Nth(1)
 				}
-				report, err := vaulttest.Faulty(t, server, rules...).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+				report, err := vaulttest.Faulty(t, server, rules...).Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 				if rules[0].Fired() == 0 || !errors.Is(err, storage.ErrUnavailable) || report.Dropped() != 0 {
 					t.Errorf("%d false responses, %+v, %v", rules[0].Fired(), report, err)
 				}
@@ -213,13 +214,13 @@ func TestClosedDayBesideLies(t *testing.T) {
 					return vaulttest.ErrOf(liar.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
 				},
 				func(ctx context.Context) error {
-					return vaulttest.ErrOf(liar.Admin().Repair(ctx, vaulttest.Thorough))
+					return vaulttest.ErrOf(liar.Admin().Repair(audited.Mark(ctx), vaulttest.Thorough))
 				},
 				func(ctx context.Context) error {
-					return errors.Join(liar.Admin().Hold(ctx, storage.DayOf(day)), v.Admin().Release(ctx, storage.DayOf(day)))
+					return errors.Join(liar.Admin().Hold(audited.Mark(ctx), storage.DayOf(day), workflow.Attribution{}), v.Admin().Release(audited.Mark(ctx), storage.DayOf(day), workflow.Attribution{}))
 				},
 				func(ctx context.Context) error {
-					report, err := liar.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1})
+					report, err := liar.Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: 1})
 					if gone := server.Len(container) == 0; report.Dropped() == 1 && !gone {
 						t.Errorf("%+v, %v, and the day is there", report, err)
 					}
@@ -236,7 +237,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 			}
 			vaulttest.Same(t, v, open)
 			time.Sleep(vaulttest.PastGrace)
-			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 			vaulttest.Sound(t, v)
 		})
 	}
@@ -257,7 +258,7 @@ func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
 			if report, err := liar.Admin().Check(t.Context(), azblob.CheckOptions{}); err == nil && len(report.Problems) == 0 {
 				t.Errorf("%s: Check finds nothing", what)
 			}
-			if report, err := liar.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
+			if report, err := liar.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: true, DryRun: true}); err == nil && len(report.Catalogues) == 0 {
 				t.Errorf("%s: Recover finds nothing", what)
 			}
 		}
@@ -281,7 +282,7 @@ func TestCreateSeesAnExpiry(t *testing.T) {
 			v := vaulttest.OnEmulator(t, server)
 			finished(t, v, oldPlan())
 			vaulttest.Dies(t, server, emulator.On(emulator.DeleteContainer), func(v *azblob.Vault) {
-				_, _ = v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+				_, _ = v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 			})
 			rule := emulator.On(emulator.HeadBlob).Path("open/dropping").Do(effect)
 			plan := oldPlan()

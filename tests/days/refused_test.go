@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
@@ -16,10 +17,10 @@ func TestLeaseOfAnotherProgram(t *testing.T) {
 	vaulttest.InBubble(t, "infinite", func(t *testing.T, server *emulator.Server) {
 		day := vaulttest.DaysAgo(5)
 		ended(t, vaulttest.OnEmulator(t, server), day, workflow.Completed)
-		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(t.Context(), storage.DayOf(day)))
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseIdMismatchWithLeaseOperation")))
-		vaulttest.Fails(t, v.Admin().Hold(t.Context(), storage.DayOf(day)), storage.ErrConflict)
-		vaulttest.Fails(t, v.Admin().Release(t.Context(), storage.DayOf(day)), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}), storage.ErrConflict)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/retention"
@@ -153,7 +154,7 @@ func retires(t *testing.T, built bool) {
 				vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
 			}
 			if test.held {
-				vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(day)))
+				vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
 			}
 			var operation retention.Operation
 			due, err := vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)
@@ -320,14 +321,14 @@ func (h *history) live(day int) {
 		}
 	}
 	if n := 10 + h.random.IntN(60); day%7 == 0 && h.server.Len(vaulttest.ContainerOf(vaulttest.DaysAgo(n))) > 0 {
-		if h.v.Admin().Hold(h.t.Context(), storage.DayOf(vaulttest.DaysAgo(n))) == nil {
+		if h.v.Admin().Hold(audited.Mark(h.t.Context()), storage.DayOf(vaulttest.DaysAgo(n)), workflow.Attribution{}) == nil {
 			h.held[vaulttest.ContainerOf(vaulttest.DaysAgo(n))] = true
 		}
 	}
 	if day%9 == 0 && len(h.held) > 0 {
 		container := slices.Min(slices.Collect(maps.Keys(h.held)))
 		held, _ := time.Parse(time.DateOnly, strings.TrimPrefix(container, "test-"))
-		vaulttest.Must(h.t, h.v.Admin().Release(h.t.Context(), storage.DayOf(held)))
+		vaulttest.Must(h.t, h.v.Admin().Release(audited.Mark(h.t.Context()), storage.DayOf(held), workflow.Attribution{}))
 		delete(h.held, container)
 		h.since = time.Now() // what is due now was not due before
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/planvault/azblob"
@@ -188,7 +189,7 @@ func TestRecoveryBesideAShortListing(t *testing.T) {
 			plan, _ := in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "actions/", Times: 1, Cached: true}
-			report, err := vaulttest.OnEmulator(t, server, settings.Over(short)).Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.OnEmulator(t, server, settings.Over(short)).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || len(report.Plans) != 1 || report.Plans[0].Err == nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -221,7 +222,7 @@ func TestRecoveryBesideADelete(t *testing.T) {
 			v := at.Vault(t, server, func() {
 				vaulttest.WorldOf(server).MayDie(t, emulator.On().Nth(upTo), func(v *azblob.Vault) { _ = v.Delete(t.Context(), plan.ID) })
 			})
-			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if err != nil {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -248,7 +249,7 @@ func TestRecoveryBesideADeleteThatEnds(t *testing.T) {
 			return strings.HasPrefix(r.Prefix, "open/") && begins.Fired() == 1
 		}).Nth(1).Do(emulator.Before(func() { vaulttest.Should(t, vaulttest.OnEmulator(t, server).Delete(t.Context(), plan.ID)) }))
 		transport.Inject(begins, ends)
-		report, err := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1}).Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true})
+		report, err := vaulttest.OnEmulator(t, server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: transport}, Concurrency: 1}).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: true})
 		if err != nil || len(report.Plans) != 0 || ends.Fired() != 1 {
 			t.Errorf("%+v, %v; the Delete ended: %d", report, err, ends.Fired())
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -160,7 +161,7 @@ func TestDayProbing(t *testing.T) {
 			if n, want := len(server.Requests()), 1+2*(days+2)+2; n != want {
 				t.Errorf("%d days: %d requests, want %d", days, n, want)
 			}
-			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if err != nil || report.Days != days+2 || report.Open != days+2 {
 				t.Errorf("%d days: %+v, %v", days, report, err)
 			}

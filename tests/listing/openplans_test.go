@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
@@ -89,7 +90,7 @@ func TestCostOfOpenPlans(t *testing.T) {
 				}
 			})
 			check("Recovery", c.recover, func() {
-				report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+				report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 				if err != nil || report.Open != len(open) || len(report.Plans) > 0 {
 					t.Errorf("%s: %+v, %v", c.name, report, err)
 				}
@@ -160,7 +161,7 @@ func TestCrowd(t *testing.T) {
 				}
 			}
 			time.Sleep(vaulttest.PastGrace)
-			report, err := vaulttest.OnEmulator(t, server, options(server)...).Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.OnEmulator(t, server, options(server)...).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if err != nil || len(report.Plans) != len(found) || report.Open != len(open) {
 				t.Errorf("%d repairs, want %d, and %d open plans, want %d: %v", len(report.Plans), len(found), report.Open, len(open), err)
 			}

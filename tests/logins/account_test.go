@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/settings"
 
@@ -167,7 +168,7 @@ func TestSecondary(t *testing.T) {
 			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
 			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
 			"AddStop": v.AddStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
-			"Hold": v.Admin().Hold(t.Context(), storage.DayOf(vaulttest.DaysAgo(9))), "Expire": vaulttest.ErrOf(v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})),
+			"Hold": v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(vaulttest.DaysAgo(9)), workflow.Attribution{}), "Expire": vaulttest.ErrOf(v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})),
 		} {
 			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
 		}
@@ -364,7 +365,7 @@ func TestExpireOfImmutableDays(t *testing.T) {
 		vaulttest.PutDay(server, vaulttest.DaysAgo(9))
 		rule := emulator.On(emulator.DeleteContainer).Do(emulator.Answer(409, "ContainerImmutableStorageWithVersioningEnabled"))
 		server.Inject(rule)
-		_, err := vaulttest.OnEmulator(t, server).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+		_, err := vaulttest.OnEmulator(t, server).Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 		if rule.Fired() != 1 {
 			t.Errorf("%d requests", rule.Fired())
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -148,7 +149,7 @@ func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
 	if !maps.Equal(settledAt, vaulttest.Contents(server)) {
 		t.Errorf("%s: a second Recovery changed something", what)
 	}
-	if _, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
+	if _, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: true}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("%s: thorough Recovery: %v", what, err)
 	}
 	_, _ = l.read(t, what, v)

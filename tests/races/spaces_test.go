@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -491,7 +492,7 @@ func closedSpaces() []space {
 	}
 	catalogue := and(prepare, vaulttest.Build)
 	held := and(catalogue, func(t *testing.T, v *azblob.Vault) {
-		vaulttest.Must(t, v.Admin().Hold(t.Context(), storage.DayOf(bubbleDay)))
+		vaulttest.Must(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(bubbleDay), workflow.Attribution{}))
 	})
 	headless := func(t *testing.T, server *emulator.Server) (was, will *workflow.Plan) {
 		was, will = prepare(t, server)
@@ -517,23 +518,23 @@ func closedSpaces() []space {
 		return vaulttest.ErrOf(v.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: true}))
 	})
 	restorer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error {
-		return vaulttest.ErrOf(v.Admin().Repair(ctx, azblob.RepairOptions{Thorough: true}))
+		return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{Thorough: true}))
 	})
 	recoverer := keeper("recoverer", func(ctx context.Context, v *azblob.Vault) error { return v.Recovery(ctx) })
 	expirer := func(name string) actor {
 		a := keeper(name, func(ctx context.Context, v *azblob.Vault) error {
-			return vaulttest.ErrOf(v.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1}))
+			return vaulttest.ErrOf(v.Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: 1}))
 		})
 		a.removes = true
 		return a
 	}
 	releaser := actor{name: "releaser", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
-		return v.Admin().Release(ctx, storage.DayOf(bubbleDay))
+		return v.Admin().Release(audited.Mark(ctx), storage.DayOf(bubbleDay), workflow.Attribution{})
 	}}.returns(storage.ErrNotFound)
 	holder := actor{name: "holder", do: func(ctx context.Context, _ *acting, v *azblob.Vault) error {
 		ctx, cancel := context.WithTimeout(ctx, patienceOfHold)
 		defer cancel()
-		return v.Admin().Hold(ctx, storage.DayOf(bubbleDay))
+		return v.Admin().Hold(audited.Mark(ctx), storage.DayOf(bubbleDay), workflow.Attribution{})
 	}}.returns(storage.ErrNotFound, context.DeadlineExceeded)
 	update := updater("updater").returns(storage.ErrNotFound)
 	deleter := deleter("deleter").returns(storage.ErrNotFound, storage.ErrHeld, storage.ErrConflict, storage.ErrUnavailable)
@@ -576,7 +577,7 @@ func closedSpaces() []space {
 		s.judge = func(r *run, v *azblob.Vault) {
 			if strings.Contains(s.name, "thorough") {
 				time.Sleep(vaulttest.PastGrace)
-				if _, err := v.Admin().Repair(r.Context(), azblob.RepairOptions{Thorough: true}); err != nil {
+				if _, err := v.Admin().Repair(audited.Mark(r.Context()), azblob.RepairOptions{Thorough: true}); err != nil {
 					r.Error(err)
 				}
 			}

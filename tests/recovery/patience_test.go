@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/planvault/azblob"
@@ -64,7 +65,7 @@ func TestRecoveryReportsNoRemovalThatDidNotHappen(t *testing.T) {
 		plan, _ := vaulttest.CompletionBroken(emulator.DeleteBlob, "open/")(t, vaulttest.WorldOf(server), plantest.Small())
 		d := vaulttest.DamagedOf(server, plan)
 		v := vaulttest.Meanwhile(t, server, emulator.DeleteBlob, "open/", func() { d.Put(d.Container, d.Marker(), nil, nil) })
-		report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+		report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) != 0 || report.Recent != 1 {
 			t.Errorf("%+v, %v, want that it is left to the next run", report, err)
 		}
@@ -152,7 +153,7 @@ func TestSlowDelete(t *testing.T) {
 					if req.Method == http.MethodDelete && strings.HasSuffix(req.URL.Path, "-object.json") && !slept {
 						slept = true
 						time.Sleep(vaulttest.PastGrace)
-						report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+						report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 						if err != nil || len(report.Plans) != 1 || report.Plans[0].Did == "" {
 							t.Errorf("Recover: %+v, %v", report, err)
 						}
@@ -248,7 +249,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		plan := vaulttest.EachKind()
 		patient := at.Vault(t, server, func() {
 			time.Sleep(25 * time.Second) // a try's limit is 30s
-			if report, err := hasty.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
+			if report, err := hasty.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: at.N%2 == 0}); err != nil || len(report.Plans) > 0 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 			if err := hasty.Create(t.Context(), vaulttest.CopyOf(plan)); err == nil && at.N > 3 {
@@ -273,7 +274,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		vaulttest.Must(t, vaulttest.Meanwhile(t, server, emulator.PutBlob, "-entry.json", func() {
 			vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("plans/*-entry.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), &other) }, azblob.Options{GracePeriod: short})
 			time.Sleep(20 * time.Second)
-			if report, err := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short}).Admin().Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
+			if report, err := vaulttest.OnEmulator(t, server, azblob.Options{GracePeriod: short}).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{}); err != nil || report.Recent != 1 {
 				t.Errorf("Recover: %+v, %v", report, err)
 			}
 		}).Create(t.Context(), plan))
@@ -343,7 +344,7 @@ func TestThoroughRecoveryBesideADroppedDay(t *testing.T) {
 				return vaulttest.Faulty(t, server, listed.Do(c.answer))
 			}
 			server.ResetRequests()
-			report, err := broken().Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: c.thorough})
+			report, err := broken().Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: c.thorough})
 			if len(report.Plans) != 2 || !errors.Is(err, c.want) {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -389,7 +390,7 @@ func TestRecoveryThatMayNotConfirm(t *testing.T) {
 			plan, _ := c.in(t, vaulttest.WorldOf(server), plantest.Small())
 			time.Sleep(vaulttest.PastGrace)
 			untouched := vaulttest.Untouched(t, server)
-			report, err := vaulttest.Faulty(t, server, c.rules...).Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := vaulttest.Faulty(t, server, c.rules...).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			vaulttest.Fails(t, err, c.want)
 			if len(report.Plans) != 1 || report.Plans[0].ID != plan.ID || report.Plans[0].Did != "" || report.Recent != 0 {
 				t.Errorf("%+v", report)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -32,7 +33,7 @@ func TestRecovery(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 
 		untouched := vaulttest.Untouched(t, server)
-		report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{DryRun: true})
+		report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{DryRun: true})
 		vaulttest.Must(t, err)
 		untouched()
 		check := func(what string, report azblob.RepairReport, did bool) {
@@ -57,7 +58,7 @@ func TestRecovery(t *testing.T) {
 			}
 		}
 		check("a dry run", report, false)
-		report, err = v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+		report, err = v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 		vaulttest.Must(t, err)
 		check("Recover", report, true)
 		for _, p := range whole {
@@ -67,7 +68,7 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("%+v", report)
 		}
 		untouched = vaulttest.Untouched(t, server)
-		report, err = v.Admin().Repair(t.Context(), vaulttest.Thorough)
+		report, err = v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 || report.Open != 3 {
 			t.Errorf("once more: %+v, %v", report, err)
 		}
@@ -88,7 +89,7 @@ func TestRecovery(t *testing.T) {
 			}
 			time.Sleep(vaulttest.PastGrace)
 			v := vaulttest.OnEmulator(t, other)
-			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if err != nil || report.Open != 3 {
 				t.Errorf("%+v, %v, want 3 open plans, each met once", report, err)
 			}
@@ -121,13 +122,13 @@ func TestRecoveryLeavesRecentBlobsAlone(t *testing.T) {
 				untouched := vaulttest.Untouched(t, server)
 				for _, age := range []time.Duration{0, grace, grace + grace/4 + time.Second} {
 					time.Sleep(time.Until(began.Add(age)))
-					if report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 1 || len(report.Plans) != 0 {
+					if report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{}); err != nil || report.Recent != 1 || len(report.Plans) != 0 {
 						t.Fatalf("after %v: %+v, %v", age, report, err)
 					}
 					untouched()
 				}
 				time.Sleep(time.Second)
-				if report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Recent != 0 || len(report.Plans) != 1 {
+				if report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{}); err != nil || report.Recent != 0 || len(report.Plans) != 1 {
 					t.Errorf("a second older: %+v, %v", report, err)
 				}
 				vaulttest.Empty(t, server)
@@ -160,7 +161,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		meets := vaulttest.Meets(server, vaulttest.Before(emulator.HeadBlob, "-object.json", func() {
 			vaulttest.Should(t, v.UpdatePlan(t.Context(), ending))
 		}))
-		report, err := vaulttest.OnEmulator(t, server, meets, azblob.Options{Concurrency: 1}).Admin().Repair(t.Context(), azblob.RepairOptions{})
+		report, err := vaulttest.OnEmulator(t, server, meets, azblob.Options{Concurrency: 1}).Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 		if err != nil || len(report.Plans) > 0 {
 			t.Errorf("it reports %+v, %v", report, err)
 		}
@@ -175,7 +176,7 @@ func TestRecoveryLooksTwice(t *testing.T) {
 		d.Lose(d.Parts()...) // so that Recovery looks for them
 		report, err := vaulttest.Meanwhile(t, server, emulator.HeadBlob, "blocks/", func() {
 			vaulttest.Should(t, errors.Join(v.Delete(t.Context(), plan.ID), v.Create(t.Context(), again)))
-		}).Admin().Repair(t.Context(), vaulttest.Thorough)
+		}).Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)
 		if err != nil || len(report.Plans) > 0 {
 			t.Errorf("it reports %+v, %v", report, err)
 		}
@@ -215,7 +216,7 @@ func TestEntrySetBack(t *testing.T) {
 		secondLook := vaulttest.Faulty(t, server, emulator.On(emulator.GetBlob).Nth(3).Do(vaulttest.Denied))
 		vaulttest.Fails(t, vaulttest.ErrOf(secondLook.Read(t.Context(), plan.ID)), storage.ErrDenied)
 		leavesAlone(t, server, v, azblob.RepairOptions{}, storage.ErrCorrupt, "")
-		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 		vaulttest.Same(t, v, plan)
 		vaulttest.Sound(t, v)
 	})
@@ -228,7 +229,7 @@ func TestEntrySetBackBesideAnUpdate(t *testing.T) {
 		vaulttest.RewriteStatus(server, vaulttest.DamagedOf(server, plan).Container, plan, "entry", "Running")
 		mine, v := *plan, vaulttest.OnEmulator(t, server, azblob.Options{UnversionedUpdates: true})
 		mine.State.ETag, mine.Descr = "", "stored again"
-		vaulttest.Must(t, vaulttest.ErrOf(at.Vault(t, server, func() { vaulttest.Should(t, v.UpdatePlan(t.Context(), &mine)) }).Admin().Repair(t.Context(), vaulttest.Thorough)))
+		vaulttest.Must(t, vaulttest.ErrOf(at.Vault(t, server, func() { vaulttest.Should(t, v.UpdatePlan(t.Context(), &mine)) }).Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 		if at.Came() {
 			vaulttest.Same(t, v, &mine)
 			vaulttest.Settled(t, v)
@@ -283,7 +284,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 				defer mu.Unlock()
 				told[p.ID] = p.RepairedPlan
 			}}})
-			report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 			if !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), plan.ID.String()) || len(report.Plans) != 3 {
 				t.Fatalf("%+v, %v: want all plans in the report", report, err)
 			}
@@ -303,7 +304,7 @@ func TestRecoveryNamesWhatItCantExamine(t *testing.T) {
 		vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
 		time.Sleep(vaulttest.PastGrace)
 		ctx, cancel := context.WithCancel(t.Context())
-		report, err := vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Do(emulator.Before(cancel))).Admin().Repair(ctx, azblob.RepairOptions{})
+		report, err := vaulttest.Faulty(t, server, emulator.On(emulator.HeadBlob).Do(emulator.Before(cancel))).Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{})
 		if !errors.Is(err, context.Canceled) || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v: the context's end says nothing about a plan", report, err)
 		}

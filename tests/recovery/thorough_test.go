@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -105,7 +106,7 @@ func TestThoroughRecovery(t *testing.T) {
 			untouched := func(o azblob.RepairOptions, found bool) {
 				t.Helper()
 				check := vaulttest.Untouched(t, server)
-				report, _ := v.Admin().Repair(t.Context(), o)
+				report, _ := v.Admin().Repair(audited.Mark(t.Context()), o)
 				check()
 				if (len(report.Plans) > 0) != found {
 					t.Errorf("%+v: %+v", o, report)
@@ -119,7 +120,7 @@ func TestThoroughRecovery(t *testing.T) {
 			untouched(azblob.RepairOptions{}, !c.blind)
 			untouched(azblob.RepairOptions{Thorough: true, DryRun: true}, true)
 
-			report, err := v.Admin().Repair(t.Context(), vaulttest.Thorough)
+			report, err := v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)
 			said := func(p azblob.RepairedPlan) bool { return strings.Contains(p.Did, c.did) }
 			if err != nil || !slices.ContainsFunc(report.Plans, said) {
 				t.Errorf("it did not say %q: %+v, %v", c.did, report, err)
@@ -140,7 +141,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 	entry := func(d vaulttest.Damaged) []string { return []string{d.Name("entry")} }
 	object := func(d vaulttest.Damaged) []string { return []string{d.Name("object")} }
 	restored := func(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, _ []emulator.Blob) {
-		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 		d.Plan.State.Status = workflow.Running // nobody can know better
 		vaulttest.Same(t, v, d.Plan)
 		vaulttest.Sound(t, v)
@@ -192,7 +193,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "a thorough Recovery restores it") {
 			t.Errorf("Read: %v", err)
 		}
-		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 		vaulttest.Reread(t, v, plan)
 	})
 }
@@ -201,7 +202,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 func leavesAlone(t *testing.T, server *emulator.Server, v *azblob.Vault, o azblob.RepairOptions, want error, says string) {
 	t.Helper()
 	untouched := vaulttest.Untouched(t, server)
-	report, err := v.Admin().Repair(t.Context(), o)
+	report, err := v.Admin().Repair(audited.Mark(t.Context()), o)
 	if !errors.Is(err, want) || !strings.HasSuffix(err.Error(), says) || len(report.Plans) != 1 || report.Plans[0].Err == nil || report.Plans[0].Did != "" {
 		t.Errorf("%+v, %v", report, err)
 	}
@@ -270,7 +271,7 @@ func TestThoroughRecoveryBesideWork(t *testing.T) {
 		recovering := at.Vault(t, server, func() {
 			vaulttest.Should(t, errors.Join(v.UpdatePlan(t.Context(), ending), v.Delete(t.Context(), doomed.ID), v.Create(t.Context(), plantest.Small())))
 		})
-		report, err := recovering.Admin().Repair(t.Context(), vaulttest.Thorough)
+		report, err := recovering.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)
 		if err != nil || len(report.Plans) != 0 {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -298,7 +299,7 @@ func TestRestoredEntryBesideOthers(t *testing.T) {
 				} else {
 					vaulttest.Should(t, v.Delete(t.Context(), plan.ID))
 				}
-			}).Admin().Repair(t.Context(), vaulttest.Thorough)
+			}).Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)
 			vaulttest.Should(t, err)
 			vaulttest.Settled(t, v)
 			if at.Came() {
@@ -338,7 +339,7 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	dies := func(rule *emulator.Rule) func(t *testing.T, server *emulator.Server) {
 		return func(t *testing.T, server *emulator.Server) {
-			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Faulty(t, server, rule.Do(vaulttest.Denied)).Admin().Repair(t.Context(), vaulttest.Thorough)), storage.ErrDenied)
+			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Faulty(t, server, rule.Do(vaulttest.Denied)).Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)), storage.ErrDenied)
 		}
 	}
 	for what, first := range map[string]func(t *testing.T, server *emulator.Server){
@@ -352,7 +353,7 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 		},
 		"by two": func(t *testing.T, server *emulator.Server) {
 			recovers := func(v *azblob.Vault) {
-				vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+				vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 			}
 			recovers(vaulttest.Meanwhile(t, server, emulator.PutBlob, "actions/", func() { recovers(vaulttest.OnEmulator(t, server)) }))
 		},
@@ -364,8 +365,8 @@ func TestRewrittenPartsAreUpdated(t *testing.T) {
 			time.Sleep(vaulttest.PastGrace)
 			first(t, server)
 			time.Sleep(vaulttest.PastGrace)
-			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
-			if report, err := v.Admin().Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Plans) != 0 {
+			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
+			if report, err := v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough); err != nil || len(report.Plans) != 0 {
 				t.Errorf("once more: %+v, %v", report, err)
 			}
 			vaulttest.Same(t, v, d.Plan)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -29,7 +30,7 @@ type remedy func(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error
 func recovers(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error { return v.Recovery(ctx) }
 
 func thorough(ctx context.Context, v *azblob.Vault, _ uuid.UUID) error {
-	return vaulttest.ErrOf(v.Admin().Repair(ctx, vaulttest.Thorough))
+	return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), vaulttest.Thorough))
 }
 
 func deletes(ctx context.Context, v *azblob.Vault, plan uuid.UUID) error { return v.Delete(ctx, plan) }
@@ -285,7 +286,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			}
 			slices.Sort(want)
 			untouched := vaulttest.Untouched(t, server)
-			if report, err := v.Admin().Repair(t.Context(), vaulttest.Thorough); err != nil || len(report.Strays) != len(names) || len(report.Plans) != 0 || report.Open != 30 {
+			if report, err := v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough); err != nil || len(report.Strays) != len(names) || len(report.Plans) != 0 || report.Open != 30 {
 				t.Errorf("a thorough Recovery: %+v, %v", report, err)
 			}
 			untouched()
@@ -319,7 +320,7 @@ func TestListingsThatAreRefused(t *testing.T) {
 				return vaulttest.ErrOf(v.Admin().Check(t.Context(), azblob.CheckOptions{}))
 			},
 			"a thorough Recover": func(v *azblob.Vault) error {
-				return vaulttest.ErrOf(v.Admin().Repair(t.Context(), azblob.RepairOptions{Thorough: true}))
+				return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: true}))
 			},
 		} {
 			all := emulator.On(emulator.ListBlobs).Do(emulator.Duplicate(0)) // harmless

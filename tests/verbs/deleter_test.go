@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -132,7 +133,7 @@ func TestDeleteOfWhatLostItsObject(t *testing.T) {
 			plan := loses(t, server, in)
 			time.Sleep(vaulttest.PastGrace)
 			v := vaulttest.OnEmulator(t, server)
-			if _, err := v.Admin().Repair(t.Context(), vaulttest.Thorough); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
+			if _, err := v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough); !errors.Is(err, storage.ErrCorrupt) || !strings.HasSuffix(err.Error(), "or Delete the plan") {
 				t.Errorf("Recover: %v, want the remedy", err)
 			}
 			vaulttest.Should(t, v.Delete(t.Context(), plan.ID))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -124,7 +125,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			})
 			for _, o := range []azblob.RepairOptions{{}, {Thorough: true, DryRun: true}, {Thorough: true}} {
 				step("Recovery", func() {
-					report, err := v.Admin().Repair(ctx, o)
+					report, err := v.Admin().Repair(audited.Mark(ctx), o)
 					if want := map[bool]int{true: 8, false: 3}[o.Thorough]; err != nil || report.Foreign != want || len(report.Plans) > 0 {
 						t.Errorf("Recovery %+v: %+v, %v", o, report, err)
 					}
@@ -138,8 +139,8 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			})
 			for _, day := range []time.Time{mixed, theirs} {
 				step("Hold", func() {
-					vaulttest.Must(t, v.Admin().Hold(ctx, storage.DayOf(day)))
-					vaulttest.Must(t, v.Admin().Release(ctx, storage.DayOf(day)))
+					vaulttest.Must(t, v.Admin().Hold(audited.Mark(ctx), storage.DayOf(day), workflow.Attribution{}))
+					vaulttest.Must(t, v.Admin().Release(audited.Mark(ctx), storage.DayOf(day), workflow.Attribution{}))
 				})
 			}
 			step("Purge", func() {
@@ -153,7 +154,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			})
 			for _, dry := range []bool{true, false} {
 				step("Expire", func() {
-					report, err := v.Admin().Expire(ctx, azblob.ExpireOptions{OlderThanDays: 1, Empty: true, DryRun: dry})
+					report, err := v.Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: 1, Empty: true, DryRun: dry})
 					if err != nil || len(report.Days) != 2 || report.Days[0].Result != azblob.DayForeign || !slices.Contains(others[0].IDs(), report.Days[0].Plans[0]) ||
 						report.Days[1].Result != azblob.DayUnmarked {
 						t.Errorf("Expire: %+v, %v", report, err)
@@ -171,7 +172,7 @@ func TestForeignRemains(t *testing.T) {
 		"sub-objects to which a marker leads": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
 			server.Put(others.Container, "open/"+others.PartsAlone.String(), nil, map[string]string{"writeid": "w"})
 			time.Sleep(vaulttest.PastGrace)
-			if report, err := v.Admin().Repair(t.Context(), azblob.RepairOptions{}); err != nil || report.Foreign != 1 || len(report.Plans) > 0 {
+			if report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{}); err != nil || report.Foreign != 1 || len(report.Plans) > 0 {
 				t.Errorf("%+v, %v", report, err)
 			}
 		},
@@ -196,7 +197,7 @@ func TestForeignRemains(t *testing.T) {
 			name := "blocks/" + plan.ID.String() + "/" + uuid.NewString() + ".json"
 			server.Put(others.Container, name, []byte(`{"type":3}`), nil)
 			time.Sleep(vaulttest.PastGrace)
-			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(t.Context(), vaulttest.Thorough)))
+			vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
 			if _, there := server.Blob(others.Container, name); !there {
 				t.Error("it was removed")
 			}
@@ -211,7 +212,7 @@ func TestForeignRemains(t *testing.T) {
 		"a day of which a listing is short": func(t *testing.T, server *emulator.Server, _ *azblob.Vault, _ *vaulttest.Foreign) {
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
 			v := vaulttest.OnEmulator(t, server, settings.Over(short))
-			report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1})
+			report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
 			if err != nil || report.Days[0].Result != azblob.DayForeign || short.Query == "" {
 				t.Errorf("%+v, %v", report, err)
 			}
@@ -220,7 +221,7 @@ func TestForeignRemains(t *testing.T) {
 			server.PutContainer(others.Container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
 			for i, want := range []azblob.ExpireResult{azblob.DayDropped, azblob.DayForeign} { // the catalogue has not seen it
 				before := len(server.Requests())
-				report, err := v.Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 1, Verify: i == 1, DryRun: i == 0})
+				report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1, Verify: i == 1, DryRun: i == 0})
 				if err != nil || report.Days[0].Result != want || len(server.Requests())-before > 3 {
 					t.Errorf("%+v, %v, %d requests", report, err, len(server.Requests())-before)
 				}
@@ -230,7 +231,7 @@ func TestForeignRemains(t *testing.T) {
 			vaulttest.PutDay(server, vaulttest.DaysAgo(12))
 			meanwhile := emulator.On(emulator.ListBlobs).Where(func(r emulator.Request) bool { return r.Prefix == "plans/" }).Nth(1).
 				Do(emulator.Before(func() { server.RemoveContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(12))) }))
-			report, err := vaulttest.Faulty(t, server, meanwhile).Admin().Expire(t.Context(), azblob.ExpireOptions{OlderThanDays: 10})
+			report, err := vaulttest.Faulty(t, server, meanwhile).Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 10})
 			if err != nil || report.Dropped() != 1 || meanwhile.Fired() != 1 {
 				t.Errorf("%+v, %v", report, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/settings"
 
 	"github.com/google/uuid"
@@ -73,8 +74,8 @@ func TestNothingIsSent(t *testing.T) {
 		refused("Check", vaulttest.ErrOf(v.Admin().Check(t.Context(), o)), storage.ErrInvalid)
 	}
 	for _, day := range []storage.Day{{}, noDay} {
-		refused("Hold", v.Admin().Hold(t.Context(), day), storage.ErrInvalid)
-		refused("Release", v.Admin().Release(t.Context(), day), storage.ErrInvalid)
+		refused("Hold", v.Admin().Hold(audited.Mark(t.Context()), day, workflow.Attribution{}), storage.ErrInvalid)
+		refused("Release", v.Admin().Release(audited.Mark(t.Context()), day, workflow.Attribution{}), storage.ErrInvalid)
 	}
 
 	ofMicrosoft := workflow.NewV7()
@@ -94,7 +95,7 @@ func TestNothingIsSent(t *testing.T) {
 	vaulttest.Must(t, v.Close(t.Context()))
 	_, err = v.Admin().Check(t.Context(), azblob.CheckOptions{})
 	refused("Check", err, storage.ErrClosed)
-	_, err = v.Admin().Repair(t.Context(), azblob.RepairOptions{})
+	_, err = v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{})
 	refused("Recovery", err, storage.ErrClosed)
 	if r := server.Requests(); len(r) > 0 {
 		t.Errorf("%d requests were sent, such as %v", len(r), r[0])
