@@ -103,7 +103,7 @@ func (a *Admin) Expire(ctx context.Context, o ExpireOptions) (report ExpireRepor
 		if o.DryRun {
 			return run(ctx, func() {})
 		}
-		return a.audit(ctx, storage.AuditEntry{What: "expire", Attribution: o.By, Detail: o.detail()}, run)
+		return a.audit(ctx, storage.AuditEntry{What: "expire", By: o.By, Detail: o.detail()}, run)
 	})
 	return report, err
 }

@@ -61,7 +61,7 @@ func (a *Admin) changeHold(ctx context.Context, op string, day storage.Day, by w
 		if err := driver.CheckDay("day", day); err != nil {
 			return err
 		}
-		entry := storage.AuditEntry{What: strings.ToLower(op), Attribution: by, From: day, To: day}
+		entry := storage.AuditEntry{What: strings.ToLower(op), By: by, From: day, To: day}
 		return a.audit(ctx, entry, func(ctx context.Context, begin func()) error {
 			return do(ctx, hold{a.store, a.prefix.day(day.Start()), begin})
 		})

@@ -23,10 +23,10 @@ func goldenRecords() map[string]record {
 		"member": memberRecord(storage.Member{ID: examplePart, Name: "host <план>", Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), TTL: 90 * time.Second}),
 		"draining": memberRecord(storage.Member{
 			ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-			Phase: storage.Leaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
+			Phase: storage.PhaseLeaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
 		"note":    noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
-		"left":    memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Phase: storage.Left, Excused: true}),
+		"left":    memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Phase: storage.PhaseLeft, Excused: true}),
 		"again":   memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
 		"stop":    stopRecord(storage.StopRequest{Plan: examplePlan}),
 		"stopped": stopRecord(storage.StopRequest{Plan: examplePlan, By: "ops@example.com", Why: "<план>"}),
@@ -77,7 +77,7 @@ func TestGoldenRecords(t *testing.T) {
 func goldenAuditEntry() storage.AuditEntry {
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	return driver.RecordedAuditEntry(storage.AuditEntry{
-		ID: examplePart, What: "purge", Attribution: workflow.Attribution{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
+		ID: examplePart, What: "purge", By: workflow.Attribution{By: "ops@example.com", Why: "<план>"}, Plans: []uuid.UUID{examplePlan},
 		From: storage.DayOf(day), To: storage.DayOf(day), Detail: "--status failed", Result: "done",
 	}, day)
 }

@@ -102,7 +102,7 @@ func (a *Admin) Repair(ctx context.Context, o RepairOptions) (report RepairRepor
 		if o.DryRun {
 			return r.run(ctx)
 		}
-		return a.audit(ctx, storage.AuditEntry{What: "repair", Attribution: o.By}, func(ctx context.Context, begin func()) error {
+		return a.audit(ctx, storage.AuditEntry{What: "repair", By: o.By}, func(ctx context.Context, begin func()) error {
 			r.begin = begin
 			return r.run(ctx)
 		})

@@ -101,7 +101,7 @@ type auditData struct {
 
 // auditRecord returns the record of an audit entry. Its metadata has all of it, so that a listing shows it.
 func auditRecord(d storage.AuditEntry) (record, error) {
-	data := auditData{ID: d.ID, What: d.What, By: d.By, Why: d.Why, Plans: d.Plans, From: d.From.String(), To: d.To.String(), Detail: d.Detail, Result: d.Result}
+	data := auditData{ID: d.ID, What: d.What, By: d.By.By, Why: d.By.Why, Plans: d.Plans, From: d.From.String(), To: d.To.String(), Detail: d.Detail, Result: d.Result}
 	var text strings.Builder
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
@@ -127,7 +127,7 @@ func (f format) auditEntryOf(id uuid.UUID, p blob.Properties) (d storage.AuditEn
 	if err == nil && data.ID != id {
 		err = fmt.Errorf("it is entry %s", data.ID)
 	}
-	d = storage.AuditEntry{ID: data.ID, What: data.What, Attribution: workflow.Attribution{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
+	d = storage.AuditEntry{ID: data.ID, What: data.What, By: workflow.Attribution{By: data.By, Why: data.Why}, Plans: data.Plans, Detail: data.Detail, Result: data.Result}
 	if err == nil && data.From != "" {
 		d.From, err = storage.ParseDay(data.From)
 	}

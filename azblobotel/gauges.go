@@ -71,7 +71,7 @@ func (g *gauges) observe(_ context.Context, o metric.Observer) error {
 	count(g.members, last.Alive, keyMember.String("alive"))
 	count(g.members, last.Dead, keyMember.String("dead"))
 	for _, m := range last.Members {
-		count(g.plans, m.Plans, keyNode.String(m.ID.String()), keyName.String(m.Name))
+		count(g.plans, m.Plans, keyNode.String(m.Member.ID.String()), keyName.String(m.Member.Name))
 	}
 	o.ObserveFloat64(g.oldest, last.OldestWait.Seconds(), g.with())
 	for _, c := range last.Copies {

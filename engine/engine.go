@@ -512,7 +512,7 @@ func (e *Engine) stopHere(ctx context.Context, r *run, by workflow.Attribution) 
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop(stopping, by) }()
-	entry := storage.AuditEntry{What: "stop", Attribution: by, Plans: []uuid.UUID{r.plan.ID}}
+	entry := storage.AuditEntry{What: "stop", By: by, Plans: []uuid.UUID{r.plan.ID}}
 	return storage.Audit(ctx, e.vault, entry, func(context.Context) error { return <-stopped })
 }
 

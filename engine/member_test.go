@@ -118,7 +118,7 @@ func TestFleet(t *testing.T) {
 				t.Errorf("a node ran %d of 24 plans", n)
 			}
 		}
-		left := func(m storage.Member) bool { return m.Phase == storage.Left }
+		left := func(m storage.Member) bool { return m.Phase == storage.PhaseLeft }
 		if roster, err := s.open().Roster(t.Context()); err != nil || !slices.ContainsFunc(roster.Members, left) || len(slices.DeleteFunc(roster.Members, left)) != 0 {
 			t.Errorf("%+v are left, %v", roster.Members, err)
 		}

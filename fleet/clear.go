@@ -51,7 +51,7 @@ func Clear(ctx context.Context, vault storage.Vault, o ClearOptions) (unclaimed 
 	if c.doing == nil {
 		c.doing = func(string) {}
 	}
-	err = storage.Audit(ctx, s, storage.AuditEntry{What: "clear", Attribution: o.By}, func(ctx context.Context) error {
+	err = storage.Audit(ctx, s, storage.AuditEntry{What: "clear", By: o.By}, func(ctx context.Context) error {
 		if err := c.farewell(ctx, cmp.Or(o.Patience, 2*time.Minute)); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ const clearPause = 2 * time.Second
 // remaining returns the members that have not left, and how many of them are alive.
 func remaining(r storage.Roster) (members []storage.Member, alive int) {
 	for _, m := range r.Members {
-		if m.Phase == storage.Left {
+		if m.Phase == storage.PhaseLeft {
 			continue
 		}
 		members = append(members, m)

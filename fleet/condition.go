@@ -13,21 +13,21 @@ type Condition string
 // The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
 // for longer than InspectOptions.Older.
 const (
-	// Working: the owner is alive. An author's delay does not make a plan stuck.
-	Working Condition = "working"
-	// Stopping: the owner is alive, and the plan was asked to stop.
-	Stopping Condition = "stopping"
-	// Waiting: the plan is NotStarted and waits for an engine.
-	Waiting Condition = "waiting"
-	// Orphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
-	Orphaned Condition = "orphaned"
-	// Unclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
+	// ConditionWorking: the owner is alive. An author's delay does not make a plan stuck.
+	ConditionWorking Condition = "working"
+	// ConditionStopping: the owner is alive, and the plan was asked to stop.
+	ConditionStopping Condition = "stopping"
+	// ConditionWaiting: the plan is NotStarted and waits for an engine.
+	ConditionWaiting Condition = "waiting"
+	// ConditionOrphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
+	ConditionOrphaned Condition = "orphaned"
+	// ConditionUnclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
 	// engine is alive. Such a plan is also stuck if it was asked to stop, because the engine does not see the request.
-	Unclaimed Condition = "unclaimed"
-	// Unreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
-	Unreadable Condition = "unreadable"
-	// Unknown: reading the plan failed for a reason that may pass.
-	Unknown Condition = "unknown"
+	ConditionUnclaimed Condition = "unclaimed"
+	// ConditionUnreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
+	ConditionUnreadable Condition = "unreadable"
+	// ConditionUnknown: reading the plan failed for a reason that may pass.
+	ConditionUnknown Condition = "unknown"
 )
 
 // Reason says in a few words, which do not change, why a plan is stuck or does not go on.
@@ -97,18 +97,18 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	switch {
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
-	case p.State.Status == workflow.NotStarted:
-		return Waiting, late, f.whyWaiting(p, late)
-	case p.OwnerState == OwnerNone && p.Epoch == 0:
-		return Unclaimed, late || asked(p), f.whyUnclaimed(p, late)
-	case p.OwnerState != OwnerAlive:
-		return Orphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
+	case p.Plan.State.Status == workflow.NotStarted:
+		return ConditionWaiting, late, f.whyWaiting(p, late)
+	case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
+		return ConditionUnclaimed, late || asked(p), f.whyUnclaimed(p, late)
+	case p.OwnerState != OwnerStateAlive:
+		return ConditionOrphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
 	case asked(p):
 		late = f.since(p.StopRequested) > f.older
-		return Stopping, late, f.whyStopping(p, *owner, late) + owner.reports()
+		return ConditionStopping, late, f.whyStopping(p, *owner, late) + owner.reports()
 	}
 	waits := f.delayed(p)
-	return Working, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
+	return ConditionWorking, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
 }
 
 // delayed reports whether nothing runs because the plan's author wants it so.
@@ -126,7 +126,7 @@ func (f fleetFacts) undecided(p OpenPlan) bool {
 	switch {
 	case f.since(p.Progress) <= f.older || f.delayed(p):
 		return false
-	case p.OwnerState == OwnerAlive || p.OwnerState == OwnerNone && p.Epoch == 0:
+	case p.OwnerState == OwnerStateAlive || p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
 		return !asked(p)
 	}
 	return f.alive > 0 && !f.abandoned(p)
@@ -135,26 +135,26 @@ func (f fleetFacts) undecided(p OpenPlan) bool {
 // reason says in a few words what explain says.
 func (f fleetFacts) reason(p OpenPlan) Reason {
 	switch {
-	case p.Condition == Unreadable:
+	case p.Condition == ConditionUnreadable:
 		return ReasonUnreadable
-	case p.Condition == Unknown:
+	case p.Condition == ConditionUnknown:
 		return ReasonUnknown
-	case p.Condition == Waiting && f.alive > 0:
+	case p.Condition == ConditionWaiting && f.alive > 0:
 		return ReasonNotPickedUp
-	case f.suspended != nil && f.alive == 0 && (p.Condition == Waiting || p.Condition == Orphaned):
+	case f.suspended != nil && f.alive == 0 && (p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned):
 		return ReasonSuspended
-	case p.Condition == Waiting || p.Condition == Orphaned && f.alive == 0:
+	case p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned && f.alive == 0:
 		return ReasonNoNode
-	case p.Condition == Orphaned && p.OwnerState == OwnerSilent:
+	case p.Condition == ConditionOrphaned && p.OwnerState == OwnerStateSilent:
 		return ReasonOwnerSilent
-	case p.Condition == Orphaned:
+	case p.Condition == ConditionOrphaned:
 		return ReasonOwnerGone
 	case p.Unread:
 		return ReasonUnknown
 	case !p.Stuck:
 		return ""
 	}
-	return map[Condition]Reason{Working: ReasonNoProgress, Stopping: ReasonStopIgnored, Unclaimed: ReasonUnclaimed}[p.Condition]
+	return map[Condition]Reason{ConditionWorking: ReasonNoProgress, ConditionStopping: ReasonStopIgnored, ConditionUnclaimed: ReasonUnclaimed}[p.Condition]
 }
 
 // since returns the time since t by the store's clock. It is not negative.

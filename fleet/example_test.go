@@ -137,7 +137,7 @@ func ExampleInspect() {
 		i, err := fleet.Inspect(ctx, vault, fleet.InspectOptions{})
 		check(err)
 		for _, p := range i.Plans {
-			fmt.Printf("nodes alive: %d; %s is %s; stuck: %t\n", i.Alive(), p.Name, p.Condition, p.Stuck)
+			fmt.Printf("nodes alive: %d; %s is %s; stuck: %t\n", i.Alive(), p.Plan.Name, p.Condition, p.Stuck)
 		}
 	}
 	inspect()

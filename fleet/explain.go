@@ -16,11 +16,11 @@ const unread = " It was not read, so its progress is not known."
 func unreadableBecause(err error) (Condition, bool, string) {
 	switch {
 	case errors.Is(err, storage.ErrSchema):
-		return Unreadable, true, fmt.Sprintf("It can't be read by this program, and perhaps by no engine: %v. Update the programs.", err)
+		return ConditionUnreadable, true, fmt.Sprintf("It can't be read by this program, and perhaps by no engine: %v. Update the programs.", err)
 	case unreadable(err):
-		return Unreadable, true, fmt.Sprintf("It is damaged, so no engine runs it: %v. Check the plan, and repair it.", err)
+		return ConditionUnreadable, true, fmt.Sprintf("It is damaged, so no engine runs it: %v. Check the plan, and repair it.", err)
 	}
-	return Unknown, false, fmt.Sprintf("Nothing is known of it, because reading it failed: %v. Try again.", err)
+	return ConditionUnknown, false, fmt.Sprintf("Nothing is known of it, because reading it failed: %v. Try again.", err)
 }
 
 func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
@@ -65,11 +65,11 @@ func (f fleetFacts) start(advice string) string {
 func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) string {
 	why := "It has no owner"
 	switch {
-	case p.OwnerState == OwnerGone && owner != nil:
+	case p.OwnerState == OwnerStateGone && owner != nil:
 		why = fmt.Sprintf("Its owner, %s, has let it go", owner.called())
-	case p.OwnerState == OwnerGone:
-		why = fmt.Sprintf("Its owner, node %s, has left the fleet or died", p.Owner)
-	case p.OwnerState == OwnerSilent:
+	case p.OwnerState == OwnerStateGone:
+		why = fmt.Sprintf("Its owner, node %s, has left the fleet or died", p.Plan.Owner)
+	case p.OwnerState == OwnerStateSilent:
 		why = fmt.Sprintf("Its owner, %s, has been silent for %s, longer than its TTL of %s", owner.called(), short(owner.Silence), short(ttlOf(owner.Member)))
 	}
 	switch {
@@ -165,18 +165,18 @@ func (f fleetFacts) nodes() string {
 
 // called is what people call a member.
 func (m MemberState) called() string {
-	if m.Name == "" {
-		return "node " + m.ID.String()
+	if m.Member.Name == "" {
+		return "node " + m.Member.ID.String()
 	}
-	return fmt.Sprintf("node %s (%s)", cut(m.Name), m.ID)
+	return fmt.Sprintf("node %s (%s)", cut(m.Member.Name), m.Member.ID)
 }
 
 // reports says what a member reports, if anything.
 func (m MemberState) reports() string {
-	if m.Trouble == "" {
+	if m.Member.Trouble == "" {
 		return ""
 	}
-	return " It reports: " + m.Trouble
+	return " It reports: " + m.Member.Trouble
 }
 
 // asked says when a plan was asked to stop, by whom, and why.

@@ -16,16 +16,16 @@ func TestExplain(t *testing.T) {
 	owner := uuid.MustParse("0193a5c0-0000-7000-8000-000000000001")
 	ago := func(d time.Duration) time.Time { return epoch0.Add(-d) }
 	plan := func(status workflow.Status, progress time.Duration, change ...func(*OpenPlan)) OpenPlan {
-		p := OpenPlan{Progress: ago(progress), OwnerState: OwnerAlive}
-		p.State.Status, p.Owner, p.Epoch = status, owner, 2
+		p := OpenPlan{Progress: ago(progress), OwnerState: OwnerStateAlive}
+		p.Plan.State.Status, p.Plan.Owner, p.Plan.Epoch = status, owner, 2
 		for _, c := range change {
 			c(&p)
 		}
 		return p
 	}
 	state := func(s OwnerState) func(*OpenPlan) { return func(p *OpenPlan) { p.OwnerState = s } }
-	unclaimed := func(p *OpenPlan) { p.Owner, p.Epoch, p.OwnerState = uuid.Nil, 0, OwnerNone }
-	ownerless := func(p *OpenPlan) { p.Owner, p.OwnerState = uuid.Nil, OwnerNone }
+	unclaimed := func(p *OpenPlan) { p.Plan.Owner, p.Plan.Epoch, p.OwnerState = uuid.Nil, 0, OwnerStateNone }
+	ownerless := func(p *OpenPlan) { p.Plan.Owner, p.OwnerState = uuid.Nil, OwnerStateNone }
 	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
 	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
 	runs := func(n int) func(*OpenPlan) {
@@ -58,72 +58,72 @@ func TestExplain(t *testing.T) {
 		stuck bool
 		why   string
 	}{
-		{"works", plan(workflow.Running, young, runs(1)), 2, Working, false, alive + ". Action eu/one/restart has been running for 50m."},
-		{"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, Working, false, alive + ". Action eu is running."},
-		{"works, not read", plan(workflow.Running, young), 2, Working, false, alive + "."},
-		{"works, between two actions", plan(workflow.Running, young, delay(0, young, workflow.Running)), 2, Working, false, alive + "."},
-		{"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, Working, false, alive + ". Its engine's clock is 5m ahead of the store's, so ages are not exact."},
-		{"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, Working, false, alive + "."},
-		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
-		{"waits for the delay after a block", plan(workflow.Running, old, delay(time.Hour, old, workflow.Completed)), 2, Working, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
+		{"works", plan(workflow.Running, young, runs(1)), 2, ConditionWorking, false, alive + ". Action eu/one/restart has been running for 50m."},
+		{"works on an action without a start", plan(workflow.Running, young, func(p *OpenPlan) { p.Running = []RunningAction{{Path: "eu"}} }), 2, ConditionWorking, false, alive + ". Action eu is running."},
+		{"works, not read", plan(workflow.Running, young), 2, ConditionWorking, false, alive + "."},
+		{"works, between two actions", plan(workflow.Running, young, delay(0, young, workflow.Running)), 2, ConditionWorking, false, alive + "."},
+		{"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, ConditionWorking, false, alive + ". Its engine's clock is 5m ahead of the store's, so ages are not exact."},
+		{"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, ConditionWorking, false, alive + "."},
+		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running)), 2, ConditionWorking, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
+		{"waits for the delay after a block", plan(workflow.Running, old, delay(time.Hour, old, workflow.Completed)), 2, ConditionWorking, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
 		{
-			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running), runs(1)), 2, Working, true,
+			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running), runs(1)), 2, ConditionWorking, true,
 			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
 		{
-			"makes no progress", plan(workflow.Running, old, runs(3)), 2, Working, true,
+			"makes no progress", plan(workflow.Running, old, runs(3)), 2, ConditionWorking, true,
 			alive + ", but nothing has been stored for 20m. Action eu/one/restart has been running for 50m, in its attempt 3, with a timeout of 2h, and 2 more. Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to.",
 		},
-		{"runs nothing", plan(workflow.Running, old, runs(0)), 2, Working, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
-		{"runs nothing that is stored, long after a delay", plan(workflow.Running, old, delay(time.Hour, 90*time.Minute, workflow.Running)), 2, Working, true, alive + ", but nothing has been stored for 20m. An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."},
-		{"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, Stopping, false, "It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended."},
+		{"runs nothing", plan(workflow.Running, old, runs(0)), 2, ConditionWorking, true, alive + ", but nothing has been stored for 20m. Nothing runs, so the node may hang: restart it, or evict it."},
+		{"runs nothing that is stored, long after a delay", plan(workflow.Running, old, delay(time.Hour, 90*time.Minute, workflow.Running)), 2, ConditionWorking, true, alive + ", but nothing has been stored for 20m. An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."},
+		{"stops", plan(workflow.Running, old, stop(young), runs(1)), 2, ConditionStopping, false, "It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended."},
 		{
-			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, Stopping, true,
+			"does not stop", plan(workflow.Running, young, stop(old), runs(1)), 2, ConditionStopping, true,
 			"It was asked to stop 20m ago, and its owner, " + node + ", is alive (heartbeat 4s ago), but it has not stopped. Action eu/one/restart has been running for 50m. Actions that are running are not cancelled. If the plugin hangs, restart the node, or evict it: the next owner stops the plan.",
 		},
-		{"waits to be claimed", plan(workflow.NotStarted, young), 2, Waiting, false, "It has not begun since it was created 3m ago, and 2 nodes are alive to claim it."},
+		{"waits to be claimed", plan(workflow.NotStarted, young), 2, ConditionWaiting, false, "It has not begun since it was created 3m ago, and 2 nodes are alive to claim it."},
 		{
-			"waits to be claimed for long", plan(workflow.NotStarted, old), 1, Waiting, true,
+			"waits to be claimed for long", plan(workflow.NotStarted, old), 1, ConditionWaiting, true,
 			"It has not begun since it was created 20m ago, although 1 node is alive: a node may be full, or lack its plugins. Read the logs, or start another node.",
 		},
 		{
-			"waits for an engine", plan(workflow.NotStarted, young, stop(time.Second)), 0, Waiting, false,
+			"waits for an engine", plan(workflow.NotStarted, young, stop(time.Second)), 0, ConditionWaiting, false,
 			"It has not begun since it was created 3m ago, and no node is alive to claim it. Start an engine. It was asked to stop 1s ago, and stops as soon as a node claims it.",
 		},
-		{"waits for an engine for long", plan(workflow.NotStarted, old), 0, Waiting, true, "It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine."},
-		{"has no claim", plan(workflow.Running, young, unclaimed), 2, Unclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
+		{"waits for an engine for long", plan(workflow.NotStarted, old), 0, ConditionWaiting, true, "It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine."},
+		{"has no claim", plan(workflow.Running, young, unclaimed), 2, ConditionUnclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
 		{
-			"has no claim and makes no progress", plan(workflow.Running, old, unclaimed, runs(1)), 2, Unclaimed, true,
+			"has no claim and makes no progress", plan(workflow.Running, old, unclaimed, runs(1)), 2, ConditionUnclaimed, true,
 			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. Nothing has been stored for 20m. Action eu/one/restart has been running for 50m. If the engine has died, start it again.",
 		},
 		{
-			"has no claim and is to stop", plan(workflow.Running, young, unclaimed, stop(young)), 2, Unclaimed, true,
+			"has no claim and is to stop", plan(workflow.Running, young, unclaimed, stop(young)), 2, ConditionUnclaimed, true,
 			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. It was asked to stop 3m ago, but such an engine does not see stop requests. Stop it in that engine.",
 		},
-		{"of an owner that is gone", plan(workflow.Running, young, state(OwnerGone)), 3, Orphaned, false, gone + ". 3 nodes are alive, and it is usually taken within 45s."},
+		{"of an owner that is gone", plan(workflow.Running, young, state(OwnerStateGone)), 3, ConditionOrphaned, false, gone + ". 3 nodes are alive, and it is usually taken within 45s."},
 		{
-			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerGone)), 3, Orphaned, true,
+			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerStateGone)), 3, ConditionOrphaned, true,
 			gone + ", and nobody has taken it, although 3 nodes are alive: a node may be full, or lack its plugins. Read the logs. Take the plan over to make the nodes look again.",
 		},
 		{
-			"of an owner that is gone, without nodes", plan(workflow.Running, young, state(OwnerGone), stop(young)), 0, Orphaned, true,
+			"of an owner that is gone, without nodes", plan(workflow.Running, young, state(OwnerStateGone), stop(young)), 0, ConditionOrphaned, true,
 			gone + ", and no node is alive to take it. Start an engine: it takes the plan. It was asked to stop 3m ago, and stops as soon as a node takes it.",
 		},
-		{"of an owner that is silent", plan(workflow.Running, young, state(OwnerSilent)), 1, Orphaned, false, silent + ". 1 node is alive, and it is usually taken within 45s."},
-		{"of an owner that is silent, without nodes", plan(workflow.Running, young, state(OwnerSilent)), 0, Orphaned, true, silent + ", and no node is alive to take it. Start an engine: it takes the plan."},
-		{"of an epoch without an owner", plan(workflow.Running, young, ownerless), 1, Orphaned, false, "It has no owner. 1 node is alive, and it is usually taken within 45s."},
-		{"is damaged", plan(workflow.Running, 0, fails(storage.ErrCorrupt)), 1, Unreadable, true, "It is damaged, so no engine runs it: corrupt. Check the plan, and repair it."},
-		{"is newer", plan(workflow.Running, 0, fails(storage.ErrSchema)), 1, Unreadable, true, "It can't be read by this program, and perhaps by no engine: not understood. Update the programs."},
-		{"can't be read now", plan(workflow.Running, old, fails(storage.ErrUnavailable)), 1, Unknown, false, "Nothing is known of it, because reading it failed: unavailable. Try again."},
+		{"of an owner that is silent", plan(workflow.Running, young, state(OwnerStateSilent)), 1, ConditionOrphaned, false, silent + ". 1 node is alive, and it is usually taken within 45s."},
+		{"of an owner that is silent, without nodes", plan(workflow.Running, young, state(OwnerStateSilent)), 0, ConditionOrphaned, true, silent + ", and no node is alive to take it. Start an engine: it takes the plan."},
+		{"of an epoch without an owner", plan(workflow.Running, young, ownerless), 1, ConditionOrphaned, false, "It has no owner. 1 node is alive, and it is usually taken within 45s."},
+		{"is damaged", plan(workflow.Running, 0, fails(storage.ErrCorrupt)), 1, ConditionUnreadable, true, "It is damaged, so no engine runs it: corrupt. Check the plan, and repair it."},
+		{"is newer", plan(workflow.Running, 0, fails(storage.ErrSchema)), 1, ConditionUnreadable, true, "It can't be read by this program, and perhaps by no engine: not understood. Update the programs."},
+		{"can't be read now", plan(workflow.Running, old, fails(storage.ErrUnavailable)), 1, ConditionUnknown, false, "Nothing is known of it, because reading it failed: unavailable. Try again."},
 	} {
 		f := fleetFacts{now: epoch0, older: 15 * time.Minute, alive: test.alive, within: 45 * time.Second}
 		m := &MemberState{Member: storage.Member{ID: owner, Name: "host-7", TTL: 3 * time.Second}, Silence: 4 * time.Second}
-		if test.plan.OwnerState == OwnerGone || test.plan.OwnerState == OwnerNone {
+		if test.plan.OwnerState == OwnerStateGone || test.plan.OwnerState == OwnerStateNone {
 			m = nil
 		}
 		c, stuck, why := f.explain(test.plan, m)
 		test.plan.Condition, test.plan.Stuck = c, stuck
-		if r := f.reason(test.plan); (r != "") != (stuck || c != Working && c != Stopping && c != Unclaimed) {
+		if r := f.reason(test.plan); (r != "") != (stuck || c != ConditionWorking && c != ConditionStopping && c != ConditionUnclaimed) {
 			t.Errorf("the reason of a plan that %s is %q", test.name, r)
 		} else if (r != "") != (r.Remedy() != "") {
 			t.Errorf("the remedy of %q is %q", r, r.Remedy())

@@ -47,7 +47,7 @@ func (i Inspection) Gauges() Gauges {
 		if p.Stuck {
 			g.Stuck[p.Reason]++
 		}
-		if p.State.Status == workflow.NotStarted && p.Err == nil {
+		if p.Plan.State.Status == workflow.NotStarted && p.Err == nil {
 			g.Waiting++
 			g.OldestWait = max(g.OldestWait, i.Now.Sub(p.Progress))
 		}
@@ -119,7 +119,7 @@ func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
 	i.o.MaxReads = min(max(gaugedReads, i.neverRead()), firstReads)
 	_ = i.read(ctx)
 	for n := range i.Plans {
-		if p := &i.Plans[n]; p.State.Status == workflow.Running && errors.Is(p.Err, storage.ErrSchema) {
+		if p := &i.Plans[n]; p.Plan.State.Status == workflow.Running && errors.Is(p.Err, storage.ErrSchema) {
 			p.Err, p.Unread = nil, !p.Read // a node with other plugins may run it
 		}
 	}
@@ -131,7 +131,7 @@ func (g *gauger) inspect(ctx context.Context) (Inspection, error) {
 // neverRead counts the plans that must be read to find out whether they are stuck, and of which nothing is known.
 func (i *inspector) neverRead() (n int) {
 	for _, p := range i.Plans {
-		if !p.Read && p.Err == nil && p.State.Status == workflow.Running && i.facts.undecided(p) {
+		if !p.Read && p.Err == nil && p.Plan.State.Status == workflow.Running && i.facts.undecided(p) {
 			n++
 		}
 	}
@@ -150,8 +150,8 @@ func (g *gauger) stop(ctx context.Context) {
 // is uuid.Nil if there is none.
 func gaugerOf(members []MemberState) (first uuid.UUID) {
 	for _, m := range members {
-		if m.Alive && m.Phase != storage.Leaving && (first == uuid.Nil || bytes.Compare(m.ID[:], first[:]) < 0) {
-			first = m.ID
+		if m.Alive && m.Member.Phase != storage.PhaseLeaving && (first == uuid.Nil || bytes.Compare(m.Member.ID[:], first[:]) < 0) {
+			first = m.Member.ID
 		}
 	}
 	return first

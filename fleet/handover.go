@@ -60,7 +60,7 @@ func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOv
 	if err != nil {
 		return h, err
 	}
-	entry := storage.AuditEntry{What: "takeover", Attribution: o.By, Plans: []uuid.UUID{plan}}
+	entry := storage.AuditEntry{What: "takeover", By: o.By, Plans: []uuid.UUID{plan}}
 	if o.TakeUnclaimed {
 		entry.Detail = "unclaimed"
 	}
@@ -140,7 +140,7 @@ func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner
 	}
 	for _, m := range i.Members {
 		switch {
-		case m.ID != p.Owner, slices.Contains(m.LetGo, p.ID):
+		case m.Member.ID != p.Owner, slices.Contains(m.Member.LetGo, p.ID):
 		case m.Alive:
 			return nil, fmt.Errorf("%w: %s, whose last heartbeat was %s ago", ErrOwned, m.called(), short(m.Silence))
 		default:
@@ -178,12 +178,12 @@ func (n *Node) outlive(ctx context.Context, silent MemberState) error {
 	defer cancel()
 	for {
 		changed := n.view().changed
-		if member, _ := n.known(silent.ID); !member {
+		if member, _ := n.known(silent.Member.ID); !member {
 			return nil
 		}
-		m, err := n.store.FindMember(ctx, silent.ID)
+		m, err := n.store.FindMember(ctx, silent.Member.ID)
 		switch {
-		case err == nil && m.Phase != storage.Left && m.Version != silent.Version:
+		case err == nil && m.Phase != storage.PhaseLeft && m.Version != silent.Member.Version:
 			return fmt.Errorf("%w: %s, which was silent, has renewed its record", ErrOwned, silent.called())
 		case err != nil && !errors.Is(err, storage.ErrNotFound) && !transient(err):
 			return err

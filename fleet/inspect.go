@@ -89,7 +89,7 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	}
 	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}}
 	for n := range i.Members {
-		i.members[i.Members[n].ID] = &i.Members[n]
+		i.members[i.Members[n].Member.ID] = &i.Members[n]
 	}
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s
@@ -182,13 +182,13 @@ func (i *inspector) search(ctx context.Context) error {
 		id := planOf(f.Err)
 		switch {
 		case f.Err == nil:
-			i.Plans = append(i.Plans, OpenPlan{ListResult: f.Result})
+			i.Plans = append(i.Plans, OpenPlan{Plan: f.Result})
 		case errors.Is(f.Err, storage.ErrForeign):
 			i.Foreign++
 		case id == uuid.Nil:
 			return f.Err
 		default:
-			i.Plans = append(i.Plans, OpenPlan{ListResult: storage.ListResult{ID: id}, Err: f.Err})
+			i.Plans = append(i.Plans, OpenPlan{Plan: storage.ListResult{ID: id}, Err: f.Err})
 		}
 	}
 	return nil
@@ -199,23 +199,23 @@ func (i *inspector) recall() {
 	before := map[uuid.UUID]OpenPlan{}
 	if i.o.Before != nil && i.o.MaxReads != 0 {
 		for _, b := range i.o.Before.Plans {
-			before[b.ID] = b
+			before[b.Plan.ID] = b
 		}
 	}
 	for n := range i.Plans {
 		p := &i.Plans[n]
-		b, known := before[p.ID]
-		known = known && p.Err == nil && b.Owner == p.Owner && b.Epoch == p.Epoch
+		b, known := before[p.Plan.ID]
+		known = known && p.Err == nil && b.Plan.Owner == p.Plan.Owner && b.Plan.Epoch == p.Plan.Epoch
 		if known {
 			p.build(b)
 		}
 		owner := i.place(p)
 		switch {
-		case p.OwnerState == OwnerNone && p.Epoch == 0 || p.OwnerState == OwnerAlive:
+		case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0 || p.OwnerState == OwnerStateAlive:
 		case known && !b.orphaned.IsZero():
 			p.orphaned = b.orphaned
-		case p.OwnerState == OwnerSilent:
-			p.orphaned = owner.Renewed.Add(ttlOf(owner.Member))
+		case p.OwnerState == OwnerStateSilent:
+			p.orphaned = owner.Member.Renewed.Add(ttlOf(owner.Member))
 		default:
 			p.orphaned = i.Now
 		}
@@ -225,7 +225,7 @@ func (i *inspector) recall() {
 // build copies what an earlier inspection has read of the plan.
 func (p *OpenPlan) build(b OpenPlan) {
 	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.waits, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.waits, b.unseen
-	p.Progress = latest(firstProgress(p.ListResult), b.Progress)
+	p.Progress = latest(firstProgress(p.Plan), b.Progress)
 	if unreadable(b.Err) {
 		p.Err, p.earlier = b.Err, true
 	}
@@ -234,12 +234,12 @@ func (p *OpenPlan) build(b OpenPlan) {
 // place notes what the roster says of a plan, and returns the record of its owner.
 func (i *inspector) place(p *OpenPlan) (owner *MemberState) {
 	if p.Progress.IsZero() {
-		p.Progress = firstProgress(p.ListResult)
+		p.Progress = firstProgress(p.Plan)
 	}
-	owner = i.members[p.Owner]
-	stop := i.stops[p.ID]
+	owner = i.members[p.Plan.Owner]
+	stop := i.stops[p.Plan.ID]
 	p.StopRequested, p.StopBy, p.StopWhy = stop.Requested, cut(stop.By), cut(stop.Why)
-	p.OwnerState = ownerState(p.ListResult, owner)
+	p.OwnerState = ownerState(p.Plan, owner)
 	return owner
 }
 
@@ -253,7 +253,7 @@ func (i *inspector) read(ctx context.Context) error {
 	progress := storage.Progress{Total: int64(len(chosen))}
 	err := atMost(readAtOnce, chosen, func(p *OpenPlan) error {
 		p.ReadAt = i.Now
-		plan, err := i.store.Read(ctx, p.ID)
+		plan, err := i.store.Read(ctx, p.Plan.ID)
 		if ctx.Err() != nil {
 			return cmp.Or(err, context.Cause(ctx))
 		}
@@ -277,7 +277,7 @@ func (i *inspector) read(ctx context.Context) error {
 		}
 	}
 	i.Plans = slices.DeleteFunc(i.Plans, func(p OpenPlan) bool {
-		return p.State.Status.Final() || errors.Is(p.Err, storage.ErrNotFound)
+		return p.Plan.State.Status.Final() || errors.Is(p.Err, storage.ErrNotFound)
 	})
 	return err
 }
@@ -287,9 +287,9 @@ func (i *inspector) chosen() (chosen []*OpenPlan) {
 	var more []*OpenPlan // those that need not be read
 	for n := range i.Plans {
 		p := &i.Plans[n]
-		wanted := i.o.ReadAll || i.Now.Sub(workflow.Time(p.ID)) > i.o.Older
+		wanted := i.o.ReadAll || i.Now.Sub(workflow.Time(p.Plan.ID)) > i.o.Older
 		switch {
-		case p.Err != nil && !p.earlier || p.State.Status != workflow.Running:
+		case p.Err != nil && !p.earlier || p.Plan.State.Status != workflow.Running:
 		case i.o.MaxReads == 0 && wanted, i.o.MaxReads != 0 && i.facts.undecided(*p):
 			chosen = append(chosen, p)
 		case i.o.ReadMore && wanted:
@@ -314,7 +314,7 @@ func (i *inspector) chosen() (chosen []*OpenPlan) {
 
 // known returns when somebody last tried to read the plan, or when it was created.
 func (p OpenPlan) known() time.Time {
-	return latest(workflow.Time(p.ID), p.ReadAt)
+	return latest(workflow.Time(p.Plan.ID), p.ReadAt)
 }
 
 // conclude decides how the plans are doing, and sorts them.

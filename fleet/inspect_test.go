@@ -64,7 +64,7 @@ func TestInspect(t *testing.T) {
 		}
 		for _, m := range i.Members {
 			wantPlans, wantAlive, silence := 1, false, time.Hour+75*time.Second
-			if m.Name == "host" {
+			if m.Member.Name == "host" {
 				wantPlans, wantAlive, silence = 2, true, 0
 			}
 			if m.Plans != wantPlans || m.Alive != wantAlive || m.Silence.Truncate(time.Second) != silence {
@@ -79,29 +79,29 @@ func TestInspect(t *testing.T) {
 		}
 		got := []state{}
 		for _, p := range i.Plans {
-			got = append(got, state{p.ID, p.OwnerState, p.Condition, p.Stuck})
-			if asked := p.ID == stopping.ID; asked != p.StopRequested.Equal(i.Now) || asked != strings.Contains(p.Why, "asked to stop 0s ago by ana (wrong cluster), and its owner") {
-				t.Errorf("plan %s was asked to stop at %s", p.ID, p.StopRequested)
+			got = append(got, state{p.Plan.ID, p.OwnerState, p.Condition, p.Stuck})
+			if asked := p.Plan.ID == stopping.ID; asked != p.StopRequested.Equal(i.Now) || asked != strings.Contains(p.Why, "asked to stop 0s ago by ana (wrong cluster), and its owner") {
+				t.Errorf("plan %s was asked to stop at %s", p.Plan.ID, p.StopRequested)
 			}
 		}
 		want := []state{
-			{silently.ID, fleet.OwnerSilent, fleet.Orphaned, true},
-			{orphaned.ID, fleet.OwnerGone, fleet.Orphaned, true},
-			{unclaimed.ID, fleet.OwnerNone, fleet.Unclaimed, false},
-			{waits.ID, fleet.OwnerNone, fleet.Waiting, false},
-			{works.ID, fleet.OwnerAlive, fleet.Working, false},
-			{stopping.ID, fleet.OwnerAlive, fleet.Stopping, false},
+			{silently.ID, fleet.OwnerStateSilent, fleet.ConditionOrphaned, true},
+			{orphaned.ID, fleet.OwnerStateGone, fleet.ConditionOrphaned, true},
+			{unclaimed.ID, fleet.OwnerStateNone, fleet.ConditionUnclaimed, false},
+			{waits.ID, fleet.OwnerStateNone, fleet.ConditionWaiting, false},
+			{works.ID, fleet.OwnerStateAlive, fleet.ConditionWorking, false},
+			{stopping.ID, fleet.OwnerStateAlive, fleet.ConditionStopping, false},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("the plans are %v, want %v", got, want)
 		}
-		if some := inspect(t, p, fleet.InspectOptions{Plans: []uuid.UUID{final.ID, works.ID, workflow.NewV7()}}); len(some.Plans) != 1 || some.Plans[0].ID != works.ID {
+		if some := inspect(t, p, fleet.InspectOptions{Plans: []uuid.UUID{final.ID, works.ID, workflow.NewV7()}}); len(some.Plans) != 1 || some.Plans[0].Plan.ID != works.ID {
 			t.Errorf("the chosen plans are %v", some.Plans)
 		}
 		must(t, moves(t.Context(), p, actions(works)[0], workflow.Running))
 		for all, want := range map[bool]string{false: "", true: "block 0/sequence 0/action 0"} {
 			for _, got := range inspect(t, p, fleet.InspectOptions{ReadAll: all}).Plans {
-				if got.ID == works.ID && (got.Doing() != want || got.Read != all) {
+				if got.Plan.ID == works.ID && (got.Doing() != want || got.Read != all) {
 					t.Errorf("with ReadAll %t, plan %+v", all, got)
 				}
 			}
@@ -183,8 +183,8 @@ func TestInspectErrors(t *testing.T) {
 					t.Fatalf("%v in %s: %d plans", err, where, len(i.Plans))
 				}
 				for _, got := range i.Plans {
-					bad := got.ID == damaged.ID
-					if errors.Is(got.Err, err) != bad || got.Stuck != (!bad || stuck) || got.Why == "" || !bad && got.ID != before.ID && got.ID != after.ID {
+					bad := got.Plan.ID == damaged.ID
+					if errors.Is(got.Err, err) != bad || got.Stuck != (!bad || stuck) || got.Why == "" || !bad && got.Plan.ID != before.ID && got.Plan.ID != after.ID {
 						t.Errorf("%v in %s: %+v", err, where, got)
 					}
 				}
@@ -204,7 +204,7 @@ func TestInspectErrors(t *testing.T) {
 			return do()
 		})
 		var read []storage.Progress
-		if i := inspect(t, p, fleet.InspectOptions{Progress: func(p storage.Progress) { read = append(read, p) }}); len(i.Plans) != 1 || i.Plans[0].ID != stays.ID {
+		if i := inspect(t, p, fleet.InspectOptions{Progress: func(p storage.Progress) { read = append(read, p) }}); len(i.Plans) != 1 || i.Plans[0].Plan.ID != stays.ID {
 			t.Errorf("the plans are %+v", i.Plans)
 		}
 		if fmt.Sprint(read) != "[{1 3} {2 3} {3 3}]" {
@@ -267,10 +267,10 @@ func TestInspectBounded(t *testing.T) {
 			var stuck []string
 			for _, p := range i.Plans {
 				if p.Stuck {
-					stuck = append(stuck, names[p.ID]+": "+string(p.Reason))
+					stuck = append(stuck, names[p.Plan.ID]+": "+string(p.Reason))
 				}
 				if p.Actions > 1 || len(p.Running) > 1 {
-					t.Errorf("%s has %d actions, and %d run", names[p.ID], p.Actions, len(p.Running))
+					t.Errorf("%s has %d actions, and %d run", names[p.Plan.ID], p.Actions, len(p.Running))
 				}
 			}
 			slices.Sort(stuck)
@@ -292,7 +292,7 @@ func TestInspectBounded(t *testing.T) {
 		look(two, "ends, hangs", "ends: no progress, hangs: no progress, "+known, 3)
 		i := look(two, "lingers, works", "ends: no progress, hangs: no progress, lingers: no progress, "+known, 1)
 		for _, p := range i.Plans {
-			if name := names[p.ID]; (name == "hangs") != strings.HasSuffix(p.Why, "It was last read 1m ago.") && name != "ends" ||
+			if name := names[p.Plan.ID]; (name == "hangs") != strings.HasSuffix(p.Why, "It was last read 1m ago.") && name != "ends" ||
 				p.Unread != (name == "damaged") || p.Unread != strings.Contains(p.Why, "not read") || (p.Reason == "") != (name == "works") {
 				t.Errorf("%s: %+v", name, p)
 			}

@@ -47,8 +47,8 @@ func (i Inspection) Alive() (n int) {
 func (i Inspection) Gone() map[uuid.UUID]int {
 	gone := map[uuid.UUID]int{}
 	for _, p := range i.Plans {
-		if p.OwnerState == OwnerGone && !slices.ContainsFunc(i.Members, func(m MemberState) bool { return m.ID == p.Owner }) {
-			gone[p.Owner]++
+		if p.OwnerState == OwnerStateGone && !slices.ContainsFunc(i.Members, func(m MemberState) bool { return m.Member.ID == p.Plan.Owner }) {
+			gone[p.Plan.Owner]++
 		}
 	}
 	return gone
@@ -56,7 +56,7 @@ func (i Inspection) Gone() map[uuid.UUID]int {
 
 // MemberState is a member, and what its record shows.
 type MemberState struct {
-	storage.Member
+	Member storage.Member
 	// Silence is the time since the last heartbeat. It is not negative.
 	Silence time.Duration
 	// Alive reports whether the silence is not longer than the TTL. The other nodes remove the record of a dead
@@ -85,20 +85,20 @@ type OwnerState string
 
 // The states of an owner.
 const (
-	// OwnerNone: the plan has no owner. It is NotStarted, or an engine without a fleet began it.
-	OwnerNone OwnerState = "none"
-	// OwnerAlive: the owner has renewed its record within its TTL.
-	OwnerAlive OwnerState = "alive"
-	// OwnerSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
-	OwnerSilent OwnerState = "silent"
-	// OwnerGone: the owner has left or died, or it has let the plan go. Any node takes the plan.
-	OwnerGone OwnerState = "gone"
+	// OwnerStateNone: the plan has no owner. It is NotStarted, or an engine without a fleet began it.
+	OwnerStateNone OwnerState = "none"
+	// OwnerStateAlive: the owner has renewed its record within its TTL.
+	OwnerStateAlive OwnerState = "alive"
+	// OwnerStateSilent: the owner has a record that is older than its TTL, so other nodes are about to remove it.
+	OwnerStateSilent OwnerState = "silent"
+	// OwnerStateGone: the owner has left or died, or it has let the plan go. Any node takes the plan.
+	OwnerStateGone OwnerState = "gone"
 )
 
 // OpenPlan is a plan that is not final.
 type OpenPlan struct {
-	// ListResult has the plan's ID alone if the plan can't be read.
-	storage.ListResult
+	// Plan is what listings show. It has the plan's ID alone if the plan can't be read.
+	Plan       storage.ListResult
 	OwnerState OwnerState
 	// Read reports whether the plan was read, by this inspection or by an earlier one. Running, Done and Actions are
 	// known only then, and are those of ReadAt.
@@ -169,22 +169,22 @@ func stuckFirst(a, b OpenPlan) int {
 		}
 		return 1
 	}
-	return cmp.Or(a.Progress.Compare(b.Progress), driver.NewestFirst(b.ID, a.ID))
+	return cmp.Or(a.Progress.Compare(b.Progress), driver.NewestFirst(b.Plan.ID, a.Plan.ID))
 }
 
 // ownerState says what the roster shows of the owner of a plan. member is nil if the owner has no record.
 func ownerState(p storage.ListResult, member *MemberState) OwnerState {
 	switch {
 	case p.Owner == uuid.Nil:
-		return OwnerNone
+		return OwnerStateNone
 	case member == nil:
-		return OwnerGone
+		return OwnerStateGone
 	case !member.Alive:
-		return OwnerSilent
-	case slices.Contains(member.LetGo, p.ID):
-		return OwnerGone
+		return OwnerStateSilent
+	case slices.Contains(member.Member.LetGo, p.ID):
+		return OwnerStateGone
 	}
-	return OwnerAlive
+	return OwnerStateAlive
 }
 
 // ttlOf returns the TTL of a member, or the default if its record does not say it.
@@ -194,7 +194,7 @@ func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
 func inspectRoster(r storage.Roster) Inspection {
 	i := Inspection{Now: r.Now}
 	for _, m := range r.Members {
-		if m.Phase == storage.Left {
+		if m.Phase == storage.PhaseLeft {
 			continue
 		}
 		silence := max(0, r.Now.Sub(m.Renewed))

@@ -27,7 +27,7 @@ func (j *judge) look(r storage.Roster) (dead []storage.Member) {
 	j.last = r.Now
 	watched := r.Now.Sub(j.since)
 	for _, m := range r.Members {
-		if m.ID != j.self && m.Phase != storage.Left && silent(r.Now.Sub(m.Renewed), watched, max(j.ttl, m.TTL)) {
+		if m.ID != j.self && m.Phase != storage.PhaseLeft && silent(r.Now.Sub(m.Renewed), watched, max(j.ttl, m.TTL)) {
 			dead = append(dead, m)
 		}
 	}
@@ -48,7 +48,7 @@ func (j *judge) next(r storage.Roster) time.Duration {
 	next := j.ttl
 	for _, m := range r.Members {
 		ttl := max(j.ttl, m.TTL)
-		if age := r.Now.Sub(m.Renewed); m.ID != j.self && m.Phase != storage.Left && age > ttl/2 && age <= ttl {
+		if age := r.Now.Sub(m.Renewed); m.ID != j.self && m.Phase != storage.PhaseLeft && age > ttl/2 && age <= ttl {
 			next = min(next, ttl-age+resolution)
 		}
 	}

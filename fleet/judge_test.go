@@ -23,7 +23,7 @@ func TestGauger(t *testing.T) {
 		return storage.Member{ID: workflow.NewV7At(at(joined)), Renewed: at(renewed), TTL: 30 * time.Second, Phase: phase}
 	}
 	r := storage.Roster{Now: at(100), Members: []storage.Member{
-		member(1, 69, ""), member(2, 99, storage.Left), member(3, 99, storage.Leaving), member(5, 70, "napping"), member(4, 70, ""), member(6, 99, ""),
+		member(1, 69, ""), member(2, 99, storage.PhaseLeft), member(3, 99, storage.PhaseLeaving), member(5, 70, "napping"), member(4, 70, ""), member(6, 99, ""),
 	}}
 	if got := gaugerOf(inspectRoster(r).Members); got != r.Members[4].ID {
 		t.Errorf("it is %s", got)

@@ -17,7 +17,7 @@ import (
 // once, so other nodes no longer wait for it. The node keeps the plans that it owns. The next step is [Node.Leave].
 func (n *Node) Drain() {
 	n.drain()
-	n.change(func(self *storage.Member) { self.Phase = storage.Leaving })
+	n.change(func(self *storage.Member) { self.Phase = storage.PhaseLeaving })
 }
 
 // Leave removes the node from the fleet. The record of a node that may own plans stays for a while, marked as left, so
@@ -37,7 +37,7 @@ func (n *Node) Leave(ctx context.Context) error {
 			// A heartbeat whose answer did not arrive has changed the record, or somebody has marked it.
 			m, findErr := n.store.FindMember(ctx, n.id)
 			switch {
-			case errors.Is(findErr, storage.ErrNotFound), findErr == nil && m.Phase == storage.Left:
+			case errors.Is(findErr, storage.ErrNotFound), findErr == nil && m.Phase == storage.PhaseLeft:
 				return nil
 			case findErr == nil && m.Version != n.version():
 				n.adopt(m.Version)
@@ -66,11 +66,11 @@ func (n *Node) resign(ctx context.Context) error {
 // leftRecord is the record that replaces m when the member has left. It holds little, because m may hold what this program
 // can't store.
 func leftRecord(m storage.Member) storage.Member {
-	return storage.Member{ID: m.ID, Version: m.Version, Phase: storage.Left, Excused: excused(m)}
+	return storage.Member{ID: m.ID, Version: m.Version, Phase: storage.PhaseLeft, Excused: excused(m)}
 }
 
 // excused reports whether a member's plugins are not to blame for its end: it drains, or a person evicted it.
-func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.Leaving }
+func excused(m storage.Member) bool { return m.Excused || m.Phase == storage.PhaseLeaving }
 
 // markLeft marks the record of a member as left, in the version that was judged. This fences the member: its next
 // heartbeat meets another version. It returns ErrConflict if the member has renewed its record since, and ErrNotFound if
@@ -84,7 +84,7 @@ func (s store) markLeft(ctx context.Context, m storage.Member) (left storage.Mem
 	switch {
 	case findErr != nil:
 		return left, findErr
-	case now.Phase == storage.Left:
+	case now.Phase == storage.PhaseLeft:
 		return now, storage.ErrNotFound
 	}
 	return left, err
@@ -110,14 +110,14 @@ func Evict(ctx context.Context, vault storage.Vault, member uuid.UUID, o EvictOp
 	if err != nil {
 		return err
 	}
-	entry := storage.AuditEntry{What: "evict", Attribution: o.By, Detail: "node " + member.String()}
+	entry := storage.AuditEntry{What: "evict", By: o.By, Detail: "node " + member.String()}
 	return doing("evict node "+member.String(), storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.evict(ctx, member) }))
 }
 
 func (s store) evict(ctx context.Context, member uuid.UUID) error {
 	for again := false; ; again = true {
 		m, err := s.FindMember(ctx, member)
-		if err == nil && m.Phase == storage.Left {
+		if err == nil && m.Phase == storage.PhaseLeft {
 			if again {
 				return nil
 			}

@@ -159,7 +159,7 @@ func TestDrain(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		n.Drain()
 		synctest.Wait()
-		if m := roster(t, store)[n.ID()]; m.Phase != storage.Leaving {
+		if m := roster(t, store)[n.ID()]; m.Phase != storage.PhaseLeaving {
 			t.Errorf("the record is %+v", m)
 		}
 		if _, more := <-own; more {
@@ -469,7 +469,7 @@ func TestReport(t *testing.T) {
 		n.LetGo(plan.ID)
 		time.Sleep(20 * time.Second)
 		i := inspect(t, p, fleet.InspectOptions{})
-		if trouble := roster(t, store)[n.ID()].Trouble; trouble != "" || i.Plans[0].Condition != fleet.Orphaned || !strings.Contains(i.Plans[0].Why, "has let it go") {
+		if trouble := roster(t, store)[n.ID()].Trouble; trouble != "" || i.Plans[0].Condition != fleet.ConditionOrphaned || !strings.Contains(i.Plans[0].Why, "has let it go") {
 			t.Errorf("the record says %q, and the plan is %+v", trouble, i.Plans[0])
 		}
 	})

@@ -70,7 +70,7 @@ func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 			continue
 		}
 		i := slices.IndexFunc(r.Members, func(other storage.Member) bool { return other.ID == m.ID })
-		r.Members[i].Phase, r.Members[i].Excused = storage.Left, left.Excused
+		r.Members[i].Phase, r.Members[i].Excused = storage.PhaseLeft, left.Excused
 	}
 	return errors.Join(errs...)
 }
@@ -79,13 +79,13 @@ func (n *Node) bury(ctx context.Context, r storage.Roster) error {
 func (n *Node) sweep(ctx context.Context, r storage.Roster) error {
 	longest := n.o.TTL
 	for _, m := range r.Members {
-		if m.Phase != storage.Left {
+		if m.Phase != storage.PhaseLeft {
 			longest = max(longest, m.TTL)
 		}
 	}
 	var errs []error
 	for _, m := range r.Members {
-		if m.Phase == storage.Left && r.Now.Sub(m.Renewed) > min(longest, fullInterval)+resolution {
+		if m.Phase == storage.PhaseLeft && r.Now.Sub(m.Renewed) > min(longest, fullInterval)+resolution {
 			if err := n.store.RemoveMember(ctx, m.ID, m.Version); err != nil && !overtaken(err) {
 				errs = append(errs, err)
 			}
@@ -126,7 +126,7 @@ func (n *Node) note(r storage.Roster) {
 // noteMember stores a record of a roster. left are the members that were marked as left before.
 func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
 	n.excuse(m)
-	if m.Phase == storage.Left {
+	if m.Phase == storage.PhaseLeft {
 		n.left[m.ID] = struct{}{}
 		if _, before := left[m.ID]; !before {
 			n.departures++
@@ -134,7 +134,7 @@ func (n *Node) noteMember(m storage.Member, left map[uuid.UUID]struct{}) {
 		return
 	}
 	n.members[m.ID] = struct{}{}
-	if m.Phase != storage.Leaving {
+	if m.Phase != storage.PhaseLeaving {
 		n.takers[m.ID] = struct{}{}
 	}
 	if m.ID != n.id {
@@ -156,7 +156,7 @@ func (n *Node) isAbsent(ctx context.Context, owner uuid.UUID) (bool, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err == nil && m.Phase != storage.Left {
+	if err == nil && m.Phase != storage.PhaseLeft {
 		n.members[owner] = struct{}{} // seen, so that its departure is noticed
 		return false, nil
 	}
@@ -190,7 +190,7 @@ func (n *Node) hasLetGo(ctx context.Context, owner, plan uuid.UUID) (bool, error
 	if errors.Is(err, storage.ErrNotFound) {
 		return true, nil
 	}
-	return m.Phase == storage.Left || slices.Contains(m.LetGo, plan), err
+	return m.Phase == storage.PhaseLeft || slices.Contains(m.LetGo, plan), err
 }
 
 // letsGo reports whether the owner of a plan had let it go at the last look.

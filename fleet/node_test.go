@@ -29,7 +29,7 @@ func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
 	must(t, err)
 	members := map[uuid.UUID]storage.Member{}
 	for _, m := range r.Members {
-		if m.Phase != storage.Left {
+		if m.Phase != storage.PhaseLeft {
 			members[m.ID] = m
 		}
 	}
@@ -140,7 +140,7 @@ func TestFrozenJoin(t *testing.T) {
 			must(t, do())
 			for id, m := range roster(t, store) {
 				first = id
-				must(t, second(store.Open(nil, memvault.Options{}).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.Left})))
+				must(t, second(store.Open(nil, memvault.Options{}).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.PhaseLeft})))
 			}
 			return processtest.Unknown(c.Op)
 		})

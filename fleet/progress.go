@@ -10,8 +10,8 @@ import (
 // note adds what reading the plan has shown.
 func (p *OpenPlan) note(plan *workflow.Plan) {
 	plan = workflow.InferRunning(plan)
-	p.Read, p.Owner, p.Epoch, p.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
-	p.Progress = latest(firstProgress(p.ListResult), plan.State.Start, plan.RuntimeUpdate)
+	p.Read, p.Plan.Owner, p.Plan.Epoch, p.Plan.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
+	p.Progress = latest(firstProgress(p.Plan), plan.State.Start, plan.RuntimeUpdate)
 	p.Running, p.Done, p.Actions, p.waits, p.unseen = nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {

@@ -39,7 +39,7 @@ func (s store) stop(ctx context.Context, plan uuid.UUID, by workflow.Attribution
 	case err != nil && (!unreadable(err) || errors.Is(err, storage.ErrForeign)): // else its engine may be newer than this program
 		return err
 	}
-	entry := storage.AuditEntry{What: "stop", Attribution: by, Plans: []uuid.UUID{plan}}
+	entry := storage.AuditEntry{What: "stop", By: by, Plans: []uuid.UUID{plan}}
 	return storage.Audit(ctx, s, entry, func(ctx context.Context) error {
 		return settle(ctx, func() error { return s.AddStop(ctx, plan, by) })
 	})

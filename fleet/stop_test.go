@@ -206,7 +206,7 @@ func TestChangesOfPeople(t *testing.T) {
 		must(t, err)
 		for _, e := range slices.Backward(found) {
 			logged = append(logged, e.What)
-			if e.By != ana.By || e.Result != "done" {
+			if e.By.By != ana.By || e.Result != "done" {
 				t.Errorf("the log has %+v", e)
 			}
 		}

@@ -55,7 +55,7 @@ func (n *Node) obey(r storage.Roster) {
 		w.end(ErrSuspended)
 	}
 	n.drain()
-	n.record.self.Phase = storage.Leaving
+	n.record.self.Phase = storage.PhaseLeaving
 	n.record.announce()
 }
 
@@ -110,7 +110,7 @@ func Suspend(ctx context.Context, vault storage.Vault, by workflow.Attribution, 
 	if by.At.IsZero() {
 		by.At = time.Now().UTC()
 	}
-	entry := storage.AuditEntry{What: "suspend", Attribution: by}
+	entry := storage.AuditEntry{What: "suspend", By: by}
 	if o.MovedTo != "" {
 		entry.Detail = "moved to " + o.MovedTo
 	}
@@ -165,7 +165,7 @@ func Resume(ctx context.Context, vault storage.Vault, by workflow.Attribution) e
 	if err != nil {
 		return err
 	}
-	return doing("resume the vault", storage.Audit(ctx, s, storage.AuditEntry{What: "resume", Attribution: by}, s.resume))
+	return doing("resume the vault", storage.Audit(ctx, s, storage.AuditEntry{What: "resume", By: by}, s.resume))
 }
 
 func (s store) resume(ctx context.Context) error {

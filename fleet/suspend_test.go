@@ -47,7 +47,7 @@ func TestSuspend(t *testing.T) {
 		if _, err := fleet.Join(t.Context(), p, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) || !strings.Contains(err.Error(), "ana@ops") || !strings.Contains(err.Error(), "fleet.Resume") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("it joins: %v", err)
 		}
-		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
+		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.PhaseLeft {
 			t.Errorf("%+v, %v", r.Members, err)
 		}
 		if i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{}); err != nil || i.Suspended == nil || i.Suspended.By != closing.By {
@@ -171,7 +171,7 @@ func TestClearDies(t *testing.T) {
 			r, err := v.Roster(t.Context())
 			must(t, err)
 			for _, m := range r.Members {
-				if m.Phase != storage.Left {
+				if m.Phase != storage.PhaseLeft {
 					t.Errorf("%d: member %+v", n, m)
 				}
 			}
@@ -201,7 +201,7 @@ func TestShortRosters(t *testing.T) {
 		lies = 1
 		_, err = fleet.Clear(t.Context(), liar, fleet.ClearOptions{By: ana})
 		must(t, err)
-		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.Left {
+		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 || r.Members[0].Phase != storage.PhaseLeft {
 			t.Errorf("it is cleared with %+v, %v", r.Members, err)
 		}
 	})

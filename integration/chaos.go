@@ -297,7 +297,7 @@ func (c *chaos) remains(ctx context.Context) (found []finding, stops bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range r.Members {
-		if m.Phase != storage.Left && !slices.ContainsFunc(c.seats, func(s *seat) bool { return s.node == m.ID }) {
+		if m.Phase != storage.PhaseLeft && !slices.ContainsFunc(c.seats, func(s *seat) bool { return s.node == m.ID }) {
 			found = append(found, finding{What: leftOver, Detail: fmt.Sprintf("the record of node %s (%s), which is dead", m.ID, m.Name)})
 		}
 	}

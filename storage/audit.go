@@ -20,8 +20,8 @@ type AuditEntry struct {
 	ID uuid.UUID
 	// What is the change: a word of at most 30 lower-case letters and hyphens, such as purge.
 	What string
-	// Attribution says who and why. Its At is the time of the ID.
-	workflow.Attribution
+	// By says who and why. Its At is the time of the ID.
+	By workflow.Attribution
 	// Plans are those that the change names, at most [MaxAuditPlans]. A change of more names none.
 	Plans []uuid.UUID
 	// From and To are the first and the last of the days that the change is limited to. Both are zero if it is not.
@@ -61,7 +61,7 @@ func AuditLate(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx c
 	if audited.Is(ctx) {
 		return do(ctx, func() {})
 	}
-	if err := CheckBy(entry.Attribution); err != nil {
+	if err := CheckBy(entry.By); err != nil {
 		return err
 	}
 	if !ok {

@@ -49,7 +49,7 @@ func (l *logged) results() (all []string) {
 
 func TestAudit(t *testing.T) {
 	errLost := errors.New("lost\nat sea")
-	entry := storage.AuditEntry{What: "expire", Attribution: operator, Detail: strings.Repeat("x", storage.MaxDetail+1)}
+	entry := storage.AuditEntry{What: "expire", By: operator, Detail: strings.Repeat("x", storage.MaxDetail+1)}
 	plain := func(context.Context) error { return nil }
 	for name, test := range map[string]struct {
 		do   func(l *logged) func(context.Context) error
@@ -75,7 +75,7 @@ func TestAudit(t *testing.T) {
 	}
 	l := newLogged()
 	for _, by := range []workflow.Attribution{{}, {Why: "because"}, {By: "eve\x00"}} {
-		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", Attribution: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
+		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", By: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
 			t.Errorf("%+v: %v", by, err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestAuditOfSilentLog(t *testing.T) {
 		}
 		began, done := time.Now(), 0
 		change := func(context.Context) error { done++; return nil }
-		entry := storage.AuditEntry{What: "purge", Attribution: operator}
+		entry := storage.AuditEntry{What: "purge", By: operator}
 		if err := storage.Audit(t.Context(), l, entry, change); err != nil || done != 1 || len(l.entries) != 0 || time.Since(began) != 10*time.Second {
 			t.Errorf("%v, %d changes, %q after %v", err, done, l.results(), time.Since(began))
 		}

@@ -28,7 +28,7 @@ type Member struct {
 	// Trouble says for people what hinders the member. It is empty if nothing does, and has at most [MaxTrouble]
 	// bytes.
 	Trouble string
-	// Excused says that a member that has Left was Leaving before, or that a person evicted it: no action that it ran is at
+	// Excused says that a member that has left was leaving before, or that a person evicted it: no action that it ran is at
 	// fault.
 	Excused bool
 }
@@ -38,10 +38,10 @@ type Phase string
 
 // The phases of a member that does not just work.
 const (
-	// Leaving is a member that takes no more plans and is about to leave.
-	Leaving Phase = "leaving"
-	// Left is a member that has left, or was judged dead. Its plans have no owner.
-	Left Phase = "left"
+	// PhaseLeaving is a member that takes no more plans and is about to leave.
+	PhaseLeaving Phase = "leaving"
+	// PhaseLeft is a member that has left, or was judged dead. Its plans have no owner.
+	PhaseLeft Phase = "left"
 )
 
 // The limits of a record's fields, so that it fits into the metadata of a blob.

@@ -151,7 +151,7 @@ func (p *purge) run(ctx context.Context) {
 	if p.opts.DryRun {
 		_ = do(ctx)
 	} else {
-		entry := AuditEntry{What: "purge", Attribution: p.opts.By, Plans: p.selection.filters.ByIDs, Detail: p.selection.String()}
+		entry := AuditEntry{What: "purge", By: p.opts.By, Plans: p.selection.filters.ByIDs, Detail: p.selection.String()}
 		_ = Audit(ctx, p.vault, entry, do)
 	}
 	if err := ctx.Err(); err != nil && !errors.Is(errors.Join(p.errs...), err) {

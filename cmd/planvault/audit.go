@@ -94,7 +94,7 @@ func (a *app) auditEntry(ctx context.Context, v storage.Vault, d storage.AuditEn
 	if err := a.expectVault(ctx, v); err != nil {
 		return err
 	}
-	d.Attribution, d.Detail = a.attributionOf(ctx), strings.TrimSpace(d.Detail+" "+a.told)
+	d.By, d.Detail = a.attributionOf(ctx), strings.TrimSpace(d.Detail+" "+a.told)
 	return storage.Audit(ctx, v, d, do)
 }
 

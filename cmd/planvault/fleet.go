@@ -51,7 +51,7 @@ func alive(i fleet.Inspection) string {
 // memberOf returns a member of the fleet, or nil.
 func memberOf(i fleet.Inspection, id uuid.UUID) *fleet.MemberState {
 	for n := range i.Members {
-		if i.Members[n].ID == id {
+		if i.Members[n].Member.ID == id {
 			return &i.Members[n]
 		}
 	}

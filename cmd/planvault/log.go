@@ -55,7 +55,7 @@ type auditRow struct {
 }
 
 func auditRowOf(d storage.AuditEntry) auditRow {
-	row := auditRow{d.ID, utc(d.At), d.What, d.By, d.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
+	row := auditRow{d.ID, utc(d.By.At), d.What, d.By.By, d.By.Why, d.Plans, "", "", d.Detail, d.Result, utc(d.Stored)}
 	if !d.From.IsZero() {
 		row.From, row.To = d.From.String(), d.To.String()
 	}

@@ -61,14 +61,14 @@ type nodeRow struct {
 // nodeRows returns the members and the owners that are gone, in the order of their IDs.
 func nodeRows(i fleet.Inspection) (rows []nodeRow) {
 	for _, m := range i.Members {
-		silence, state := m.Silence.Seconds(), fleet.OwnerSilent
+		silence, state := m.Silence.Seconds(), fleet.OwnerStateSilent
 		if m.Alive {
-			state = fleet.OwnerAlive
+			state = fleet.OwnerStateAlive
 		}
-		rows = append(rows, nodeRow{m.ID, m.Name, string(state), &silence, m.Renewed.UTC(), m.TTL.Seconds(), m.Started.UTC(), m.Plans, string(m.Phase), m.Trouble})
+		rows = append(rows, nodeRow{m.Member.ID, m.Member.Name, string(state), &silence, m.Member.Renewed.UTC(), m.Member.TTL.Seconds(), m.Member.Started.UTC(), m.Plans, string(m.Member.Phase), m.Member.Trouble})
 	}
 	for id, plans := range i.Gone() {
-		rows = append(rows, nodeRow{ID: id, State: string(fleet.OwnerGone), Plans: plans})
+		rows = append(rows, nodeRow{ID: id, State: string(fleet.OwnerStateGone), Plans: plans})
 	}
 	slices.SortFunc(rows, func(a, b nodeRow) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 	return rows

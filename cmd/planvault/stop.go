@@ -84,8 +84,8 @@ func stoppedOf(id uuid.UUID, i fleet.Inspection) stopped {
 	}
 	p := i.Plans[0]
 	return stopped{
-		ID: id, Status: p.State.Status.String(), Requested: true, Owner: known(p.Owner), Message: p.Why,
-		Obeyed: p.Condition != fleet.Unclaimed && i.Alive() > 0,
+		ID: id, Status: p.Plan.State.Status.String(), Requested: true, Owner: known(p.Plan.Owner), Message: p.Why,
+		Obeyed: p.Condition != fleet.ConditionUnclaimed && i.Alive() > 0,
 	}
 }
 

@@ -51,7 +51,7 @@ func (a *app) stuck(i fleet.Inspection, err error, all bool, limit int, o *order
 	errs := []error{err}
 	rows, stuck := []openRow{}, 0
 	for _, p := range i.Plans {
-		if err == nil && p.Condition == fleet.Unknown {
+		if err == nil && p.Condition == fleet.ConditionUnknown {
 			errs = append(errs, p.Err)
 		}
 		if p.Stuck {
@@ -127,13 +127,13 @@ const mostRunning = 100
 
 func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	r := openRow{
-		ID: p.ID, Group: known(p.GroupID), Name: p.Name, Condition: string(p.Condition), Stuck: p.Stuck, Unread: p.Unread, Reason: p.Reason, Why: p.Why,
-		Owner: known(p.Owner), OwnerState: string(p.OwnerState), Epoch: p.Epoch,
+		ID: p.Plan.ID, Group: known(p.Plan.GroupID), Name: p.Plan.Name, Condition: string(p.Condition), Stuck: p.Stuck, Unread: p.Unread, Reason: p.Reason, Why: p.Why,
+		Owner: known(p.Plan.Owner), OwnerState: string(p.OwnerState), Epoch: p.Plan.Epoch,
 		Progress: p.Progress.UTC(), IdleSeconds: max(0, i.Now.Sub(p.Progress)).Seconds(),
 		Done: p.Done, Actions: p.Actions, StopRequested: p.StopRequested.UTC(), doing: p.Doing(),
 	}
-	if p.Condition != fleet.Unreadable || p.State.Status != workflow.NotStarted {
-		r.Status = p.State.Status.String()
+	if p.Condition != fleet.ConditionUnreadable || p.Plan.State.Status != workflow.NotStarted {
+		r.Status = p.Plan.State.Status.String()
 	}
 	if p.Err != nil {
 		r.Error = storage.Detail(p.Err)
@@ -145,9 +145,9 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 		}
 		r.Running = append(r.Running, runningRow{action.Path, action.Since.UTC(), action.Attempts})
 	}
-	if m := memberOf(i, p.Owner); m != nil {
+	if m := memberOf(i, p.Plan.Owner); m != nil {
 		seconds := m.Silence.Seconds()
-		r.OwnerName, r.HeartbeatSeconds = m.Name, &seconds
+		r.OwnerName, r.HeartbeatSeconds = m.Member.Name, &seconds
 	}
 	return r
 }
@@ -203,7 +203,7 @@ func (r openRow) silence() float64 {
 	switch {
 	case r.HeartbeatSeconds != nil:
 		return *r.HeartbeatSeconds
-	case r.OwnerState == string(fleet.OwnerGone):
+	case r.OwnerState == string(fleet.OwnerStateGone):
 		return math.MaxFloat64
 	}
 	return math.Inf(1)
@@ -220,7 +220,7 @@ func (r openRow) heartbeat() string {
 	switch {
 	case r.HeartbeatSeconds != nil:
 		return seconds(*r.HeartbeatSeconds)
-	case r.OwnerState == string(fleet.OwnerGone):
+	case r.OwnerState == string(fleet.OwnerStateGone):
 		return "gone"
 	}
 	return "-"

@@ -228,10 +228,10 @@ func (a *app) evict(ctx context.Context, v *azblob.Vault, node uuid.UUID, reache
 	if m == nil || !m.Alive {
 		return false, nil
 	}
-	name := called(node, m.Name)
+	name := called(node, m.Member.Name)
 	for _, p := range i.Plans {
-		if p.Owner == node {
-			fmt.Fprintf(a.stderr, "%s owns plan %s  %s\n", name, p.ID, printable(p.Name, 60))
+		if p.Plan.Owner == node {
+			fmt.Fprintf(a.stderr, "%s owns plan %s  %s\n", name, p.Plan.ID, printable(p.Plan.Name, 60))
 		}
 	}
 	requests := price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1}

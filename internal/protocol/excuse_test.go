@@ -69,13 +69,13 @@ func (x *excuses) steps(from excuseState, yield func(move, excuseState)) {
 			yield(move{i, -1, what, false}, next)
 		}
 		mark := func(what string, excused, fault bool) {
-			do(what, func(_ *excuseState, n *excuseNode) { n.phase, n.excused, n.fault = storage.Left, excused, fault })
+			do(what, func(_ *excuseState, n *excuseNode) { n.phase, n.excused, n.fault = storage.PhaseLeft, excused, fault })
 		}
-		switch leaving := n.phase == storage.Leaving; {
-		case n.phase != storage.Left:
+		switch leaving := n.phase == storage.PhaseLeaving; {
+		case n.phase != storage.PhaseLeft:
 			mark("is marked as dead", leaving && !x.lacks(excuseDrains) || x.lacks(excuseCounts), !leaving)
 			mark("is evicted", !x.lacks(excuseEvicts), false)
-			do("drains", func(_ *excuseState, n *excuseNode) { n.phase = storage.Leaving })
+			do("drains", func(_ *excuseState, n *excuseNode) { n.phase = storage.PhaseLeaving })
 		case self != from.owner && self != from.maker:
 			do("starts anew", func(_ *excuseState, n *excuseNode) { *n = excuseNode{} })
 		case x.lacks(excuseSeen):
@@ -111,7 +111,7 @@ func (x *excuses) act(from excuseState, self uint8, do func(string, func(*excuse
 		if x.lacks(excuseOwn) {
 			excuses = from.nodes[from.owner].excused
 		}
-		if n.phase == "" && (from.owner == self || from.nodes[from.owner].phase == storage.Left) {
+		if n.phase == "" && (from.owner == self || from.nodes[from.owner].phase == storage.PhaseLeft) {
 			do("reads the plan", func(st *excuseState, n *excuseNode) {
 				n.at, n.entry, n.part, n.excuses = excuseTakes, true, true, excuses
 			})

@@ -544,7 +544,7 @@ func TestImportIsLogged(t *testing.T) {
 		entries, logErr := to.AuditEntries(t.Context(), storage.AuditFilters{})
 		got := ""
 		for _, e := range entries {
-			got += fmt.Sprintf("%s by %s: %s: %s", e.What, e.By, e.Detail, e.Result)
+			got += fmt.Sprintf("%s by %s: %s: %s", e.What, e.By.By, e.Detail, e.Result)
 		}
 		if !errors.Is(err, c.err) || logErr != nil || got != c.want {
 			t.Errorf("%+v: %v; the log has %q, want %q; %v", c.o, err, got, c.want, logErr)

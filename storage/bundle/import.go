@@ -182,7 +182,7 @@ func (i *importing) run(ctx context.Context, r io.Reader) error {
 	if i.opts.DryRun {
 		return do(ctx)
 	}
-	entry := storage.AuditEntry{What: "import", Attribution: i.opts.By, Plans: i.opts.Plans, Detail: what + cmp.Or(in.manifest.Source, "a bundle")}
+	entry := storage.AuditEntry{What: "import", By: i.opts.By, Plans: i.opts.Plans, Detail: what + cmp.Or(in.manifest.Source, "a bundle")}
 	return storage.Audit(ctx, i.to, entry, do)
 }
 

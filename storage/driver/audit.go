@@ -12,7 +12,7 @@ import (
 
 // CheckAuditEntry returns [storage.ErrInvalid] with the first wrong field of an audit entry that is to be recorded.
 func CheckAuditEntry(d storage.AuditEntry) error {
-	if err := invalid(workflow.CheckAttribution(d.Attribution)); err != nil {
+	if err := invalid(workflow.CheckAttribution(d.By)); err != nil {
 		return err
 	}
 	for _, text := range []struct{ field, text string }{{"Detail", d.Detail}, {"Result", d.Result}} {
@@ -43,7 +43,7 @@ func CheckAuditEntry(d storage.AuditEntry) error {
 
 // RecordedAuditEntry returns an audit entry as a vault keeps it: with the time of its ID, and times in UTC.
 func RecordedAuditEntry(d storage.AuditEntry, stored time.Time) storage.AuditEntry {
-	d.Attribution = workflow.Attribution{By: d.By, Why: d.Why, At: workflow.Time(d.ID)}
+	d.By = workflow.Attribution{By: d.By.By, Why: d.By.Why, At: workflow.Time(d.ID)}
 	d.Stored = stored.UTC()
 	d.Plans = append([]uuid.UUID(nil), d.Plans...)
 	return d

@@ -261,7 +261,7 @@ func (f *replica) empty(ctx context.Context) error {
 // unused returns an error if a member works on a copy.
 func unused(r storage.Roster) error {
 	for _, m := range r.Members {
-		if m.Phase != storage.Left {
+		if m.Phase != storage.PhaseLeft {
 			return fmt.Errorf("%w: node %s (%s) is a member of its fleet: stop it, or choose another copy", errInUse, m.ID, m.Name)
 		}
 	}

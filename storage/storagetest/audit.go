@@ -45,11 +45,11 @@ func auditFound(s *stage) {
 	}
 	day := storage.DayOf(moment)
 	plain, full := entryAt(moment), entryAt(moment.Add(time.Millisecond))
-	full.Attribution = workflow.Attribution{By: " Ω <ops@example.com>", Why: `"quoted" & =?utf-8?b?`}
+	full.By = workflow.Attribution{By: " Ω <ops@example.com>", Why: `"quoted" & =?utf-8?b?`}
 	full.From, full.To, full.Detail, full.Result = day, day, "status=failed", "24 plans  removed"
 	full.Plans = []uuid.UUID{workflow.NewV7(), workflow.NewV7()}
 	long := entryAt(moment.Add(time.Hour))
-	long.By, long.Why, long.Detail = strings.Repeat("ö", workflow.MaxBy/2), strings.Repeat("€", workflow.MaxWhy/3), strings.Repeat(`"`, storage.MaxDetail)
+	long.By.By, long.By.Why, long.Detail = strings.Repeat("ö", workflow.MaxBy/2), strings.Repeat("€", workflow.MaxWhy/3), strings.Repeat(`"`, storage.MaxDetail)
 	long.Result, long.Plans = strings.Repeat("é", storage.MaxDetail/2), slices.Repeat(full.Plans[:1], storage.MaxAuditPlans)
 	begun := full
 	begun.Result = ""
@@ -62,10 +62,10 @@ func auditFound(s *stage) {
 			s.Fatalf("there are %d entries, want 3", len(found))
 		}
 		got := found[i]
-		if got.Stored.IsZero() || !got.At.Equal(workflow.Time(want.ID)) {
-			s.Errorf("entry %s was stored at %v and began at %v", got.ID, got.Stored, got.At)
+		if got.Stored.IsZero() || !got.By.At.Equal(workflow.Time(want.ID)) {
+			s.Errorf("entry %s was stored at %v and began at %v", got.ID, got.Stored, got.By.At)
 		}
-		if got.Stored, got.At = want.Stored, want.At; !reflect.DeepEqual(got, want) {
+		if got.Stored, got.By.At = want.Stored, want.By.At; !reflect.DeepEqual(got, want) {
 			s.Errorf("the entry %+v came back as %+v", want, got)
 		}
 	}
@@ -109,8 +109,8 @@ func auditInvalid(s *stage) {
 	for field, edit := range map[string]func(d *storage.AuditEntry){
 		"ID":     func(d *storage.AuditEntry) { d.ID = uuid.New() },
 		"What":   func(d *storage.AuditEntry) { d.What = "a purge" },
-		"By":     func(d *storage.AuditEntry) { d.By = strings.Repeat("x", workflow.MaxBy+1) },
-		"Why":    func(d *storage.AuditEntry) { d.Why = "two\nlines" },
+		"By":     func(d *storage.AuditEntry) { d.By.By = strings.Repeat("x", workflow.MaxBy+1) },
+		"Why":    func(d *storage.AuditEntry) { d.By.Why = "two\nlines" },
 		"Plans":  func(d *storage.AuditEntry) { d.Plans = make([]uuid.UUID, storage.MaxAuditPlans+1) },
 		"From":   func(d *storage.AuditEntry) { d.From = storage.DayOf(moment) },
 		"Detail": func(d *storage.AuditEntry) { d.Detail = "\xff" },

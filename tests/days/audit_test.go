@@ -54,7 +54,7 @@ func TestAdminSaysWhoAsked(t *testing.T) {
 			vaulttest.Must(t, err)
 			var got []string
 			for _, e := range slices.Backward(entries) {
-				if got = append(got, e.Why); e.By != "ana" || e.Result != "done" || e.Why != strings.TrimSpace(e.What+" "+e.Detail) {
+				if got = append(got, e.By.Why); e.By.By != "ana" || e.Result != "done" || e.By.Why != strings.TrimSpace(e.What+" "+e.Detail) {
 					t.Errorf("the entry %+v", e)
 				}
 			}

@@ -29,11 +29,11 @@ func quote(word string) string {
 
 // remedyFor returns the command that may help a plan that is stuck, if there is one.
 func (s *Server) remedyFor(p fleet.OpenPlan) []report.Command {
-	id := p.ID.String()
+	id := p.Plan.ID.String()
 	switch {
 	case !p.Stuck:
 	case p.Reason == fleet.ReasonNoProgress || p.Reason == fleet.ReasonStopIgnored:
-		return []report.Command{s.command("If its node hangs and you can't restart it, evict it:", "takeover", id, "--evict", p.Owner.String())}
+		return []report.Command{s.command("If its node hangs and you can't restart it, evict it:", "takeover", id, "--evict", p.Plan.Owner.String())}
 	case p.Reason == fleet.ReasonOwnerGone || p.Reason == fleet.ReasonOwnerSilent:
 		return []report.Command{s.command("To make the live nodes look again, take it over:", "takeover", id)}
 	case p.Reason == fleet.ReasonUnclaimed:
@@ -48,7 +48,7 @@ func (s *Server) remedyFor(p fleet.OpenPlan) []report.Command {
 func (s *Server) commandsFor(p fleet.OpenPlan) []report.Command {
 	list := s.remedyFor(p)
 	if p.Err == nil && p.StopRequested.IsZero() && p.Reason != fleet.ReasonUnclaimed {
-		list = append(list, s.command("If it should not go on, stop it:", "stop", p.ID.String()))
+		list = append(list, s.command("If it should not go on, stop it:", "stop", p.Plan.ID.String()))
 	}
 	return list
 }

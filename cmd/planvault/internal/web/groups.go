@@ -80,8 +80,8 @@ func (c choice) String() string {
 
 // takes reports whether the filters let a plan through.
 func (c choice) takes(r planRow) bool {
-	return strings.Contains(r.Name, c.Name) &&
-		(c.Owner == "" || strings.Contains(r.OwnerName, c.Owner) || strings.Contains(r.Owner.String(), strings.ToLower(c.Owner)))
+	return strings.Contains(r.Plan.Name, c.Name) &&
+		(c.Owner == "" || strings.Contains(r.OwnerName, c.Owner) || strings.Contains(r.Plan.Owner.String(), strings.ToLower(c.Owner)))
 }
 
 // group are the plans that are stuck for one reason, as far as a page shows them.

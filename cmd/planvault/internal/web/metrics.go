@@ -38,7 +38,7 @@ func (e exposition) gauges(g fleet.Gauges) string {
 		stuck = append(stuck, e.series(float64(g.Stuck[reason]), "azblob_stuck_reason", string(reason)))
 	}
 	for _, m := range g.Members {
-		plans = append(plans, e.series(float64(m.Plans), "azblob_fleet_node", m.ID.String(), "azblob_node_name", m.Name))
+		plans = append(plans, e.series(float64(m.Plans), "azblob_fleet_node", m.Member.ID.String(), "azblob_node_name", m.Member.Name))
 	}
 	for _, c := range g.Copies {
 		copies = append(copies, e.series(c.Lag.Seconds(), "azblob_copy_name", c.Name))

@@ -85,12 +85,12 @@ func (r planRow) Label() report.Label {
 	if r.Err != nil {
 		return report.Label{Mark: "?", Word: string(r.Condition), Color: "bad"}
 	}
-	return report.LabelOf(r.State.Status)
+	return report.LabelOf(r.Plan.State.Status)
 }
 
 // Note says why the plan is as it is, unless all is well.
 func (r planRow) Note() string {
-	if r.Stuck || r.Condition != fleet.Working && r.Condition != fleet.Waiting {
+	if r.Stuck || r.Condition != fleet.ConditionWorking && r.Condition != fleet.ConditionWaiting {
 		return r.Why
 	}
 	return ""
@@ -102,29 +102,29 @@ func (s *Server) newState(i fleet.Inspection) *state {
 	st := &state{Now: i.Now, inspection: &i}
 	names := map[uuid.UUID]string{}
 	for _, m := range i.Members {
-		row := memberRow{m, fleet.OwnerSilent}
-		if names[m.ID] = m.Name; m.Alive {
-			row.State = fleet.OwnerAlive
+		row := memberRow{m, fleet.OwnerStateSilent}
+		if names[m.Member.ID] = m.Member.Name; m.Alive {
+			row.State = fleet.OwnerStateAlive
 		}
 		st.Members = append(st.Members, row)
 	}
 	st.Counts.More = i.More
 	for _, p := range i.Plans {
-		st.Plans = append(st.Plans, planRow{p, names[p.Owner], s.remedyFor(p)})
+		st.Plans = append(st.Plans, planRow{p, names[p.Plan.Owner], s.remedyFor(p)})
 		st.Counts.add(p)
 	}
 	for id, plans := range i.Gone() {
-		st.Members = append(st.Members, memberRow{fleet.MemberState{Member: storage.Member{ID: id}, Plans: plans}, fleet.OwnerGone})
+		st.Members = append(st.Members, memberRow{fleet.MemberState{Member: storage.Member{ID: id}, Plans: plans}, fleet.OwnerStateGone})
 	}
-	order := []fleet.OwnerState{fleet.OwnerGone, fleet.OwnerSilent, fleet.OwnerAlive}
+	order := []fleet.OwnerState{fleet.OwnerStateGone, fleet.OwnerStateSilent, fleet.OwnerStateAlive}
 	slices.SortStableFunc(st.Members, func(a, b memberRow) int {
-		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), bytes.Compare(a.ID[:], b.ID[:]))
+		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), bytes.Compare(a.Member.ID[:], b.Member.ID[:]))
 	})
 	for _, m := range st.Members {
 		switch m.State {
-		case fleet.OwnerAlive:
+		case fleet.OwnerStateAlive:
 			st.Counts.Alive++
-		case fleet.OwnerSilent:
+		case fleet.OwnerStateSilent:
 			st.Counts.Silent++
 		default:
 			st.Counts.Gone++
@@ -172,7 +172,7 @@ func (c *counts) add(p fleet.OpenPlan) {
 		c.Stuck++
 	case p.Unread:
 		c.Unread++
-	case p.Condition == fleet.Waiting:
+	case p.Condition == fleet.ConditionWaiting:
 		c.Waiting++
 	default:
 		c.Running++
