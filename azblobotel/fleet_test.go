@@ -63,7 +63,7 @@ func TestGauges(t *testing.T) {
 		r.wantMeasured("azblob.fleet."+name, want...)
 	}
 	stuck := r.measured("azblob.fleet.stuck")
-	if !slices.Contains(stuck, "{azblob.stuck.reason=no progress} 3") || len(stuck) != len(fleet.Reasons()) {
+	if !slices.Contains(stuck, "{azblob.stuck.reason=no-progress} 3") || len(stuck) != len(fleet.Reasons()) {
 		t.Errorf("stuck are %q", stuck)
 	}
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: b, Stopped: true})

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"strings"
 	"time"
 
 	"github.com/planvault/azblob/storage"
@@ -30,18 +31,18 @@ const (
 	ConditionUnknown Condition = "unknown"
 )
 
-// Reason says in a few words, which do not change, why a plan is stuck or does not go on.
+// Reason is a code for why a plan is stuck or does not go on. [Reason.String] says it in words.
 type Reason string
 
 // The reasons. A plan that is not stuck has the first four, the last, or none.
 const (
-	ReasonNoNode      Reason = "no node alive"   // and the plan needs one
-	ReasonSuspended   Reason = "vault suspended" // and so no node is alive
-	ReasonOwnerGone   Reason = "owner gone"
-	ReasonOwnerSilent Reason = "owner silent"
-	ReasonNotPickedUp Reason = "not picked up" // it is NotStarted, and nodes are alive
-	ReasonNoProgress  Reason = "no progress"
-	ReasonStopIgnored Reason = "stop ignored"
+	ReasonNoNode      Reason = "no-node"   // is alive, and the plan needs one
+	ReasonSuspended   Reason = "suspended" // is the vault, and so no node is alive
+	ReasonOwnerGone   Reason = "owner-gone"
+	ReasonOwnerSilent Reason = "owner-silent"
+	ReasonNotPickedUp Reason = "not-picked-up" // it is NotStarted, and nodes are alive
+	ReasonNoProgress  Reason = "no-progress"
+	ReasonStopIgnored Reason = "stop-ignored"
 	ReasonUnclaimed   Reason = "unclaimed"
 	ReasonUnreadable  Reason = "unreadable"
 	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
@@ -53,6 +54,17 @@ func Reasons() []Reason {
 		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
 		ReasonUnclaimed, ReasonUnreadable,
 	}
+}
+
+// String says the reason in two or three words for people, such as "owner gone".
+func (r Reason) String() string {
+	switch r {
+	case ReasonNoNode:
+		return "no node alive"
+	case ReasonSuspended:
+		return "vault suspended"
+	}
+	return strings.ReplaceAll(string(r), "-", " ")
 }
 
 // Remedy says what to do about plans that are stuck for this reason. [OpenPlan.Why] says it for one plan.
@@ -132,7 +144,7 @@ func (f fleetFacts) undecided(p OpenPlan) bool {
 	return f.alive > 0 && !f.abandoned(p)
 }
 
-// reason says in a few words what explain says.
+// reason is the code of what explain says.
 func (f fleetFacts) reason(p OpenPlan) Reason {
 	switch {
 	case p.Condition == ConditionUnreadable:

@@ -287,10 +287,10 @@ func TestInspectBounded(t *testing.T) {
 			return i
 		}
 		two := fleet.InspectOptions{MaxReads: 2}
-		const known = "stops: stop ignored, waits: not picked up"
+		const known = "stops: stop-ignored, waits: not-picked-up"
 		look(fleet.InspectOptions{MaxReads: -1}, "", known, 5)
-		look(two, "ends, hangs", "ends: no progress, hangs: no progress, "+known, 3)
-		i := look(two, "lingers, works", "ends: no progress, hangs: no progress, lingers: no progress, "+known, 1)
+		look(two, "ends, hangs", "ends: no-progress, hangs: no-progress, "+known, 3)
+		i := look(two, "lingers, works", "ends: no-progress, hangs: no-progress, lingers: no-progress, "+known, 1)
 		for _, p := range i.Plans {
 			if name := names[p.Plan.ID]; (name == "hangs") != strings.HasSuffix(p.Why, "It was last read 1m ago.") && name != "ends" ||
 				p.Unread != (name == "damaged") || p.Unread != strings.Contains(p.Why, "not read") || (p.Reason == "") != (name == "works") {
@@ -298,27 +298,27 @@ func TestInspectBounded(t *testing.T) {
 			}
 		}
 		must(t, finish(t.Context(), p, read(t, p, ids["ends"])))
-		look(two, "damaged, hangs", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
-		i = look(two, "damaged, lingers", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		look(two, "damaged, hangs", "damaged: unreadable, hangs: no-progress, lingers: no-progress, "+known, 0)
+		i = look(two, "damaged, lingers", "damaged: unreadable, hangs: no-progress, lingers: no-progress, "+known, 0)
 		g := i.Gauges()
 		if g.Open != 6 || g.Waiting != 1 || g.Stuck[fleet.ReasonNoProgress] != 2 || g.Alive != 1 || g.Dead != 0 || g.Members[0].Plans != 5 || g.OldestWait.Truncate(time.Minute) != 25*time.Minute {
 			t.Errorf("the gauges are %+v", g)
 		}
 
 		more := fleet.InspectOptions{MaxReads: 4, ReadMore: true}
-		look(more, "damaged, hangs, lingers, stops", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		look(more, "damaged, hangs, lingers, stops", "damaged: unreadable, hangs: no-progress, lingers: no-progress, "+known, 0)
 		more.MaxReads = 2
-		look(more, "damaged, lingers", "damaged: unreadable, hangs: no progress, lingers: no progress, "+known, 0)
+		look(more, "damaged, lingers", "damaged: unreadable, hangs: no-progress, lingers: no-progress, "+known, 0)
 
 		leave(t, n)
-		look(two, "", "damaged: unreadable, hangs: no node alive, lingers: no node alive, stops: no node alive, waits: no node alive, works: no node alive", 0)
+		look(two, "", "damaged: unreadable, hangs: no-node, lingers: no-node, stops: no-node, waits: no-node, works: no-node", 0)
 		_, next := start(t, store, fleet.Options{}) // it runs no loop over Plans
-		look(two, "hangs, stops", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up", 0)
+		look(two, "hangs, stops", "damaged: unreadable, hangs: owner-gone, lingers: owner-gone, stops: owner-gone, waits: not-picked-up", 0)
 		time.Sleep(15 * time.Minute)
-		i = look(two, "", "damaged: unreadable, hangs: owner gone, lingers: owner gone, stops: owner gone, waits: not picked up, works: owner gone", 0)
+		i = look(two, "", "damaged: unreadable, hangs: owner-gone, lingers: owner-gone, stops: owner-gone, waits: not-picked-up, works: owner-gone", 0)
 		must(t, second(next.Take(t.Context(), ids["hangs"]))) // what was read before says nothing of the new owner
-		look(fleet.InspectOptions{MaxReads: -1}, "", "damaged: unreadable, lingers: owner gone, stops: owner gone, waits: not picked up, works: owner gone", 1)
-		if i = look(fleet.InspectOptions{MaxReads: -1, MaxPlans: 2}, "", "stops: owner gone, waits: not picked up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
+		look(fleet.InspectOptions{MaxReads: -1}, "", "damaged: unreadable, lingers: owner-gone, stops: owner-gone, waits: not-picked-up, works: owner-gone", 1)
+		if i = look(fleet.InspectOptions{MaxReads: -1, MaxPlans: 2}, "", "stops: owner-gone, waits: not-picked-up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
 			t.Errorf("%d plans, more: %t", len(i.Plans), i.More)
 		}
 		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxPlans: -1}); !errors.Is(err, storage.ErrInvalid) {

@@ -122,7 +122,7 @@ type OpenPlan struct {
 	Condition       Condition
 	// Stuck reports whether somebody should look into it.
 	Stuck bool
-	// Reason says in a few words why the plan is stuck or does not go on. It is empty if the plan works.
+	// Reason is why the plan is stuck or does not go on. It is empty if the plan works.
 	Reason Reason
 	// Why says in a sentence or two why the plan is stuck or is not, what this was concluded from, and what to do.
 	// It may contain names that authors and engines chose.

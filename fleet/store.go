@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/planvault/azblob/storage"
@@ -15,9 +14,9 @@ type store struct {
 
 // storeOf returns a vault with its [storage.Control]. A vault that offers none is [errors.ErrUnsupported].
 func storeOf(op string, vault storage.Vault) (store, error) {
-	control, ok := storage.As[storage.Control](vault)
-	if !ok {
-		return store{}, &storage.Error{Op: op, Err: fmt.Errorf("%w: the vault offers no storage.Control: a decorator needs a method Unwrap", errors.ErrUnsupported)}
+	control, err := storage.Require[storage.Control](vault)
+	if err != nil {
+		return store{}, &storage.Error{Op: op, Err: err}
 	}
 	return store{vault, control}, nil
 }

@@ -97,7 +97,7 @@ type openRow struct {
 	Condition        string       `json:"condition" help:"working, stopping, waiting, orphaned, unclaimed, unreadable or unknown"`
 	Stuck            bool         `json:"stuck" help:"whether somebody should look at it"`
 	Unread           bool         `json:"unread,omitempty" help:"whether it may be stuck, and was not read"`
-	Reason           fleet.Reason `json:"reason,omitempty" help:"why it is stuck or waits, in two or three words"`
+	Reason           fleet.Reason `json:"reason,omitempty" help:"a code for why it is stuck or waits, such as owner-gone"`
 	Why              string       `json:"why" help:"why it is stuck or is not, and what to do"`
 	Owner            *uuid.UUID   `json:"owner,omitempty" help:"the node that owns it"`
 	OwnerName        string       `json:"ownerName,omitempty" help:"the name of that node"`

@@ -68,7 +68,7 @@ func newReplica(p Pair, by workflow.Attribution, removes bool) (*replica, error)
 
 // entry returns the entry of a change in the log of the copy.
 func (f *replica) entry(what string) storage.AuditEntry {
-	return storage.AuditEntry{What: what, Attribution: f.by, Detail: "from " + cmp.Or(f.pair.From, "a vault")}
+	return storage.AuditEntry{What: what, By: f.by, Detail: "from " + cmp.Or(f.pair.From, "a vault")}
 }
 
 // State says what a vault is a copy of.
@@ -302,7 +302,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 func Promote(ctx context.Context, copied storage.Vault, by workflow.Attribution) error {
 	control, err := storage.Require[storage.Control](copied)
 	if err = errors.Join(storage.CheckBy(by), err); err == nil {
-		entry := storage.AuditEntry{What: "promote", Attribution: by}
+		entry := storage.AuditEntry{What: "promote", By: by}
 		err = storage.Audit(ctx, copied, entry, func(ctx context.Context) error { return promote(ctx, control, by.By) })
 	}
 	return failed("Promote", err)
@@ -352,7 +352,7 @@ func MoveBack(ctx context.Context, pair Pair, by workflow.Attribution) error {
 	v, err := sideOf(pair.Source)
 	copied, copyErr := sideOf(pair.Copy)
 	if err = errors.Join(storage.CheckBy(by), err, copyErr); err == nil {
-		entry := storage.AuditEntry{What: "move-back", Attribution: by, Detail: "from " + cmp.Or(pair.To, "a copy")}
+		entry := storage.AuditEntry{What: "move-back", By: by, Detail: "from " + cmp.Or(pair.To, "a copy")}
 		err = storage.Audit(ctx, pair.Source, entry, func(ctx context.Context) error { return moveBack(ctx, v, copied, pair.From) })
 	}
 	return failed("MoveBack", err)

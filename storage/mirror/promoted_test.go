@@ -196,7 +196,7 @@ func TestWhoAsks(t *testing.T) {
 		must(t, err)
 		got := ""
 		for _, e := range slices.Backward(entries) {
-			got += e.What + " by " + e.By + " " + e.Detail + ": " + e.Result + "\n"
+			got += e.What + " by " + e.By.By + " " + e.Detail + ": " + e.Result + "\n"
 		}
 		if want := "adopt by operator from prod: done\nfollow by operator from a vault: done\nmirror by operator from prod: done\npromote by operator : done\n"; got != want {
 			t.Errorf("the log has\n%s", got)

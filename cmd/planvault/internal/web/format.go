@@ -8,11 +8,13 @@ import (
 
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
+	"github.com/planvault/azblob/fleet"
 )
 
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"age":       age,
+	"code":      func(r fleet.Reason) string { return string(r) },
 	"iso":       func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") },
 	"isSet":     func(id uuid.UUID) bool { return id != uuid.Nil },
 	"name":      func(text string) string { return human.Line(text, 160) },

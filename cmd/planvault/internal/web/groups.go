@@ -22,26 +22,21 @@ const (
 )
 
 // others is the group of plans that are not stuck, in place of a reason.
-const others = "others"
+const others fleet.Reason = "others"
 
 // reasons returns the groups that a viewer may choose.
-func reasons() (names []string) {
-	for _, r := range append(fleet.Reasons(), fleet.ReasonUnknown) {
-		names = append(names, string(r))
-	}
-	return append(names, others)
-}
+func reasons() []fleet.Reason { return append(fleet.Reasons(), fleet.ReasonUnknown, others) }
 
 // choice is what a viewer wants to see of the open plans.
 type choice struct {
-	Reason      string // one of reasons(), or all of them
-	Owner, Name string // parts of texts
-	Page        int    // from 1
+	Reason      fleet.Reason // one of reasons(), or all of them
+	Owner, Name string       // parts of texts
+	Page        int          // from 1
 }
 
 func parseChoice(form url.Values) choice {
 	c := choice{Owner: clean(form.Get("owner")), Name: clean(form.Get("name")), Page: 1}
-	if reason := form.Get("reason"); slices.Contains(reasons(), reason) {
+	if reason := fleet.Reason(form.Get("reason")); slices.Contains(reasons(), reason) {
 		c.Reason = reason
 	}
 	if n, err := strconv.Atoi(form.Get("page")); err == nil && c.Reason != "" {
@@ -51,9 +46,9 @@ func parseChoice(form url.Values) choice {
 }
 
 // address returns the address of a page of a group with the same filters.
-func (c choice) address(reason string, page int) string {
+func (c choice) address(reason fleet.Reason, page int) string {
 	v := url.Values{}
-	for name, text := range map[string]string{"reason": reason, "owner": c.Owner, "name": c.Name} {
+	for name, text := range map[string]string{"reason": string(reason), "owner": c.Owner, "name": c.Name} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -70,7 +65,7 @@ func (c choice) address(reason string, page int) string {
 // String says what was chosen, such as "owner gone, name contains checkout".
 func (c choice) String() string {
 	var parts []string
-	for _, part := range []struct{ before, text string }{{"", c.Reason}, {"owner contains ", c.Owner}, {"name contains ", c.Name}} {
+	for _, part := range []struct{ before, text string }{{"", c.Reason.String()}, {"owner contains ", c.Owner}, {"name contains ", c.Name}} {
 		if part.text != "" {
 			parts = append(parts, part.before+human.Line(part.text, 60))
 		}
@@ -98,7 +93,7 @@ type group struct {
 type openView struct {
 	*state
 	Choice  choice
-	Reasons []string
+	Reasons []fleet.Reason
 	Many    bool // so many that filters help
 	Detail  bool // whether each plan says why it is stuck
 	Groups  []group
@@ -114,7 +109,7 @@ func (s *state) view(c choice) openView {
 		switch {
 		case !c.takes(r):
 		case r.Stuck || r.Unread:
-			if c.Reason == "" || c.Reason == string(r.Reason) {
+			if c.Reason == "" || c.Reason == r.Reason {
 				stuck = append(stuck, r)
 				byReason[r.Reason] = append(byReason[r.Reason], r)
 			}
@@ -141,7 +136,7 @@ func (s *state) view(c choice) openView {
 
 // groupOf returns the group of a reason.
 func (c choice) groupOf(reason fleet.Reason, rows []planRow) group {
-	g := group{ID: strings.ReplaceAll(string(reason), " ", "-"), Stuck: true, Remedy: reason.Remedy(), Total: len(rows)}
+	g := group{ID: string(reason), Stuck: true, Remedy: reason.Remedy(), Total: len(rows)}
 	for _, r := range rows {
 		if r.Unread {
 			g.Unread++
@@ -152,12 +147,12 @@ func (c choice) groupOf(reason fleet.Reason, rows []planRow) group {
 		plans = "plan"
 	}
 	g.Title = fmt.Sprintf("%d %s: %s", len(rows), plans, reason)
-	c.fill(&g, rows, string(reason), firstPlans)
+	c.fill(&g, rows, reason, firstPlans)
 	return g
 }
 
 // fill puts the plans into a group that the page shows: the first ones, or a page of them if the group was chosen.
-func (c choice) fill(g *group, rows []planRow, reason string, first int) {
+func (c choice) fill(g *group, rows []planRow, reason fleet.Reason, first int) {
 	if c.Reason == "" {
 		if g.Rows = rows[:min(first, len(rows))]; len(g.Rows) < len(rows) {
 			g.All = c.address(reason, 1)
