@@ -119,7 +119,7 @@ func (o offered) Retire(ctx context.Context, p retention.Policy, date storage.Da
 			left = max(1, budget-time.Since(began))
 		}
 		report, err := storage.Purge(audited.Mark(ctx), o.Vault, storage.SelectWhere(f), storage.PurgeOptions{By: workflow.Attribution{By: "policy"}, Budget: left})
-		result.Removed += report.Deleted
+		result.Removed += int(report.Deleted)
 		result.More = result.More || report.More || report.Failed > 0
 		if report.Held > 0 {
 			result.Kept = string(DayHeld)
@@ -160,7 +160,7 @@ func (x *expiry) due() []storage.Filters {
 		f.ByStatus, f.EndedBefore = statuses, x.policy.EndedBefore(statuses[0], x.day.seen)
 		return f
 	}
-	if x.reach == retention.ReachFinished || x.policy.Keep == x.policy.KeepFailed {
+	if x.reach == retention.ReachFinished || x.policy.KeepDays == x.policy.KeepFailedDays {
 		return []storage.Filters{of(x.reach.Statuses()...)}
 	}
 	return []storage.Filters{of(workflow.Completed, workflow.Stopped), of(workflow.Failed)}

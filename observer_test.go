@@ -165,10 +165,10 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return failure(v.Admin().Expire(audited.Mark(ctx), ExpireOptions{OlderThanDays: 42}))
 		}},
 		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.DueDays(ctx, retention.Policy{Keep: 1000}))
+			return failure(offered{v}.DueDays(ctx, retention.Policy{KeepDays: 1000}))
 		}},
 		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.Retire(ctx, retention.Policy{Keep: 1000}, storage.DayOf(oldDay()), 0))
+			return failure(offered{v}.Retire(ctx, retention.Policy{KeepDays: 1000}, storage.DayOf(oldDay()), 0))
 		}},
 		{"Hold", "", false, func(ctx context.Context, v *Vault) error {
 			return v.Admin().Hold(audited.Mark(ctx), storage.DayOf(oldDay()), workflow.Attribution{})

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync/atomic"
@@ -24,9 +23,9 @@ func (e *Engine) retain(ctx context.Context, vault retention.Vault, catalogues *
 	for wait := rand.N(interval); sleep.For(ctx, wait); wait = interval {
 		policy, _, err := enforcer.Look(ctx)
 		if err != nil && ctx.Err() == nil {
-			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("%w", err)})
+			e.opts.Observer.Problem(ctx, ProblemEvent{err})
 			continue
 		}
-		catalogues.Store(policy != nil && policy.Catalogue)
+		catalogues.Store(policy != nil && policy.Policy.Catalogue)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/retention"
+	"github.com/planvault/azblob/workflow"
 )
 
 // kept is a vault that counts its upkeep.
@@ -108,9 +109,9 @@ func TestEnginesEnforceAPolicy(t *testing.T) {
 		off              bool
 		retired, upkeeps int
 	}{
-		{retention.Policy{Keep: 1}, false, 10, 20},
-		{retention.Policy{Keep: 1, Catalogue: true}, false, 10, 10},
-		{retention.Policy{Keep: 1, Catalogue: true}, true, 0, 20},
+		{retention.Policy{KeepDays: 1}, false, 10, 20},
+		{retention.Policy{KeepDays: 1, Catalogue: true}, false, 10, 10},
+		{retention.Policy{KeepDays: 1, Catalogue: true}, true, 0, 20},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store, plugins := memvault.NewStore(), registry.Must()
@@ -125,7 +126,7 @@ func TestEnginesEnforceAPolicy(t *testing.T) {
 				must(t, err)
 				work.Go(func() { _ = e.Run(ctx) })
 			}
-			_, err := retention.Set(t.Context(), vaults[0], test.policy, retention.Change{AtOnce: true})
+			_, err := retention.Set(t.Context(), vaults[0], test.policy, retention.Change{By: workflow.Attribution{By: "operator"}, AtOnce: true})
 			must(t, err)
 			work.Wait()
 			retired, upkeeps := vaults[0].retired+vaults[1].retired, vaults[0].upkeeps+vaults[1].upkeeps

@@ -30,16 +30,16 @@ func (a *app) policySetCommand() *cobra.Command {
 	var now, dryRun bool
 	c := a.onVault("set [--keep AGE] [--keep-failed AGE] [--catalogue]", "Say how long engines keep plans",
 		func(ctx context.Context, v *azblob.Vault, _ []string) (err error) {
-			if p.Keep, err = wholeDays("keep", keep); err != nil {
+			if p.KeepDays, err = wholeDays("keep", keep); err != nil {
 				return err
 			}
-			if p.KeepFailed, err = wholeDays("keep-failed", keepFailed); err != nil {
+			if p.KeepFailedDays, err = wholeDays("keep-failed", keepFailed); err != nil {
 				return err
 			}
 			p, err = p.WithDefaults()
 			switch wrong, ok := errors.AsType[*workflow.FieldError](err); {
 			case ok:
-				flag := map[string]string{"Keep": "--keep", "KeepFailed": "--keep-failed"}[wrong.Field]
+				flag := map[string]string{"KeepDays": "--keep", "KeepFailedDays": "--keep-failed"}[wrong.Field]
 				return usageError("%s: %s", flag, wrong.Problem)
 			case err != nil:
 				return err
@@ -74,9 +74,9 @@ type policyWork struct {
 func workOf(days []retention.Day) (w policyWork) {
 	for _, d := range days {
 		switch d.Operation() {
-		case retention.Drop:
+		case retention.OperationDrop:
 			w.Drop++
-		case retention.Purge:
+		case retention.OperationPurge:
 			w.Purge++
 			w.Plans += d.Due()
 		}
@@ -132,7 +132,7 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 	if now {
 		when = "within an hour"
 	}
-	doing := policyText(p) + "; " + when + ", engines " + set.First.String()
+	doing := p.String() + "; " + when + ", engines " + set.First.String()
 	if dryRun {
 		set.planned = plannedOf(set.First.takes())
 		return a.print(set, set.after(doing))
@@ -140,9 +140,8 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 	if err := a.confirm(ctx, change{doing: "policy set", what: doing, requests: set.First.takes()}); err != nil {
 		return err
 	}
-	who := a.attributionOf(ctx)
-	if err := a.auditEntry(ctx, v, storage.AuditEntry{What: "policy-set", Detail: policyText(p)}, func(ctx context.Context) (err error) {
-		set.Changed, err = retention.Set(ctx, v, p, retention.Change{AtOnce: now, By: who.By, Why: who.Why})
+	if err := a.auditEntry(ctx, v, storage.AuditEntry{What: "policy-set", Detail: p.String()}, func(ctx context.Context) (err error) {
+		set.Changed, err = retention.Set(ctx, v, p, retention.Change{By: a.attributionOf(ctx), AtOnce: now})
 		return err
 	}); err != nil {
 		return err
@@ -152,30 +151,15 @@ func (a *app) setPolicy(ctx context.Context, v *azblob.Vault, p retention.Policy
 			fmt.Fprintln(w, "this is the policy already")
 			return
 		}
-		fmt.Fprintf(w, "%s; engines begin %s\n", policyText(p), when)
+		fmt.Fprintf(w, "%s; engines begin %s\n", p.String(), when)
 	})
-}
-
-// policyText returns "keep plans 90 days, Failed plans 365 days, build catalogues".
-func policyText(p retention.Policy) string {
-	text := "keep all plans"
-	if p.Keep > 0 {
-		text = "keep plans " + plural(p.Keep, "day")
-	}
-	if p.KeepFailed != p.Keep {
-		text += ", Failed plans " + plural(p.KeepFailed, "day")
-	}
-	if p.Catalogue {
-		text += ", build catalogues"
-	}
-	return text
 }
 
 func (a *app) policyRemoveCommand() *cobra.Command {
 	return a.signed(a.onVault("remove", "Keep all plans from now on", func(ctx context.Context, v *azblob.Vault, _ []string) error {
 		removed := false
 		if err := a.auditEntry(ctx, v, about("policy-remove"), func(ctx context.Context) (err error) {
-			removed, err = retention.Remove(ctx, v)
+			removed, err = retention.Remove(ctx, v, a.attributionOf(ctx))
 			return err
 		}); err != nil {
 			return err
@@ -194,10 +178,16 @@ func (a *app) policyRemoveCommand() *cobra.Command {
 
 // policyShown is what policy show tells.
 type policyShown struct {
-	retention.Record
-	Next    time.Time  `json:"next" help:"when the next step may begin"` // when the next step may begin
-	Overdue bool       `json:"overdue" help:"whether nobody has begun it"`
-	Due     policyWork `json:"due" help:"what it removes"`
+	retention.Policy
+	By      string            `json:"by,omitempty" help:"who set it, as they said"`
+	Why     string            `json:"why,omitempty" help:"why"`
+	Set     time.Time         `json:"set" help:"when, by the service's clock"`
+	AtOnce  bool              `json:"atOnce,omitempty" help:"whether it removes before a day has passed"`
+	Claim   string            `json:"claim,omitempty" help:"who does a step now"`
+	Last    *retention.Report `json:"last,omitempty" help:"what the last step did"`
+	Next    time.Time         `json:"next" help:"when the next step may begin"` // when the next step may begin
+	Overdue bool              `json:"overdue" help:"whether nobody has begun it"`
+	Due     policyWork        `json:"due" help:"what it removes"`
 }
 
 // overdue is how long after its time a step is late. Engines look each hour.
@@ -221,7 +211,10 @@ func (a *app) policyShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := policyShown{Record: found.Record, Next: utc(found.Begin()), Due: workOf(days)}
+			s := policyShown{
+				Policy: found.Policy, By: found.By.By, Why: found.By.Why, Set: found.By.At, AtOnce: found.AtOnce, Claim: found.Claim,
+				Last: found.Last, Next: utc(found.Begin()), Due: workOf(days),
+			}
 			s.Overdue = roster.Now.Sub(s.Next) > overdue
 			if err := a.print(s, s.text); err != nil || !s.Overdue {
 				return err
@@ -235,7 +228,7 @@ func (s policyShown) text(w io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-8s"+format+"\n", append([]any{name}, args...)...)
 	}
-	line("policy", "%s", policyText(s.Policy))
+	line("policy", "%s", s.Policy.String())
 	line("set", "%s%s", stamp(s.Set), signed(s.By, s.Why))
 	if s.Claim != "" {
 		line("now", "%s is at work", printable(s.Claim, 60))
@@ -243,7 +236,7 @@ func (s policyShown) text(w io.Writer) {
 	if r := s.Last; r != nil {
 		line("last", "%s%s: %s dropped, %s removed one by one", stamp(r.At), signed(r.By, ""), plural(r.Dropped, "day"), plural(r.Removed, "plan"))
 		for _, d := range r.Kept {
-			line("", "%s stays: %s", printable(d.Day, 10), printable(d.Why, 80))
+			line("", "%s stays: %s", d.Day, printable(d.Why, 80))
 		}
 		if more := r.KeptAll - len(r.Kept); more > 0 {
 			line("", "%s more stay", plural(more, "day"))

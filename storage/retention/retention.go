@@ -7,9 +7,9 @@
 // store's clock. [Policy.Reach] and [Policy.EndedBefore] are the rule. A plan without a time of its end counts from its
 // creation, and is removed only with its day.
 //
-//   - Younger than Keep: nothing.
-//   - From Keep on: Completed and Stopped plans.
-//   - From KeepFailed on: Failed plans, too.
+//   - Younger than KeepDays: nothing.
+//   - From KeepDays on: Completed and Stopped plans.
+//   - From KeepFailedDays on: Failed plans, too.
 //
 // A day is dropped as a whole when nothing in it must stay. Until then, its plans are removed one by one. Open plans stay,
 // and so does all that is in a held day.
@@ -37,39 +37,59 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Policy says how long final plans are kept, in days.
+// Policy says how long final plans are kept.
 type Policy struct {
-	// Keep is for Completed and Stopped plans. Default: 0, and plans are kept for ever. It is a day at least, so a policy
-	// reaches past days only.
-	Keep int `json:"keepDays,omitempty"`
-	// KeepFailed is for Failed plans, and at least Keep. Default: Keep.
-	KeepFailed int `json:"keepFailedDays,omitempty"`
-	// Catalogue builds the catalogues of past days. Engines then leave that to the steps.
+	// KeepDays is for Completed and Stopped plans. It is 36,525 at most. Default: 0, and all plans are kept for ever.
+	KeepDays int `json:"keepDays,omitempty"`
+	// KeepFailedDays is for Failed plans. It is at least KeepDays, and 36,525 at most. Default: KeepDays.
+	KeepFailedDays int `json:"keepFailedDays,omitempty"`
+	// Catalogue builds the catalogues of past days. Engines then leave that to the steps. Default: false.
 	Catalogue bool `json:"catalogue,omitempty"`
 }
 
 // mostDays is the largest number of days in a policy.
 const mostDays = 36525
 
-// WithDefaults returns the policy with its defaults, or [storage.ErrInvalid].
+// WithDefaults returns the policy with its defaults. A policy that makes no sense is [storage.ErrInvalid].
 func (p Policy) WithDefaults() (Policy, error) {
 	bad := func(field, problem string, args ...any) (Policy, error) {
 		return p, fmt.Errorf("%w: %w", storage.ErrInvalid, &workflow.FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)})
 	}
-	if p.KeepFailed == 0 {
-		p.KeepFailed = p.Keep
+	if p.KeepFailedDays == 0 {
+		p.KeepFailedDays = p.KeepDays
 	}
 	switch {
 	case p == Policy{}:
-		return bad("Keep", "is 0, and there are to be no catalogues: the policy says nothing")
-	case p.Keep < 0 || p.Keep > mostDays:
-		return bad("Keep", "%d days are not between 0 and %d", p.Keep, mostDays)
-	case p.Keep == 0 && p.KeepFailed != 0:
-		return bad("KeepFailed", "is %d days, but other plans are kept for ever", p.KeepFailed)
-	case p.KeepFailed < p.Keep || p.KeepFailed > mostDays:
-		return bad("KeepFailed", "%d days are not between %d, as for other plans, and %d", p.KeepFailed, p.Keep, mostDays)
+		return bad("KeepDays", "is 0, and there are to be no catalogues: the policy says nothing")
+	case p.KeepDays < 0 || p.KeepDays > mostDays:
+		return bad("KeepDays", "%d days are not between 0 and %d", p.KeepDays, mostDays)
+	case p.KeepDays == 0 && p.KeepFailedDays != 0:
+		return bad("KeepFailedDays", "is %d days, but other plans are kept for ever", p.KeepFailedDays)
+	case p.KeepFailedDays < p.KeepDays || p.KeepFailedDays > mostDays:
+		return bad("KeepFailedDays", "%d days are not between %d, as for other plans, and %d", p.KeepFailedDays, p.KeepDays, mostDays)
 	}
 	return p, nil
+}
+
+// String returns a text for people, such as "keep plans 90 days, Failed plans 365 days, build catalogues".
+func (p Policy) String() string {
+	days := func(n int) string {
+		if n == 1 {
+			return "1 day"
+		}
+		return fmt.Sprintf("%d days", n)
+	}
+	text := "keep all plans"
+	if p.KeepDays > 0 {
+		text = "keep plans " + days(p.KeepDays)
+	}
+	if p.KeepFailedDays != p.KeepDays {
+		text += ", Failed plans " + days(p.KeepFailedDays)
+	}
+	if p.Catalogue {
+		text += ", build catalogues"
+	}
+	return text
 }
 
 // Reach says which plans of a day a policy no longer keeps, if they have ended in time.
@@ -86,9 +106,9 @@ const (
 func (p Policy) Reach(day storage.Day, now time.Time) Reach {
 	past := func(days int) bool { return days > 0 && !now.Before(day.Add(1+days).Start()) }
 	switch {
-	case past(max(p.Keep, p.KeepFailed)):
+	case past(max(p.KeepDays, p.KeepFailedDays)):
 		return ReachFinal
-	case past(p.Keep):
+	case past(p.KeepDays):
 		return ReachFinished
 	}
 	return ReachNone
@@ -97,9 +117,9 @@ func (p Policy) Reach(day storage.Day, now time.Time) Reach {
 // EndedBefore returns the time before which a plan of a final status has ended that p no longer keeps at a time. The day in
 // which the plan was created must be within reach, too.
 func (p Policy) EndedBefore(s workflow.Status, now time.Time) time.Time {
-	keep := p.Keep
+	keep := p.KeepDays
 	if s == workflow.Failed {
-		keep = max(p.Keep, p.KeepFailed)
+		keep = max(p.KeepDays, p.KeepFailedDays)
 	}
 	return now.UTC().Truncate(24*time.Hour).AddDate(0, 0, -keep)
 }
@@ -127,9 +147,9 @@ type Operation string
 
 // The operations.
 const (
-	Keep  Operation = "keep"  // nothing: the day is held, or what is within reach was removed before
-	Drop  Operation = "drop"  // as a whole, if no plan is open
-	Purge Operation = "purge" // some of its plans, one by one
+	OperationKeep  Operation = "keep"  // nothing: the day is held, or what is within reach was removed before
+	OperationDrop  Operation = "drop"  // as a whole, if no plan is open
+	OperationPurge Operation = "purge" // some of its plans, one by one
 )
 
 // Due returns how many of Plans the policy no longer keeps.
@@ -148,13 +168,13 @@ func (d Day) Operation() Operation {
 	}
 	switch {
 	case d.Held || d.Reach == ReachNone:
-		return Keep
+		return OperationKeep
 	case d.Reach == ReachFinal && d.Recent == 0, due == all:
-		return Drop
+		return OperationDrop
 	case due > 0:
-		return Purge
+		return OperationPurge
 	}
-	return Keep
+	return OperationKeep
 }
 
 // Result is what became of a day.
@@ -164,7 +184,7 @@ type Result struct {
 	Dropped bool
 	Kept    string
 	// Removed is the number of plans that were removed one by one. More says that more are left.
-	Removed int64
+	Removed int
 	More    bool
 }
 

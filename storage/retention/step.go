@@ -42,20 +42,20 @@ func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
 	if _, suspended := roster.FindNote(storage.NoteSuspended); suspended || now.Before(policy.Begin()) {
 		return &policy, nil, nil
 	}
-	claim := policy.Record
+	claim := policy
 	claim.Claim = e.name
 	version, err := put(ctx, e.vault, claim, policy.Version)
 	if overtaken(err) {
 		return &policy, nil, nil // another process does it, or the policy has changed
 	}
 	if err != nil {
-		return &policy, nil, fmt.Errorf("retention: claim a step: %w", err)
+		return &policy, nil, fmt.Errorf("claim a step of the policy: %w", err)
 	}
-	s := step{Enforcer: e, policy: policy.Policy, version: version, report: &Report{At: later(now, policy.Set), By: e.name}, began: time.Now()}
+	s := step{Enforcer: e, policy: policy.Policy, version: version, report: &Report{At: later(now, policy.By.At), By: e.name}, began: time.Now()}
 	err = s.run(ctx)
 	claim.Claim, claim.Last = "", s.report
 	if _, putErr := put(ctx, e.vault, claim, version); putErr != nil && !overtaken(putErr) {
-		err = errors.Join(err, fmt.Errorf("retention: report a step: %w", putErr))
+		err = errors.Join(err, fmt.Errorf("report a step of the policy: %w", putErr))
 	}
 	return &policy, s.report, err
 }
@@ -63,7 +63,7 @@ func (e *Enforcer) Look(ctx context.Context) (*Stored, *Report, error) {
 // read reads the policy, unless it is known, and returns the roster.
 func (e *Enforcer) read(ctx context.Context) (roster storage.Roster, err error) {
 	if roster, err = e.vault.Roster(ctx); err != nil {
-		return roster, fmt.Errorf("retention: look for a policy: %w", err)
+		return roster, fmt.Errorf("look for a policy: %w", err)
 	}
 	n, _ := roster.FindNote(noteName)
 	version := n.Version
@@ -71,7 +71,7 @@ func (e *Enforcer) read(ctx context.Context) (roster storage.Roster, err error) 
 		e.known = Stored{}
 	}
 	if version != e.known.Version {
-		found, err := Find(ctx, e.vault)
+		found, err := find(ctx, e.vault)
 		switch {
 		case errors.Is(err, storage.ErrNotFound): // removed meanwhile
 		case err != nil:
@@ -104,7 +104,7 @@ func (s *step) run(ctx context.Context) error {
 	err := errors.Join(errs...)
 	if err != nil {
 		s.report.Error = cut(err.Error())
-		err = fmt.Errorf("retention: %w", err)
+		err = fmt.Errorf("do a step of the policy: %w", err)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (s *step) days(ctx context.Context) error {
 		case d.Held:
 			s.keep(d, "held")
 			continue
-		case d.Operation() == Keep:
+		case d.Operation() == OperationKeep:
 			continue
 		}
 		if !s.mayGoOn(ctx) {
@@ -182,7 +182,7 @@ const firstKept = 10
 
 func (s *step) keep(d Day, why string) {
 	if s.report.KeptAll++; len(s.report.Kept) < firstKept {
-		s.report.Kept = append(s.report.Kept, KeptDay{d.Day.String(), cut(why)})
+		s.report.Kept = append(s.report.Kept, KeptDay{d.Day, cut(why)})
 	}
 }
 

@@ -671,7 +671,7 @@ func closedDays() []scenario {
 		}),
 		of("Expire", catalogued, same, gone, errNoDay, expire),
 		of("Retire of a day with a plan to keep", failed, same, same, nil, func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
-			return vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(ctx, retention.Policy{Keep: 1, KeepFailed: 30}, storage.DayOf(workflow.Time(p.ID)), 0))
+			return vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(ctx, retention.Policy{KeepDays: 1, KeepFailedDays: 30}, storage.DayOf(workflow.Time(p.ID)), 0))
 		}),
 	}
 }

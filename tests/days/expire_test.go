@@ -241,10 +241,10 @@ func TestProtectedDays(t *testing.T) {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
-			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 7}, retention.Change{})))
+			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{KeepDays: 7}, retention.Change{By: workflow.Attribution{By: "operator"}})))
 			time.Sleep(26 * time.Hour)
 			_, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "test").Look(t.Context())
-			if report == nil || !errors.Is(err, storage.ErrProtected) || storage.LacksRight(err) || report.Removed+int64(report.Dropped) < 2 || !strings.Contains(report.Error, "denied: protected") {
+			if report == nil || !errors.Is(err, storage.ErrProtected) || storage.LacksRight(err) || report.Removed+report.Dropped < 2 || !strings.Contains(report.Error, "denied: protected") {
 				t.Errorf("%+v, %v", report, err)
 			}
 			if rule.Fired() == 0 || server.Len(protected) == 0 {

@@ -27,7 +27,7 @@ func TestLeaseOfAnotherProgram(t *testing.T) {
 // TestRefusedRoster: without a roster nobody knows whether there is a policy.
 func TestRefusedRoster(t *testing.T) {
 	vaulttest.InBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
-		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), vaulttest.OnEmulator(t, server), retention.Policy{Keep: 7}, retention.Change{AtOnce: true})))
+		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), vaulttest.OnEmulator(t, server), retention.Policy{KeepDays: 7}, retention.Change{By: workflow.Attribution{By: "operator"}, AtOnce: true})))
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Do(vaulttest.Denied))
 		policy, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a").Look(t.Context())
 		if vaulttest.Fails(t, err, storage.ErrDenied); policy != nil || report != nil {

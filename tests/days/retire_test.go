@@ -73,8 +73,8 @@ func TestRetire(t *testing.T) {
 		ended(t, v, day, workflow.Completed)
 		others := vaulttest.PutForeign(server, day, 1)
 		for again := range 2 {
-			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, storage.DayOf(day), 0)
-			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: int64(1 - again)}); err != nil || r != want || len(others.Changed()) > 0 {
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 7}, storage.DayOf(day), 0)
+			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: 1 - again}); err != nil || r != want || len(others.Changed()) > 0 {
 				t.Errorf("%+v, want %+v: %v; changed: %v", r, want, err, others.Changed())
 			}
 		}
@@ -90,7 +90,7 @@ func TestRetire(t *testing.T) {
 			}
 		}
 		vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
-		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 7}, storage.DayOf(day), 0); err != nil || r.Kept != string(azblob.DayForeign) {
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 7}, storage.DayOf(day), 0); err != nil || r.Kept != string(azblob.DayForeign) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -100,7 +100,7 @@ func TestRetire(t *testing.T) {
 			day := vaulttest.DaysAgo(10)
 			ended(t, v, day, workflow.Completed)
 			server.Put(vaulttest.ContainerOf(day), blob, nil, nil)
-			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{Keep: 3, KeepFailed: 30}, storage.DayOf(day), 0)
+			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 3, KeepFailedDays: 30}, storage.DayOf(day), 0)
 			if vaulttest.Must(t, err); r.Dropped || r.Removed != 1 || server.Len(vaulttest.ContainerOf(day)) == 0 {
 				t.Errorf("%s: %+v", name, r)
 			}
@@ -113,31 +113,31 @@ func retires(t *testing.T, built bool) {
 	vaulttest.InBubble(t, fmt.Sprint("with catalogues: ", built), func(t *testing.T, server *emulator.Server) {
 		time.Sleep(time.Hour)
 		v := vaulttest.OnEmulator(t, server)
-		p := retention.Policy{Keep: 7, KeepFailed: 14}
+		p := retention.Policy{KeepDays: 7, KeepFailedDays: 14}
 		for _, test := range []struct {
 			ago        int
 			plans      string // as in dayText; R is Running, small letters have ended yesterday
 			held       bool
 			operation  retention.Operation // what DueDays advises; "" if the policy does not reach the day
 			after, why string
-			removed    int64
+			removed    int
 		}{
-			{ago: 20, plans: "CFS", operation: retention.Drop, after: "gone"},
-			{ago: 19, plans: "CFR", operation: retention.Drop, after: "R", why: "open", removed: 2},
-			{ago: 18, plans: "CF", held: true, operation: retention.Keep, after: "CF", why: "held"},
-			{ago: 15, plans: "F", operation: retention.Drop, after: "gone"},
-			{ago: 14, plans: "CFS", operation: retention.Purge, after: "F", removed: 2},
-			{ago: 13, plans: "CS", operation: retention.Drop, after: "gone"},
-			{ago: 12, plans: "CR", operation: retention.Purge, after: "R", removed: 1},
-			{ago: 11, plans: "F", operation: retention.Keep, after: "F"},
-			{ago: 10, plans: "C", held: true, operation: retention.Keep, after: "C", why: "held"},
-			{ago: 9, plans: "R", operation: retention.Keep, after: "R"},
-			{ago: 8, plans: "", operation: retention.Drop, after: "gone"},
-			{ago: 20, plans: "CFf", operation: retention.Purge, after: "F", removed: 2},
-			{ago: 20, plans: "c", operation: retention.Keep, after: "C"},
-			{ago: 14, plans: "CFs", operation: retention.Purge, after: "FS", removed: 1},
-			{ago: 13, plans: "Cs", operation: retention.Purge, after: "S", removed: 1},
-			{ago: 12, plans: "cs", operation: retention.Keep, after: "CS"},
+			{ago: 20, plans: "CFS", operation: retention.OperationDrop, after: "gone"},
+			{ago: 19, plans: "CFR", operation: retention.OperationDrop, after: "R", why: "open", removed: 2},
+			{ago: 18, plans: "CF", held: true, operation: retention.OperationKeep, after: "CF", why: "held"},
+			{ago: 15, plans: "F", operation: retention.OperationDrop, after: "gone"},
+			{ago: 14, plans: "CFS", operation: retention.OperationPurge, after: "F", removed: 2},
+			{ago: 13, plans: "CS", operation: retention.OperationDrop, after: "gone"},
+			{ago: 12, plans: "CR", operation: retention.OperationPurge, after: "R", removed: 1},
+			{ago: 11, plans: "F", operation: retention.OperationKeep, after: "F"},
+			{ago: 10, plans: "C", held: true, operation: retention.OperationKeep, after: "C", why: "held"},
+			{ago: 9, plans: "R", operation: retention.OperationKeep, after: "R"},
+			{ago: 8, plans: "", operation: retention.OperationDrop, after: "gone"},
+			{ago: 20, plans: "CFf", operation: retention.OperationPurge, after: "F", removed: 2},
+			{ago: 20, plans: "c", operation: retention.OperationKeep, after: "C"},
+			{ago: 14, plans: "CFs", operation: retention.OperationPurge, after: "FS", removed: 1},
+			{ago: 13, plans: "Cs", operation: retention.OperationPurge, after: "S", removed: 1},
+			{ago: 12, plans: "cs", operation: retention.OperationKeep, after: "CS"},
 			{ago: 7, plans: "CS", after: "CS"},
 			{ago: 1, plans: "C", after: "C"},
 		} {
@@ -181,7 +181,7 @@ func retires(t *testing.T, built bool) {
 		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(400)), 0); err != nil || !r.Dropped {
 			t.Errorf("a day that does not exist: %+v, %v", r, err)
 		}
-		for _, p := range []retention.Policy{{}, {Keep: -1}} {
+		for _, p := range []retention.Policy{{}, {KeepDays: -1}} {
 			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).DueDays(t.Context(), p)), storage.ErrInvalid)
 			vaulttest.Fails(t, vaulttest.ErrOf(vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(20)), 0)), storage.ErrInvalid)
 		}
@@ -195,8 +195,8 @@ func TestRetentionByTheServicesClock(t *testing.T) {
 		vaulttest.InBubbleOf(t, emulator.New(clock), func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)
 			ended(t, v, vaulttest.DaysAgo(5), workflow.Completed)
-			p := retention.Policy{Keep: 5}
-			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, p, retention.Change{})))
+			p := retention.Policy{KeepDays: 5}
+			vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, p, retention.Change{By: workflow.Attribution{By: "operator"}})))
 			if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), p, storage.DayOf(vaulttest.DaysAgo(5)), 0); err != nil || r.Dropped != (want == "gone") {
 				t.Errorf("the service is %v ahead: %+v, %v", off, r, err)
 			}
@@ -219,9 +219,9 @@ func TestRetentionByTheServicesClock(t *testing.T) {
 func TestRetireBesideARestore(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	for i := range 4 {
-		begun, policy, status := i%2 == 0, retention.Policy{Keep: 3, KeepFailed: 30}, workflow.Failed
+		begun, policy, status := i%2 == 0, retention.Policy{KeepDays: 3, KeepFailedDays: 30}, workflow.Failed
 		if i > 1 {
-			policy, status = retention.Policy{Keep: 3}, workflow.Completed
+			policy, status = retention.Policy{KeepDays: 3}, workflow.Completed
 		}
 		vaulttest.BeforeEach(t, fmt.Sprintf("%s, begun: %t", status, begun), func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 			v, day := vaulttest.OnEmulator(t, server), vaulttest.DaysAgo(10)
@@ -332,9 +332,9 @@ func (h *history) live(day int) {
 		delete(h.held, container)
 		h.since = time.Now() // what is due now was not due before
 	}
-	policies := map[int]retention.Policy{5: {Keep: 30, KeepFailed: 90}, 120: {Keep: 20, KeepFailed: 40, Catalogue: true}, 230: {Keep: 60, KeepFailed: 90}, 330: {Keep: 40}}
+	policies := map[int]retention.Policy{5: {KeepDays: 30, KeepFailedDays: 90}, 120: {KeepDays: 20, KeepFailedDays: 40, Catalogue: true}, 230: {KeepDays: 60, KeepFailedDays: 90}, 330: {KeepDays: 40}}
 	if p, ok := policies[day]; ok {
-		vaulttest.Must(h.t, vaulttest.ErrOf(retention.Set(h.t.Context(), h.v, p, retention.Change{})))
+		vaulttest.Must(h.t, vaulttest.ErrOf(retention.Set(h.t.Context(), h.v, p, retention.Change{By: workflow.Attribution{By: "operator"}})))
 		h.policy, _ = p.WithDefaults()
 		h.changed, h.since = time.Now(), time.Now()
 	}
@@ -360,9 +360,9 @@ func (h *history) check() {
 	}
 	const enough = 3 * aDay
 	for id, state := range h.plans {
-		day, status, keep := workflow.Time(id).Truncate(aDay), state.Status, h.policy.Keep
+		day, status, keep := workflow.Time(id).Truncate(aDay), state.Status, h.policy.KeepDays
 		if status == workflow.Failed {
-			keep = h.policy.KeepFailed
+			keep = h.policy.KeepFailedDays
 		}
 		reaches := func(at time.Time) bool { return keep > 0 && !at.Before(state.End.Truncate(aDay).AddDate(0, 0, 1+keep)) }
 		switch held := h.held[vaulttest.ContainerOf(day)]; {
@@ -391,7 +391,7 @@ func TestCostOfRetention(t *testing.T) {
 				}
 			}
 		}
-		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{Keep: 90, KeepFailed: 365, Catalogue: true}, retention.Change{AtOnce: true})))
+		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), v, retention.Policy{KeepDays: 90, KeepFailedDays: 365, Catalogue: true}, retention.Change{By: workflow.Attribution{By: "operator"}, AtOnce: true})))
 		e := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a")
 		for range 24 { // the backlog
 			vaulttest.Must(t, func() error { _, _, err := e.Look(t.Context()); return err }())
