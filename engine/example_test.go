@@ -35,7 +35,7 @@ func Example() {
 	vault := memvault.NewStore().Open(reg, memvault.Options{}) // a service opens an azblob.Vault
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
-	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	action := greet.Action("say hello", Greet{"world"})
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
 	check(e.Submit(ctx, plan))
 	check(e.Run(ctx))
@@ -69,7 +69,7 @@ func ExampleEngine_Run() {
 		},
 	})
 	check(err)
-	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	action := greet.Action("say hello", Greet{"world"})
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
 	if err := vault.Create(ctx, plan); err != nil { // as another process does
 		log.Fatal(err)
@@ -87,7 +87,7 @@ func ExampleOptions_fleet() {
 	ctx := context.Background()
 	reg := registry.Must(greet)
 	store := memvault.NewStore()
-	action := &workflow.Action{Name: "say hello", Plugin: "greet", Req: Greet{"world"}}
+	action := greet.Action("say hello", Greet{"world"})
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
 	check(store.Open(reg, memvault.Options{}).Create(ctx, plan))
 	var engines sync.WaitGroup
@@ -146,34 +146,31 @@ func (d deployer) Run(_ context.Context, call engine.Call, r release) (string, e
 }
 
 // A method of a value that holds what the plugin needs is a plugin too.
-func ExampleFunc() {
+func ExampleTask() {
 	plugin := engine.Task("deploy", deployer{"production"}.Run)
 	resp, err := plugin.Run(context.Background(), engine.Call{Attempt: 1, Epoch: 7}, release{"v2"})
 	fmt.Println(plugin.Name(), "says:", resp, err)
 	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
 }
 
-// An action uses what an earlier one has returned. The plan's author gives the earlier one a Key, and passes it on.
-func ExampleResult() {
-	type Parcel struct{ Order uuid.UUID }
-	reg := registry.Must(
-		engine.Task("order", func(context.Context, engine.Call, struct{}) (string, error) { return "order 7", nil }),
-		engine.Task("ship", func(_ context.Context, call engine.Call, p Parcel) (string, error) {
-			order, err := engine.Result[string](call, p.Order)
-			return "shipped " + order, err
-		}))
-	vault := memvault.New(reg, memvault.Options{})
+// An action uses what an earlier one of its plan has returned.
+func ExampleTypedPlugin_Result() {
+	order := engine.Task("order", func(context.Context, engine.Call, string) (int, error) { return 7, nil })
+	ship := engine.Task("ship", func(_ context.Context, call engine.Call, goods string) (string, error) {
+		number, err := order.Result(call, "order goods")
+		return fmt.Sprintf("shipped %s of order %d", goods, number), err
+	})
+	vault := memvault.New(registry.Must(order, ship), memvault.Options{})
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
-	order := &workflow.Action{Name: "order", Plugin: "order", Key: uuid.New()}
-	ship := &workflow.Action{Name: "ship", Plugin: "ship", Req: Parcel{order.Key}}
-	plan := &workflow.Plan{Name: "buy", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{order, ship}}}}}}
+	actions := []*workflow.Action{order.Action("order goods", "tea"), ship.Action("ship goods", "tea")}
+	plan := &workflow.Plan{Name: "buy", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: actions}}}}}
 	check(e.Submit(context.Background(), plan))
 	check(e.Run(context.Background()))
 	plan, err = vault.Read(context.Background(), plan.ID)
 	check(err)
 	fmt.Println(plan.Blocks[0].Sequences[0].Actions[1].Attempts[0].Resp)
-	// Output: shipped order 7
+	// Output: shipped tea of order 7
 }
 
 func check(err error) {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -15,34 +18,57 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-func ExampleListPage() {
-	ctx := context.Background()
-	vault := memvault.New(nil, memvault.Options{})
-	for _, name := range []string{"first", "second", "third"} {
-		if err := vault.Create(ctx, &workflow.Plan{Name: name}); err != nil {
-			fmt.Println(err)
+// plans is an endpoint that lists plans, a page at a time: GET /plans?status=Failed&page=TOKEN.
+func plans(vault storage.Vault) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var filters storage.Filters
+		if name := r.FormValue("status"); name != "" {
+			status, err := workflow.ParseStatus(name)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			filters.ByStatus = []workflow.Status{status}
 		}
-	}
-	token := "" // from the request of a client
-	for {
-		page, err := storage.ListPage(ctx, vault, storage.Filters{}, token, 2)
+		page, err := storage.ListPage(r.Context(), vault, filters, r.FormValue("page"), 2)
+		if errors.Is(err, storage.ErrInvalid) { // a token of other filters
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
 		if err != nil {
-			fmt.Println(err)
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		for _, p := range page.Results {
-			fmt.Println(p.Name)
+			fmt.Fprintln(w, p.Name, p.State.Status)
 		}
-		if token = page.Next; token == "" {
-			return
+		if page.Next != "" {
+			fmt.Fprintln(w, "next:", page.Next)
 		}
-		fmt.Println("--")
 	}
+}
+
+func ExampleListPage() {
+	vault := memvault.New(nil, memvault.Options{})
+	for _, name := range []string{"first", "second", "third"} {
+		if err := vault.Create(context.Background(), &workflow.Plan{Name: name}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	get := func(query string) string {
+		w := httptest.NewRecorder()
+		plans(vault)(w, httptest.NewRequest(http.MethodGet, "/plans?"+query, nil))
+		return w.Body.String()
+	}
+	page, next, _ := strings.Cut(get("status=NotStarted"), "next: ")
+	fmt.Print(page, "--\n", get("status=NotStarted&page="+strings.TrimSpace(next)))
+	fmt.Print(get("status=Broken"))
 	// Output:
-	// third
-	// second
+	// third NotStarted
+	// second NotStarted
 	// --
-	// first
+	// first NotStarted
+	// there is no status "Broken"
 }
 
 func TestListPage(t *testing.T) {

@@ -44,17 +44,15 @@ func AppendJSON(text []byte, o Object) ([]byte, error) {
 	}
 	size := len(text) - before
 	if n := countObjects(o); n > maxObjects(size) {
-		return text, fmt.Errorf("workflow: %d objects and attempts in %d bytes, at most %d are allowed", n, size, maxObjects(size))
+		return text, fmt.Errorf("%d objects and attempts in %d bytes, at most %d are allowed", n, size, maxObjects(size))
 	}
 	return text, nil
 }
 
 func appendJSON(text []byte, v any) ([]byte, error) {
 	b := bytes.NewBuffer(text)
-	if err := jsonv2.MarshalWrite(b, v, writing); err != nil {
-		return b.Bytes(), fmt.Errorf("workflow: %w", err)
-	}
-	return b.Bytes(), nil
+	err := jsonv2.MarshalWrite(b, v, writing)
+	return b.Bytes(), err
 }
 
 // countObjects counts the objects at and below o, and their attempts.
@@ -101,13 +99,10 @@ func unmarshal(text []byte, v any) error {
 	defer readers.Put(r)
 	r.objects, r.most = 0, maxObjects(len(text))
 	err := jsonv2.Unmarshal(text, v, r.options)
-	if err == nil {
-		return nil
+	if err != nil && len(err.Error()) > 1000 { // it quotes a value
+		return fmt.Errorf("%.300s and so on", err)
 	}
-	if text := err.Error(); len(text) > 1000 { // it quotes a value
-		return fmt.Errorf("workflow: %.300s and so on", text)
-	}
-	return fmt.Errorf("workflow: %w", err)
+	return err
 }
 
 // unknown has the members of an object's JSON that this code does not know, as newer code wrote them: a JSON object, or

@@ -87,7 +87,7 @@ func (n names[T]) string(v T) string {
 
 func (n names[T]) marshal(v T) (string, error) {
 	if !n.valid(v) {
-		return "", fmt.Errorf("workflow: there is no %s %d", n.what, int(v))
+		return "", fmt.Errorf("there is no %s %d", n.what, int(v))
 	}
 	return n.list[v], nil
 }
@@ -103,7 +103,7 @@ func (n names[T]) text(v T) ([]byte, error) {
 func (n names[T]) unmarshal(v *T, text []byte) error {
 	i := slices.Index(n.list, string(text))
 	if i < 0 {
-		return fmt.Errorf("workflow: there is no %s %q", n.what, text)
+		return fmt.Errorf("there is no %s %q", n.what, text)
 	}
 	*v = T(i)
 	return nil

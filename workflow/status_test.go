@@ -55,7 +55,7 @@ func checkNames[T interface {
 		}
 		if text, err := v.MarshalText(); err == nil {
 			t.Errorf("%d, which has no name, marshals to %q", i, text)
-		} else if want := fmt.Sprintf("workflow: there is no %s %d", what, i); err.Error() != want {
+		} else if want := fmt.Sprintf("there is no %s %d", what, i); err.Error() != want {
 			t.Errorf("%d marshals to the error %q, want %q", i, err, want)
 		}
 	}
@@ -63,7 +63,7 @@ func checkNames[T interface {
 		got := T(1)
 		if err := P(&got).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is read as %d", text, int(got))
-		} else if want := fmt.Sprintf("workflow: there is no %s %q", what, text); err.Error() != want {
+		} else if want := fmt.Sprintf("there is no %s %q", what, text); err.Error() != want {
 			t.Errorf("%q is read with the error %q, want %q", text, err, want)
 		}
 		if got != 1 {

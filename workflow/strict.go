@@ -253,7 +253,7 @@ func (p *planParser) leaf(v value, t reflect.Type, path string) {
 	} else if p.null(v) && t.Kind() == reflect.Struct && !readsItself(t) {
 		p.bad(v.start, path, "is null, want an object")
 	} else if err != nil {
-		p.bad(v.start, path, "%s", strings.TrimPrefix(err.Error(), "workflow: "))
+		p.bad(v.start, path, "%v", err)
 	}
 }
 
