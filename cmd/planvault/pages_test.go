@@ -154,7 +154,12 @@ func (r *pageRun) command(t *testing.T, line string) (printed string, ran bool) 
 		return "", false
 	}
 	for i, arg := range args {
-		args[i] = anID.ReplaceAllStringFunc(arg, func(id string) string { return cmp.Or(r.real[id], id) })
+		args[i] = anID.ReplaceAllStringFunc(arg, func(id string) string {
+			if r.real[id] == "" && madeUpID.MatchString(id) {
+				t.Errorf("%s: no command before has printed that ID", line)
+			}
+			return cmp.Or(r.real[id], id)
+		})
 		if short, ok := r.real[arg]; ok {
 			args[i] = short
 		}
@@ -169,6 +174,8 @@ var (
 	anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	// anIDOrEnd also matches the last digits of an ID, as short tables have them.
 	anIDOrEnd = regexp.MustCompile(anID.String() + `|\b[0-9a-f]{8}\b`)
+	// madeUpID matches those that the page has in place of random ones.
+	madeUpID = regexp.MustCompile(`-7000-8000-0000000000[a-f]`)
 	// fixedID matches IDs that are not random: those of scenes, and groups, which are hashes of names.
 	fixedID = regexp.MustCompile(`-7000-8000-0000|-5[0-9a-f]{3}-[89ab]|-0000-0000-0000`)
 )

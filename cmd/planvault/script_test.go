@@ -16,7 +16,7 @@ import (
 // and these commands:
 //
 //	planvault ARGS...      runs the tool in this process; files need absolute names, such as $WORK/plan.html
-//	code N                 the last run ended with exit code N
+//	fails N ARGS...        the same for a run that ends with exit code N
 //	plan ID STATUS NAME    stores a plan, as stage.store does
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -27,40 +27,40 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			e.Values[stageKey{}], e.Values[codeKey{}] = s, new(int)
+			e.Values[stageKey{}] = s
 			e.Setenv("CONNECTION", s.server.ConnectionString())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"planvault": scriptPlanvault, "code": scriptCode, "plan": scriptPlan,
+			"planvault": scriptPlanvault, "fails": scriptFails, "plan": scriptPlan,
 		},
 	})
 }
 
-type (
-	stageKey struct{}
-	codeKey  struct{}
-)
+type stageKey struct{}
 
 func scriptPlanvault(ts *testscript.TestScript, neg bool, args []string) {
+	if r := scriptRun(ts, args); neg != (r.code != exitDone) {
+		ts.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+func scriptFails(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: fails N ARGS...")
+	}
+	if r := scriptRun(ts, args[1:]); strconv.Itoa(r.code) != args[0] {
+		ts.Fatalf("exit code %d, not %s\n%s%s", r.code, args[0], r.stdout, r.stderr)
+	}
+}
+
+func scriptRun(ts *testscript.TestScript, args []string) result {
 	s := ts.Value(stageKey{}).(*stage)
 	s.env["PLANVAULT_OUTPUT"] = ts.Getenv("PLANVAULT_OUTPUT")
 	r := s.run(context.Background(), args...)
 	_, _ = io.WriteString(ts.Stdout(), r.stdout)
 	_, _ = io.WriteString(ts.Stderr(), r.stderr)
-	*ts.Value(codeKey{}).(*int) = r.code
-	if neg != (r.code != exitDone) {
-		ts.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
-	}
-}
-
-func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: code N")
-	}
-	if got := strconv.Itoa(*ts.Value(codeKey{}).(*int)); got != args[0] {
-		ts.Fatalf("exit code %s, not %s", got, args[0])
-	}
+	return r
 }
 
 func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
