@@ -109,10 +109,10 @@ func (m *member) serve(ctx context.Context) {
 			stop()
 		})
 	}
-	for plan, err := range m.node.Plans(looking) {
-		switch {
+	for next := range m.node.Plans(looking) {
+		switch err := next.Err; {
 		case err == nil:
-			m.work.Go(func() { m.finish(ctx, plan) })
+			m.work.Go(func() { m.finish(ctx, next.Result) })
 		case looking.Err() == nil && m.node.Context().Err() == nil: // a fenced node joins again
 			m.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("look for plans: %w", err)})
 			if about, ok := errors.AsType[*storage.Error](err); ok {

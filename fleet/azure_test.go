@@ -156,8 +156,8 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 		}})
 		ctx, cancel := context.WithTimeout(t.Context(), 65*time.Minute) // two searches of all days
 		defer cancel()
-		for plan, err := range n.Plans(ctx) {
-			t.Errorf("the node got plan %v, %v", plan, err)
+		for next := range n.Plans(ctx) {
+			t.Errorf("the node got %+v", next)
 		}
 		i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{})
 		if roster, rosterErr := v.Roster(t.Context()); err != nil || rosterErr != nil || i.Foreign != 1 || len(i.Plans) > 0 || len(roster.Stops) > 0 {

@@ -9,11 +9,12 @@
 //	if err != nil {
 //		return err
 //	}
-//	for plan, err := range node.Plans(ctx) {
-//		if err != nil {
-//			log.Print(err) // for example a plan that can't be read; the loop continues
+//	for next := range node.Plans(ctx) {
+//		if next.Err != nil {
+//			log.Print(next.Err) // for example a plan that can't be read; the loop continues
 //			continue
 //		}
+//		plan := next.Result
 //		running.Go(func() {
 //			work, done := node.Work(plan.ID)
 //			defer done()

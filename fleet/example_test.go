@@ -24,11 +24,12 @@ func Example() {
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
 	check(err)
 	var running sync.WaitGroup
-	for plan, err := range node.Plans(ctx) {
-		if err != nil {
-			log.Print(err) // for example a plan that can't be read; the loop continues
+	for next := range node.Plans(ctx) {
+		if next.Err != nil {
+			log.Print(next.Err) // for example a plan that can't be read; the loop continues
 			continue
 		}
+		plan := next.Result
 		running.Go(func() {
 			defer stop()
 			work, done := node.Work(plan.ID)
@@ -85,7 +86,8 @@ func ExampleStop() {
 
 	node, err := fleet.Join(ctx, vault, fleet.Options{Name: "example"})
 	check(err)
-	for plan := range node.Plans(ctx) {
+	for next := range node.Plans(ctx) {
+		plan := next.Result
 		work, done := node.Work(plan.ID)
 		fmt.Println(context.Cause(work))
 		if err := runPlan(ctx, work, node, vault, plan); err != nil {

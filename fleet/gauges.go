@@ -74,7 +74,7 @@ type gauger struct {
 }
 
 // gauges reports whether the node has gauges at all.
-func (o Options) gauges() bool { return o.Gauges > 0 && o.Observer.Gauges != nil }
+func (o Options) gauges() bool { return !o.NoGauges && o.Observer.Gauges != nil }
 
 // run looks at the open plans until the node is no longer a member.
 func (g *gauger) run() {

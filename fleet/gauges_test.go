@@ -69,7 +69,7 @@ func TestGaugesOfAFleet(t *testing.T) {
 			names[nodes[name].ID()] = name
 			time.Sleep(time.Second)
 		}
-		silent, quiet := open(store), fleet.Options{Observer: diary.observer(), Gauges: -1}
+		silent, quiet := open(store), fleet.Options{Observer: diary.observer(), NoGauges: true}
 		quiet.Observer.Gauges = func(context.Context, fleet.GaugesEvent) { t.Error("a node without gauges looked") }
 		join(t, silent, quiet)
 		stops := map[string]int{}

@@ -36,10 +36,11 @@ type InspectOptions struct {
 	// MaxPlans bounds the open plans that are looked at. Inspect looks at the newest, and sets [Inspection.More] if there
 	// are others. Default: 0, which means no bound.
 	MaxPlans int
-	// MaxReads bounds the plans that are read. If it is positive, Inspect reads a plan only if the listing, the roster
-	// and Before don't show whether it is stuck, least recently read first. If it is negative, Inspect reads none.
-	// Default: 0, which means no bound.
+	// MaxReads bounds the plans that are read. If it is set, Inspect reads a plan only if the listing, the roster
+	// and Before don't show whether it is stuck, least recently read first. Default: 0, which means no bound.
 	MaxReads int
+	// NoReads reads no plans, whatever MaxReads and ReadAll are. Default: false.
+	NoReads bool
 	// ReadMore uses what MaxReads leaves for plans that Inspect would read without MaxReads. Default: false.
 	ReadMore bool
 	// Before is an earlier inspection with the same Older. An inspection with MaxReads builds on it, so that a few reads
@@ -48,6 +49,9 @@ type InspectOptions struct {
 	// Progress is called after each plan that was read. It may be nil.
 	Progress func(storage.Progress)
 }
+
+// bounded reports whether Inspect reads only what it must.
+func (o InspectOptions) bounded() bool { return o.NoReads || o.MaxReads > 0 }
 
 // Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
 // engines.
@@ -81,6 +85,9 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	}
 	if o.MaxPlans < 0 {
 		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxPlans", "%d is negative", o.MaxPlans)}
+	}
+	if o.MaxReads < 0 {
+		return nil, &storage.Error{Op: "Inspect", Err: driver.Invalid("InspectOptions.MaxReads", "%d is negative", o.MaxReads)}
 	}
 	o.Older = cmp.Or(o.Older, DefaultOlder)
 	roster, err := s.Roster(ctx)
@@ -197,7 +204,7 @@ func (i *inspector) search(ctx context.Context) error {
 // recall builds on an earlier inspection, and notes what the roster says of the plans.
 func (i *inspector) recall() {
 	before := map[uuid.UUID]OpenPlan{}
-	if i.o.Before != nil && i.o.MaxReads != 0 {
+	if i.o.Before != nil && i.o.bounded() {
 		for _, b := range i.o.Before.Plans {
 			before[b.Plan.ID] = b
 		}
@@ -270,7 +277,7 @@ func (i *inspector) read(ctx context.Context) error {
 	for _, p := range chosen {
 		switch {
 		case err == nil || p.Read || p.Err != nil: // else ctx has ended
-		case i.o.MaxReads > 0:
+		case i.o.bounded():
 			p.Unread = true
 		default:
 			p.Err = err
@@ -290,22 +297,25 @@ func (i *inspector) chosen() (chosen []*OpenPlan) {
 		wanted := i.o.ReadAll || i.Now.Sub(workflow.Time(p.Plan.ID)) > i.o.Older
 		switch {
 		case p.Err != nil && !p.earlier || p.Plan.State.Status != workflow.Running:
-		case i.o.MaxReads == 0 && wanted, i.o.MaxReads != 0 && i.facts.undecided(*p):
+		case !i.o.bounded() && wanted, i.o.bounded() && i.facts.undecided(*p):
 			chosen = append(chosen, p)
 		case i.o.ReadMore && wanted:
 			more = append(more, p)
 		}
 	}
-	if i.o.MaxReads == 0 {
+	if !i.o.bounded() {
 		return chosen
 	}
+	most := i.o.MaxReads
+	if i.o.NoReads {
+		most = 0
+	}
 	longest := func(a, b *OpenPlan) int { return a.known().Compare(b.known()) }
-	if room := i.o.MaxReads - len(chosen); room >= 0 {
+	if room := most - len(chosen); room >= 0 {
 		slices.SortStableFunc(more, longest)
 		return append(chosen, more[:min(room, len(more))]...)
 	}
 	slices.SortStableFunc(chosen, longest)
-	most := max(0, i.o.MaxReads)
 	for _, p := range chosen[most:] {
 		p.Unread = !p.Read && p.Err == nil
 	}

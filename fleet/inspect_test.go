@@ -288,7 +288,7 @@ func TestInspectBounded(t *testing.T) {
 		}
 		two := fleet.InspectOptions{MaxReads: 2}
 		const known = "stops: stop-ignored, waits: not-picked-up"
-		look(fleet.InspectOptions{MaxReads: -1}, "", known, 5)
+		look(fleet.InspectOptions{NoReads: true}, "", known, 5)
 		look(two, "ends, hangs", "ends: no-progress, hangs: no-progress, "+known, 3)
 		i := look(two, "lingers, works", "ends: no-progress, hangs: no-progress, lingers: no-progress, "+known, 1)
 		for _, p := range i.Plans {
@@ -317,9 +317,12 @@ func TestInspectBounded(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		i = look(two, "", "damaged: unreadable, hangs: owner-gone, lingers: owner-gone, stops: owner-gone, waits: not-picked-up, works: owner-gone", 0)
 		must(t, second(next.Take(t.Context(), ids["hangs"]))) // what was read before says nothing of the new owner
-		look(fleet.InspectOptions{MaxReads: -1}, "", "damaged: unreadable, lingers: owner-gone, stops: owner-gone, waits: not-picked-up, works: owner-gone", 1)
-		if i = look(fleet.InspectOptions{MaxReads: -1, MaxPlans: 2}, "", "stops: owner-gone, waits: not-picked-up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
+		look(fleet.InspectOptions{NoReads: true}, "", "damaged: unreadable, lingers: owner-gone, stops: owner-gone, waits: not-picked-up, works: owner-gone", 1)
+		if i = look(fleet.InspectOptions{NoReads: true, MaxPlans: 2}, "", "stops: owner-gone, waits: not-picked-up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
 			t.Errorf("%d plans, more: %t", len(i.Plans), i.More)
+		}
+		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxReads: -1}); !errors.Is(err, storage.ErrInvalid) {
+			t.Errorf("a negative MaxReads: %v", err)
 		}
 		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxPlans: -1}); !errors.Is(err, storage.ErrInvalid) {
 			t.Errorf("a negative number of plans returned %v", err)

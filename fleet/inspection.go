@@ -105,7 +105,7 @@ type OpenPlan struct {
 	Read bool
 	// ReadAt is the time of the last inspection that tried to read the plan, by the store's clock.
 	ReadAt time.Time
-	// Unread reports whether the plan may be stuck, but was not read because of MaxReads. It does not count as stuck.
+	// Unread reports whether the plan may be stuck, but was not read because of MaxReads or NoReads. It does not count as stuck.
 	Unread bool
 	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
 	// was not read, it is the plan's own start or creation. Continuous checks are no progress.

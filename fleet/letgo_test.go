@@ -494,9 +494,9 @@ func TestClusterRestart(t *testing.T) {
 			})
 			n := join(t, p, fleet.Options{})
 			go func() {
-				for plan, err := range n.Plans(t.Context()) {
-					must(t, err)
-					taken <- plan
+				for next := range n.Plans(t.Context()) {
+					must(t, next.Err)
+					taken <- next.Result
 				}
 			}()
 		}

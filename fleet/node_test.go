@@ -69,8 +69,8 @@ func TestJoinAndLeave(t *testing.T) {
 				t.Errorf("%s after Leave returned %v", what, err)
 			}
 		}
-		for plan, err := range n.Plans(t.Context()) {
-			t.Errorf("after Leave there is the plan %v, %v", plan, err)
+		for next := range n.Plans(t.Context()) {
+			t.Errorf("after Leave there is %+v", next)
 		}
 	})
 }

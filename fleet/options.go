@@ -38,8 +38,10 @@ type Options struct {
 	// Gauges is the time between two looks at the open plans for [Observer.Gauges]. One node of the fleet looks: of
 	// those that are alive and not leaving, the one that joined first. So give all nodes of a fleet the same Gauges,
 	// and an Observer that has them. A look takes no longer than Gauges or a minute. Plans that this
-	// node's program can't read, because it lacks their plugins, count as Unread. Default: 1m; negative: no looks.
+	// node's program can't read, because it lacks their plugins, count as Unread. Default: 1m.
 	Gauges time.Duration
+	// NoGauges makes the node look at no open plans, even if its Observer has Gauges. Default: false.
+	NoGauges bool
 	// Observer sees what the node does. Default: none.
 	Observer Observer
 
@@ -69,7 +71,7 @@ func (o Options) complete() (Options, error) {
 	if o.TTL/beats < o.Interval { // the product may overflow
 		errs = append(errs, driver.Invalid("Options.TTL", "%v is less than %d times the Interval of %v", o.TTL, beats, o.Interval))
 	}
-	if o.Gauges > 0 && o.Gauges < resolution {
+	if o.Gauges < resolution {
 		errs = append(errs, driver.Invalid("Options.Gauges", "%v is less than %v, the resolution of a store's clock", o.Gauges, resolution))
 	}
 	if o.Capacity < 0 {

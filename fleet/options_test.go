@@ -28,6 +28,8 @@ func TestOptions(t *testing.T) {
 		{Options{Interval: math.MaxInt64 / 2}, 0, 0, "Options.TTL"},
 		{Options{Interval: math.MaxInt64 / 2, TTL: math.MaxInt64}, 0, 0, "Options.TTL"},
 		{Options{Capacity: -1}, 0, 0, "Options.Capacity"},
+		{Options{Gauges: -1}, 0, 0, "Options.Gauges"},
+		{Options{Gauges: time.Millisecond, NoGauges: true}, 0, 0, "Options.Gauges"},
 	} {
 		o, err := test.o.complete()
 		if test.field == "" {

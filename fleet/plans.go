@@ -32,14 +32,14 @@ const (
 // Plans waits for one of them to be done or to rest. When the loop ends, it lets go plans that it acquired but did not
 // yield, and the next loop of this or another node yields them.
 //
-// An error comes with a nil plan and does not end the loop. Plans yields the error of a plan that can't be read once
+// An error does not end the loop. Plans yields the error of a plan that can't be read once
 // ([storage.ErrCorrupt], [storage.ErrSchema]), and the error of a search that fails for good once until a search
 // succeeds ([storage.ErrDenied], [storage.ErrClosed]). It retries after [storage.ErrUnavailable].
 //
 // A plan that is done before it is final stays the node's, and is yielded again within an hour. [Node.LetGo] lets
 // others take it at once.
-func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
-	return func(yield func(*workflow.Plan, error) bool) {
+func (n *Node) Plans(ctx context.Context) iter.Seq[storage.Stream[*workflow.Plan]] {
+	return func(yield func(storage.Stream[*workflow.Plan]) bool) {
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
 			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[letting]time.Time{},
@@ -73,7 +73,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq2[*workflow.Plan, error] {
 type finder struct {
 	n        *Node
 	ctx      context.Context // of the loop
-	yield    func(*workflow.Plan, error) bool
+	yield    func(storage.Stream[*workflow.Plan]) bool
 	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
 	passed   map[letting]time.Time    // what other members have let go, and when this loop looks at it again
@@ -195,7 +195,7 @@ func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 
 // emit yields a plan or an error. It reports whether to go on.
 func (f *finder) emit(plan *workflow.Plan, err error) bool {
-	f.over = f.over || !f.yield(plan, err)
+	f.over = f.over || !f.yield(storage.Stream[*workflow.Plan]{Result: plan, Err: err})
 	return !f.over
 }
 

@@ -71,9 +71,9 @@ func TestResumption(t *testing.T) {
 				time.Sleep(time.Duration(int(seed)*733+i*3100) * time.Millisecond % (10 * time.Second))
 				p, n := start(t, store, fleet.Options{})
 				go func() {
-					for plan, err := range n.Plans(t.Context()) {
-						must(t, err)
-						if plan.Owner != n.ID() || plan.Epoch != 2 {
+					for next := range n.Plans(t.Context()) {
+						must(t, next.Err)
+						if plan := next.Result; plan.Owner != n.ID() || plan.Epoch != 2 {
 							t.Errorf("seed %d: taken for %s with epoch %d", seed, plan.Owner, plan.Epoch)
 						}
 						resumed <- p
@@ -321,8 +321,8 @@ func TestSearchIsCut(t *testing.T) {
 					cancel(errors.New("shutdown"))
 				}
 			})
-			for _, err := range n.Plans(ctx) {
-				t.Errorf("%s: Plans yields %v", cut, err)
+			for next := range n.Plans(ctx) {
+				t.Errorf("%s: Plans yields %+v", cut, next)
 			}
 		})
 	}
@@ -337,12 +337,12 @@ func TestPlansThatWereNotYielded(t *testing.T) {
 			want[create(t, p, 1).ID] = true
 		}
 		for range 6 {
-			for plan, err := range n.Plans(t.Context()) {
-				must(t, err)
-				if !want[plan.ID] {
-					t.Errorf("plan %s came twice", plan.ID)
+			for next := range n.Plans(t.Context()) {
+				must(t, next.Err)
+				if !want[next.Result.ID] {
+					t.Errorf("plan %s came twice", next.Result.ID)
 				}
-				delete(want, plan.ID)
+				delete(want, next.Result.ID)
 				break
 			}
 		}

@@ -138,12 +138,12 @@ func results(ctx context.Context, n *fleet.Node) (<-chan *workflow.Plan, <-chan 
 	go func() {
 		defer close(found)
 		defer close(errs)
-		for plan, err := range n.Plans(ctx) {
-			if err != nil {
-				errs <- err
+		for next := range n.Plans(ctx) {
+			if next.Err != nil {
+				errs <- next.Err
 				continue
 			}
-			found <- plan
+			found <- next.Result
 		}
 	}()
 	return found, errs

@@ -37,8 +37,8 @@ func TestSuspend(t *testing.T) {
 			t.Fatalf("the work goes on: %v", cause)
 		}
 		done()
-		for plan, err := range n.Plans(t.Context()) {
-			t.Errorf("it yields %v, %v", plan, err)
+		for next := range n.Plans(t.Context()) {
+			t.Errorf("it yields %+v", next)
 		}
 		if err := n.Claim(t.Context(), create(t, v, 1)); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("it claims: %v", err)

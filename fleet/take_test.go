@@ -352,6 +352,7 @@ func TestExcuseOfAnEviction(t *testing.T) {
 		for !judged.Load() {
 			time.Sleep(time.Second)
 		}
+		synctest.Wait()
 		if taken, err = next.Take(t.Context(), plan.ID); err != nil || !actions(taken)[0].Attempts[0].Interrupted {
 			t.Errorf("not interrupted, %v", err)
 		}

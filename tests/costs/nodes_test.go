@@ -64,8 +64,8 @@ func idleNode(t testing.TB, s *scene) func() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for p, err := range node.Plans(looking) {
-			t.Errorf("the node got %v, %v", p, err)
+		for next := range node.Plans(looking) {
+			t.Errorf("the node got %+v", next)
 		}
 	}()
 	t.Cleanup(func() {
