@@ -120,7 +120,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 // moveEngines takes the steps of a switch.
 func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switching, state mirror.State, report *switched) error {
 	by := a.attributionOf(ctx)
-	if state.Promoted.IsZero() {
+	if state.Promoted.IsZero() && !(s.lost && state.Copy) { // Adopt asks the vault, which does not answer if it is lost
 		err := mirror.Adopt(ctx, a.pair(from, into), by)
 		if err == nil {
 			state, err = mirror.StateOf(ctx, into)
