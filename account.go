@@ -179,30 +179,24 @@ type PingReport struct {
 	Skew time.Duration
 	// Server is the service's name for its software, such as "Windows-Azure-Blob/1.0 Microsoft-HTTPAPI/2.0".
 	Server string
-	// Writable says that the login may write. It is false unless [PingWrites] asked.
+	// Writable says that the login may write. It is false unless [PingOptions.Writes] asked.
 	Writable bool
-	// Deletable says that the login may delete. It is false unless [PingDeletes] asked.
+	// Deletable says that the login may delete. It is false unless [PingOptions.Deletes] asked.
 	Deletable bool
-	// Vault says that a container of the vault's prefix exists. It is false unless [PingVault] asked.
+	// Vault says that a container of the vault's prefix exists. It is false unless [PingOptions.Vault] asked.
 	Vault bool
 }
 
-// PingOption is a setting of a [Vault.Ping].
-type PingOption func(*pingOptions)
-
-type pingOptions struct{ writes, deletes, vault bool }
-
-// PingWrites makes [Vault.Ping] find out whether the login may write, with one more request. Default: it
-// finds out whether the login may read.
-func PingWrites() PingOption { return func(o *pingOptions) { o.writes = true } }
-
-// PingDeletes makes [Vault.Ping] find out whether the login may delete blobs, with one more request. Default: it
-// finds out whether the login may read.
-func PingDeletes() PingOption { return func(o *pingOptions) { o.deletes = true } }
-
-// PingVault makes [Vault.Ping] find out whether any container of the vault exists. That takes one more request if the
-// container of today does not exist, and the vault has not seen another one. Default: it does not find out.
-func PingVault() PingOption { return func(o *pingOptions) { o.vault = true } }
+// PingOptions are the options of [Vault.Ping]. By default it finds out whether the login may read.
+type PingOptions struct {
+	// Writes also finds out whether the login may write, with one more request. Default: false.
+	Writes bool
+	// Deletes also finds out whether the login may delete blobs, with one more request. Default: false.
+	Deletes bool
+	// Vault also finds out whether any container of the vault exists. That takes one more request if the container of today
+	// does not exist, and the vault has not seen another one. Default: false.
+	Vault bool
+}
 
 // pingLimit bounds a Ping.
 const pingLimit = 10 * time.Second
@@ -210,12 +204,12 @@ const pingLimit = 10 * time.Second
 // pingName is the name of the blob that a Ping asks for. There is no such blob.
 const pingName = "ping"
 
-// Ping finds out whether the vault can work, with one request, and at most one more for each of [PingWrites],
-// [PingDeletes] and [PingVault]. It does not try again, and returns within 10 seconds, or when ctx ends. It suits readiness
+// Ping finds out whether the vault can work, with one request, and at most one more for each of the
+// options. It does not try again, and returns within 10 seconds, or when ctx ends. It suits readiness
 // checks, and the first minutes on a new account.
 //
-// It reads a blob named ping in the container of today, which need not exist. PingWrites also sends a write
-// of that blob whose condition never holds, and PingDeletes such a delete. The service checks the rights to a
+// It reads a blob named ping in the container of today, which need not exist. Writes also sends a write
+// of that blob whose condition never holds, and Deletes such a delete. The service checks the rights to a
 // request before its condition, so the answer tells whether the login may write or delete, and nothing changes.
 // Ping does not find out whether the login may create and list containers.
 //
@@ -223,11 +217,7 @@ const pingName = "ping"
 // answer, or somebody else answers in the service's place; [storage.ErrDenied]: the certificate is not
 // trusted, the login is wrong or lacks a role or permission, the clock is wrong, or the account or container
 // is disabled. The report has what was found until then.
-func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport, err error) {
-	var o pingOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+func (v *Vault) Ping(ctx context.Context, o PingOptions) (report PingReport, err error) {
 	err = v.call(ctx, "Ping", uuid.Nil, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeoutCause(blob.Once(blob.Urgent(ctx)), pingLimit, fmt.Errorf("no answer within %v", pingLimit))
 		defer cancel()
@@ -241,13 +231,13 @@ func (v *Vault) Ping(ctx context.Context, opts ...PingOption) (report PingReport
 			return blobError("ping", ref, err)
 		}
 		err = nil
-		if o.writes {
+		if o.Writes {
 			report.Writable, err = mayChange(ctx, "ping with a write", ref, v.client.TryWrite)
 		}
-		if o.deletes && err == nil {
+		if o.Deletes && err == nil {
 			report.Deletable, err = mayChange(ctx, "ping with a delete", ref, v.client.TryDelete)
 		}
-		if o.vault && err == nil {
+		if o.Vault && err == nil {
 			report.Vault, err = v.exists(ctx, report.Exists)
 		}
 		return err

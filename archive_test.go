@@ -251,7 +251,7 @@ func TestDaysWithoutACatalogue(t *testing.T) {
 			got = append(got, d.Day.Start().Format("built 01-02"))
 		}
 		for _, d := range report.Skipped {
-			got = append(got, fmt.Sprint(d.Day.Start().Format("01-02 "), d.Reason))
+			got = append(got, fmt.Sprint(d.Day.Start().Format("01-02 "), d.Detail))
 		}
 		want := []string{
 			"built 01-08", "built 01-07", "built 01-06",

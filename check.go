@@ -76,7 +76,7 @@ func (c checking) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error
 	x := planCheck{store: c.store}
 	name, ok := parseRecordName(ref.Name)
 	if !ok {
-		x.bad(Stray, ref, "is not a name that a vault writes")
+		x.bad(ProblemStray, ref, "is not a name that a vault writes")
 		return x.verdict, nil
 	}
 	if name.role == roleStop {
@@ -95,7 +95,7 @@ func (c checking) checkRecord(ctx context.Context, ref blob.Ref) (verdict, error
 		r, err = x.format.decodeRecord(body, name)
 	}
 	if err != nil {
-		x.bad(Unreadable, ref, "%v", err)
+		x.bad(ProblemUnreadable, ref, "%v", err)
 	} else {
 		x.metadata(ref, x.format.recordMetadata(r, p.Metadata[blob.WriteID]), nil, blob.Item{Properties: p})
 	}

@@ -58,7 +58,7 @@ func (x *dayCheck) stray(name, detail string) {
 	case detail == isDropping:
 		x.dropping = true
 	case detail != isOthers:
-		x.report.Problems = append(x.report.Problems, Problem{Kind: Stray, Blob: blob.Ref{Container: x.day.container, Name: name}.String(), Detail: detail})
+		x.report.Problems = append(x.report.Problems, Problem{Kind: ProblemStray, Blob: blob.Ref{Container: x.day.container, Name: name}.String(), Detail: detail})
 	case isEntry(name):
 		x.report.Foreign++
 	}
@@ -113,12 +113,12 @@ func (c checking) checkCatalogue(ctx context.Context, d day) error {
 		}
 	}
 	if err == nil {
-		bad(Disagreement, "%s: Catalogue with Verify builds it anew", difference)
+		bad(ProblemDisagreement, "%s: Catalogue with Verify builds it anew", difference)
 		return nil
 	}
 	switch damage := (*catalogue.Damage)(nil); {
 	case errors.As(err, &damage), blob.Is(err, blob.Damaged, blob.Refused):
-		bad(Unreadable, "%v: Catalogue with Verify builds it anew", err)
+		bad(ProblemUnreadable, "%v: Catalogue with Verify builds it anew", err)
 	case !isUnusable(err):
 		return err
 	}
@@ -136,7 +136,7 @@ func (c checking) checkExpiry(ctx context.Context, d day) error {
 	}
 	ref := droppingOf(d.container)
 	if _, err := c.client.Head(ctx, ref); err == nil {
-		c.report.Problems = append(c.report.Problems, Problem{Kind: LeftMarker, Blob: ref.String(), Detail: "an expiry of the day did not finish"})
+		c.report.Problems = append(c.report.Problems, Problem{Kind: ProblemLeftMarker, Blob: ref.String(), Detail: "an expiry of the day did not finish"})
 	}
 	return nil
 }

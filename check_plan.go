@@ -61,7 +61,7 @@ func (s *store) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 	}
 	var err error
 	if x.grace, err = s.graceOf(b.marker, b.deleteMarker); err != nil {
-		x.bad(Unreadable, b.keys.marker(), "%v", err)
+		x.bad(ProblemUnreadable, b.keys.marker(), "%v", err)
 		return x.verdict, nil
 	}
 	x.changeMarkers()
@@ -81,7 +81,7 @@ func (s *store) checkPlan(ctx context.Context, b planBlobs) (verdict, error) {
 // whole checks a plan that has an entry and an object.
 func (x *planCheck) whole(ctx context.Context) {
 	if x.planBlobs.deleteMarker != nil {
-		x.unlessRecent([]*blob.Item{x.planBlobs.deleteMarker}, LeftMarker, x.keys.deleteMarker(), "the plan is whole")
+		x.unlessRecent([]*blob.Item{x.planBlobs.deleteMarker}, ProblemLeftMarker, x.keys.deleteMarker(), "the plan is whole")
 	}
 	var entry, object *workflow.Plan
 	entryOK := x.read(ctx, x.keys.entry(), func(body []byte) (err error) { entry, err = x.format.decodeEntry(body, x.keys.plan); return err })
@@ -110,9 +110,9 @@ func (x *planCheck) foreignBlobs(ctx context.Context) (done bool) {
 		x.foreign = true
 		return true
 	case isForeign(x.entry.Metadata):
-		x.bad(Foreign, x.keys.entry(), "a vault wrote the object")
+		x.bad(ProblemForeign, x.keys.entry(), "a vault wrote the object")
 	default:
-		x.bad(Foreign, x.keys.object(), "a vault wrote the entry")
+		x.bad(ProblemForeign, x.keys.object(), "a vault wrote the entry")
 	}
 	return true
 }
@@ -127,7 +127,7 @@ func (x *planCheck) foreignRemains(ctx context.Context) (done bool) {
 	ref := x.keys.at(x.parts[i].Name)
 	if body, ok := x.get(ctx, ref); ok {
 		if x.foreign = isForeignDocument(body); !x.foreign {
-			x.bad(Stray, ref, "a sub-object of no plan, without the metadata that a vault writes")
+			x.bad(ProblemStray, ref, "a sub-object of no plan, without the metadata that a vault writes")
 		}
 	}
 	return true
@@ -136,7 +136,7 @@ func (x *planCheck) foreignRemains(ctx context.Context) (done bool) {
 // changeMarkers reports the markers of changes that did not finish, and takes them from the plan's blobs.
 func (x *planCheck) changeMarkers() {
 	for i := range x.changes {
-		x.unlessRecent([]*blob.Item{&x.changes[i]}, LeftMarker, x.keys.at(x.changes[i].Name), "an update of a final plan did not finish")
+		x.unlessRecent([]*blob.Item{&x.changes[i]}, ProblemLeftMarker, x.keys.at(x.changes[i].Name), "an update of a final plan did not finish")
 	}
 	x.changes = nil
 }
@@ -150,7 +150,7 @@ func (x *planCheck) bad(kind ProblemKind, ref blob.Ref, detail string, args ...a
 func (x *planCheck) leftAlone(items ...*blob.Item) {
 	wait := x.remaining(items...)
 	for i, p := range x.problems {
-		if p.Kind != Unreadable && p.Kind != Disagreement {
+		if p.Kind != ProblemUnreadable && p.Kind != ProblemDisagreement {
 			x.problems[i].Wait = max(p.Wait, wait)
 		}
 	}
@@ -185,9 +185,9 @@ func (x *planCheck) read(ctx context.Context, ref blob.Ref, decode func(body []b
 	err := decode(body)
 	switch {
 	case errors.Is(err, storage.ErrForeign):
-		x.bad(Foreign, ref, "it is no document of a vault")
+		x.bad(ProblemForeign, ref, "it is no document of a vault")
 	case err != nil:
-		x.bad(Unreadable, ref, "%v", err)
+		x.bad(ProblemUnreadable, ref, "%v", err)
 	}
 	return err == nil
 }
@@ -203,7 +203,7 @@ func (x *planCheck) get(ctx context.Context, ref blob.Ref) (body []byte, ok bool
 	case blob.Is(err, blob.Ended, blob.Unreachable, blob.Refused):
 		x.cause = blobError("read", ref, err)
 	case err != nil:
-		x.bad(Unreadable, ref, "%v", err)
+		x.bad(ProblemUnreadable, ref, "%v", err)
 	}
 	return body, err == nil
 }
@@ -220,13 +220,13 @@ func (x *planCheck) incomplete() {
 	case d.finding == tooRecent:
 		x.inProgress, x.wait = true, max(x.wait, d.wait())
 	case lost != nil && d.finding == unreadableState:
-		x.bad(Unreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
+		x.bad(ProblemUnreadable, x.keys.entry(), "%v", errors.Unwrap(lost))
 	case lost != nil:
-		x.bad(Missing, x.missing()[0], "%v", errors.Unwrap(lost))
+		x.bad(ProblemMissing, x.missing()[0], "%v", errors.Unwrap(lost))
 	case len(all) == len(x.parts):
-		x.bad(Orphan, x.keys.at(x.parts[0].Name), "%s of no plan, to which no marker leads", plural(len(x.parts), "sub-object"))
+		x.bad(ProblemOrphan, x.keys.at(x.parts[0].Name), "%s of no plan, to which no marker leads", plural(len(x.parts), "sub-object"))
 	default:
-		x.bad(IncompletePlan, x.keys.entry(), "%s", d)
+		x.bad(ProblemIncompletePlan, x.keys.entry(), "%s", d)
 	}
 }
 
@@ -237,18 +237,18 @@ func (x *planCheck) plan(entry, object *workflow.Plan) {
 	want, err = x.format.planMetadata(object, typeObject, x.object.Metadata[blob.WriteID], planMarks{copied: copied(x.object)})
 	x.metadata(x.keys.object(), want, err, *x.object)
 	if !sameChildren(entry, object) {
-		x.bad(Disagreement, x.keys.entry(), "its children are not those of the object")
+		x.bad(ProblemDisagreement, x.keys.entry(), "its children are not those of the object")
 	}
 	now, last := entry.State.Status, object.State.Status
 	switch {
 	case !now.Final() && last.Final():
-		x.bad(Disagreement, x.keys.entry(), "it says %s, but the object says %s", now, last)
+		x.bad(ProblemDisagreement, x.keys.entry(), "it says %s, but the object says %s", now, last)
 	case !now.Final() && x.marker == nil && x.marked:
-		x.bad(Unmarked, x.keys.marker(), "the plan is %s", now)
+		x.bad(ProblemUnmarked, x.keys.marker(), "the plan is %s", now)
 	case now.Final() && !last.Final():
-		x.unlessRecent([]*blob.Item{x.entry}, Unfinalized, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, last))
+		x.unlessRecent([]*blob.Item{x.entry}, ProblemUnfinalized, x.keys.object(), fmt.Sprintf("the entry says %s, the object says %s", now, last))
 	case now.Final() && x.marker != nil:
-		x.unlessRecent([]*blob.Item{x.object, x.marker}, LeftMarker, x.keys.marker(), fmt.Sprintf("the plan is %s", now))
+		x.unlessRecent([]*blob.Item{x.object, x.marker}, ProblemLeftMarker, x.keys.marker(), fmt.Sprintf("the plan is %s", now))
 	}
 }
 
@@ -263,7 +263,7 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 		item, there := left[ref.Name]
 		delete(left, ref.Name)
 		if !there {
-			x.bad(Missing, ref, "the object has it")
+			x.bad(ProblemMissing, ref, "the object has it")
 			continue
 		}
 		var part workflow.Object
@@ -276,16 +276,16 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 		want, err := x.format.partMetadata(part, item.Metadata[blob.WriteID])
 		x.metadata(ref, want, err, item)
 		if !sameChildren(part, o) {
-			x.bad(Disagreement, ref, "its children are not those in the object")
+			x.bad(ProblemDisagreement, ref, "its children are not those in the object")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
 		if hasMarks(left[name].Metadata) {
-			x.bad(Orphan, x.keys.at(name), "the object does not have it")
+			x.bad(ProblemOrphan, x.keys.at(name), "the object does not have it")
 			item := left[name]
 			x.problems[len(x.problems)-1].Wait = x.remaining(&item)
 		} else {
-			x.bad(Stray, x.keys.at(name), "the object does not have it, nor has it the metadata that a vault writes")
+			x.bad(ProblemStray, x.keys.at(name), "the object does not have it, nor has it the metadata that a vault writes")
 		}
 	}
 }
@@ -293,7 +293,7 @@ func (x *planCheck) subObjects(ctx context.Context, object *workflow.Plan) {
 // metadata compares the metadata of a blob with what its content makes of it.
 func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, item blob.Item) {
 	if err != nil {
-		x.bad(Unreadable, ref, "%v", err)
+		x.bad(ProblemUnreadable, ref, "%v", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		got := item.Metadata[name]
@@ -301,7 +301,7 @@ func (x *planCheck) metadata(ref blob.Ref, want map[string]string, err error, it
 			continue // an older schema, until the next update
 		}
 		if got != want[name] {
-			x.bad(Disagreement, ref, "metadata %s is %q, but the content makes it %q", name, got, want[name])
+			x.bad(ProblemDisagreement, ref, "metadata %s is %q, but the content makes it %q", name, got, want[name])
 		}
 	}
 }

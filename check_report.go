@@ -32,51 +32,59 @@ type checking struct {
 	report *CheckReport
 }
 
-// ProblemKind names a broken invariant. docs/protocol.md explains them.
+// ProblemKind is a code for a broken invariant. docs/protocol.md explains them.
 type ProblemKind string
+
+// String returns the kind in words, such as "left marker".
+func (k ProblemKind) String() string {
+	if k == ProblemForeign {
+		return "written by another program"
+	}
+	return strings.ReplaceAll(string(k), "-", " ")
+}
 
 // The kinds of problems, and what repairs each. Thorough is [Admin.Repair] with that option.
 const (
-	// IncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
+	// ProblemIncompletePlan: remains of a Create or Delete that did not finish. Recovery removes them if a marker
 	// leads to them, and so does the next Create of the ID. Thorough removes them in any case.
-	IncompletePlan ProblemKind = "incomplete plan"
-	// Orphan: a sub-object that belongs to no plan. Thorough removes it.
-	Orphan ProblemKind = "orphan"
-	// Missing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
+	ProblemIncompletePlan ProblemKind = "incomplete-plan"
+	// ProblemOrphan: a sub-object that belongs to no plan. Thorough removes it.
+	ProblemOrphan ProblemKind = "orphan"
+	// ProblemMissing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
 	// only a backup can restore.
-	Missing ProblemKind = "missing"
-	// Unreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan. Delete
+	ProblemMissing ProblemKind = "missing"
+	// ProblemUnreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan. Delete
 	// the record of a member or a stop request.
-	Unreadable ProblemKind = "unreadable"
-	// Disagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
+	ProblemUnreadable ProblemKind = "unreadable"
+	// ProblemDisagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
 	// plan.
-	Disagreement ProblemKind = "disagreement"
-	// Unfinalized: a plan that is final by its entry but not by its object. Recovery finishes it if a marker
+	ProblemDisagreement ProblemKind = "disagreement"
+	// ProblemUnfinalized: a plan that is final by its entry but not by its object. Recovery finishes it if a marker
 	// leads to it. Thorough does so in any case.
-	Unfinalized ProblemKind = "unfinalized"
-	// Unmarked: an open plan without a marker, which neither Recovery nor a search for open plans finds.
+	ProblemUnfinalized ProblemKind = "unfinalized"
+	// ProblemUnmarked: an open plan without a marker, which neither Recovery nor a search for open plans finds.
 	// Thorough restores the marker.
-	Unmarked ProblemKind = "unmarked"
-	// LeftMarker: a marker that is no longer needed. Recovery removes it.
-	LeftMarker ProblemKind = "left marker"
-	// Stray: a blob that no vault writes there. The vault leaves it alone.
-	Stray ProblemKind = "stray"
-	// Foreign: a blob of a plan that another program wrote, among blobs of a vault. The vault leaves it alone.
-	Foreign ProblemKind = "written by another program"
+	ProblemUnmarked ProblemKind = "unmarked"
+	// ProblemLeftMarker: a marker that is no longer needed. Recovery removes it.
+	ProblemLeftMarker ProblemKind = "left-marker"
+	// ProblemStray: a blob that no vault writes there. The vault leaves it alone.
+	ProblemStray ProblemKind = "stray"
+	// ProblemForeign: a blob of a plan that another program wrote, among blobs of a vault. The vault leaves it alone.
+	ProblemForeign ProblemKind = "foreign"
 )
 
 // repairs say what repairs the problems of each kind.
 var repairs = map[ProblemKind]string{
-	IncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
-	Orphan:         "a thorough Recovery removes it",
-	Missing:        "a thorough Recovery restores it, unless it is an object: restore that from a backup",
-	Unreadable:     "restore it from a backup, or delete the plan",
-	Disagreement:   "restore one of the two from a backup, or delete the plan",
-	Unfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
-	Unmarked:       "a thorough Recovery restores the marker",
-	LeftMarker:     "Recovery removes it",
-	Stray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
-	Foreign:        "no vault changes it: find out which program writes here, and give each a prefix of its own",
+	ProblemIncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
+	ProblemOrphan:         "a thorough Recovery removes it",
+	ProblemMissing:        "a thorough Recovery restores it, unless it is an object: restore that from a backup",
+	ProblemUnreadable:     "restore it from a backup, or delete the plan",
+	ProblemDisagreement:   "restore one of the two from a backup, or delete the plan",
+	ProblemUnfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
+	ProblemUnmarked:       "a thorough Recovery restores the marker",
+	ProblemLeftMarker:     "Recovery removes it",
+	ProblemStray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
+	ProblemForeign:        "no vault changes it: find out which program writes here, and give each a prefix of its own",
 }
 
 // Problem is one broken invariant.
@@ -98,7 +106,7 @@ func (p Problem) Repair() string {
 	_, name, _ := strings.Cut(p.Blob, "/")
 	record, isRecord := parseRecordName(name)
 	switch {
-	case name == catalogueName && p.Kind == Unreadable:
+	case name == catalogueName && p.Kind == ProblemUnreadable:
 		return "Catalogue with Verify builds it anew"
 	case name == catalogueName:
 		return "delete the blob, which is always safe; the next Catalogue builds it anew"

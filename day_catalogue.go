@@ -56,8 +56,26 @@ type CataloguedDay struct {
 // SkippedDay is a day that was left alone.
 type SkippedDay struct {
 	Day    storage.Day
-	Reason string // such as "2 blobs say that plans are open or being changed, such as open/0198…"
+	Reason SkipReason
+	Detail string // the reason with its particulars, such as "1 marker of open plans or work in progress, such as open/0198…"
 }
+
+// SkipReason is a code for why a day was left alone.
+type SkipReason string
+
+// The reasons. A later Catalogue tries again.
+const (
+	SkipUnmarked   SkipReason = "unmarked"    // the vault did not make the container, so open plans may have no markers
+	SkipOpen       SkipReason = "open"        // a plan is open, or somebody is changing a final one
+	SkipNotPast    SkipReason = "not-past"    // by the service's clock
+	SkipDropped    SkipReason = "dropped"     // meanwhile
+	SkipOvertaken  SkipReason = "overtaken"   // another process has built its catalogue, or changed the day
+	SkipForeign    SkipReason = "foreign"     // another program has written plans in it
+	SkipUnreadable SkipReason = "unreadable"  // the metadata of a plan can't be read
+	SkipLostMarker SkipReason = "lost-marker" // an open plan has no marker: a thorough Repair restores it
+	SkipDiffering  SkipReason = "differing"   // two listings differ
+	SkipTooLarge   SkipReason = "too-large"   // for a catalogue
+)
 
 // Catalogue builds the catalogues that are due. The catalogue of a day is one blob that holds what a listing shows of its
 // plans. List, Search and Count read it instead of a listing, which takes one request for 2,500 plans.
@@ -127,7 +145,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 			return errors.Join(append(errs, ctx.Err())...)
 		case errs[i] != nil:
 		case !d.marked:
-			c.skip(d, "the vault did not make its container, so plans that are open may have no markers")
+			c.skip(d, SkipUnmarked, "the vault did not make its container, so plans that are open may have no markers")
 		case isBuiltOf(d.container, found[i]):
 			c.report.Present++
 			errs[i] = c.hint(ctx, d)
@@ -222,8 +240,8 @@ func (c *cataloguing) mend(ctx context.Context, days []day) (wrong []storage.Day
 	return wrong, errors.Join(errs...)
 }
 
-func (c *cataloguing) skip(d day, reason string, args ...any) {
-	c.report.Skipped = append(c.report.Skipped, SkippedDay{storage.DayOf(d.date), fmt.Sprintf(reason, args...)})
+func (c *cataloguing) skip(d day, reason SkipReason, detail string, args ...any) {
+	c.report.Skipped = append(c.report.Skipped, SkippedDay{storage.DayOf(d.date), reason, fmt.Sprintf(detail, args...)})
 }
 
 // build builds the catalogue of a day in place of a version of its blob, which is a placeholder; without one it
@@ -286,7 +304,7 @@ func (c *cataloguing) skipIfOvertaken(d day, doing string, ref blob.Ref, err err
 	if !blob.Is(err, blob.Mismatch, blob.Absent, blob.AbsentContainer) || blob.IsUnknown(err) {
 		return blobError(doing, ref, err)
 	}
-	c.skip(d, "another process has built its catalogue, or changed it, meanwhile")
+	c.skip(d, SkipOvertaken, "another process has built its catalogue, or changed it, meanwhile")
 	return nil
 }
 
@@ -305,12 +323,12 @@ func (c *cataloguing) listOpenBy(ctx context.Context, d day, size int) (open boo
 	for page, err := range c.client.List(ctx, d.container, blob.ListOptions{Prefix: openDir, MaxResults: size}) {
 		switch {
 		case blob.Is(err, blob.AbsentContainer):
-			c.skip(d, "it was dropped meanwhile")
+			c.skip(d, SkipDropped, "it was dropped meanwhile")
 			return true, nil
 		case err != nil:
 			return true, blobError("list markers", blob.Ref{Container: d.container, Name: openDir}, err)
 		case !isPast(d.date, page.Seen):
-			c.skip(d, "it is not past by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
+			c.skip(d, SkipNotPast, "it is not past by the service's clock, which says %s", page.Seen.UTC().Format(time.RFC3339))
 			return true, nil
 		}
 		if n += len(page.Items); first == "" && n > 0 {
@@ -318,7 +336,7 @@ func (c *cataloguing) listOpenBy(ctx context.Context, d day, size int) (open boo
 		}
 	}
 	if n > 0 {
-		c.skip(d, "%s of open plans or work in progress, such as %s", plural(n, "marker"), first)
+		c.skip(d, SkipOpen, "%s of open plans or work in progress, such as %s", plural(n, "marker"), first)
 	}
 	return n > 0, nil
 }
@@ -358,7 +376,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 	var listed tally
 	for b, err := range c.dayPlans(ctx, d, []string{plansDir}, func(string, string) {}) {
 		if blob.Is(err, blob.AbsentContainer) {
-			c.skip(d, "it was dropped meanwhile")
+			c.skip(d, SkipDropped, "it was dropped meanwhile")
 			return nil, 0, nil
 		}
 		if err != nil {
@@ -366,7 +384,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		}
 		for _, item := range b.all() {
 			if listed.add(item); isForeign(item.Metadata) {
-				c.skip(d, "another program wrote plan %s, which a catalogue would hide", b.keys.plan)
+				c.skip(d, SkipForeign, "another program wrote plan %s, which a catalogue would hide", b.keys.plan)
 				return nil, 0, nil
 			}
 		}
@@ -376,10 +394,10 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		p, err := c.format.cataloguePlan(b.keys.plan, *b.entry)
 		switch {
 		case err != nil:
-			c.skip(d, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
+			c.skip(d, SkipUnreadable, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
 			return nil, 0, nil
 		case !p.State.Status.Final():
-			c.skip(d, "plan %s is %s, and no marker leads to it: a thorough Recovery restores the marker", b.keys.plan, p.State.Status)
+			c.skip(d, SkipLostMarker, "plan %s is %s, and no marker leads to it: a thorough Recovery restores the marker", b.keys.plan, p.State.Status)
 			return nil, 0, nil
 		}
 		if err = e.Add(p); err != nil {
@@ -392,7 +410,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 		return nil, 0, err
 	}
 	if again != listed {
-		c.skip(d, "two listings of its plans differ, with %d and %d blobs: call Catalogue again", listed.blobs, again.blobs)
+		c.skip(d, SkipDiffering, "two listings of its plans differ, with %d and %d blobs: call Catalogue again", listed.blobs, again.blobs)
 		return nil, 0, nil
 	}
 	body, err = e.Finish()
@@ -402,7 +420,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 // unencoded skips a day whose catalogue is too large.
 func (c *cataloguing) unencoded(d day, err error) error {
 	if errors.Is(err, catalogue.ErrTooLarge) {
-		c.skip(d, "%v", err)
+		c.skip(d, SkipTooLarge, "%v", err)
 		return nil
 	}
 	return err

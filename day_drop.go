@@ -18,10 +18,10 @@ type ExpiredDay struct {
 	Day    storage.Day
 	Result ExpireResult
 	// Open is the number of plans that are open, or that somebody is changing, and Plans has the first ten of
-	// them. Both are set for [DayOpen] only, but Plans names a plan of another program for [DayForeign].
+	// them. Both are set for [ExpireOpen] only, but Plans names a plan of another program for [ExpireForeign].
 	Open  int
 	Plans []uuid.UUID
-	// Err says why the day could not be dropped. It is set for [DayFailed] only.
+	// Err says why the day could not be dropped. It is set for [ExpireFailed] only.
 	Err error
 }
 
@@ -30,13 +30,13 @@ type ExpireResult string
 
 // The results. A later Expire tries again to drop the days that were skipped.
 const (
-	DayDropped  ExpireResult = "dropped"  // in a dry run: it would be
-	DayOpen     ExpireResult = "open"     // skipped: a plan is not final, or somebody is changing a final one
-	DayHeld     ExpireResult = "held"     // skipped: the day is held
-	DayBusy     ExpireResult = "busy"     // skipped: another Expire is at work on it, or died less than a minute ago
-	DayUnmarked ExpireResult = "unmarked" // skipped: this code did not make the container, so open plans may have no markers
-	DayForeign  ExpireResult = "foreign"  // skipped: another program has written plans in it
-	DayFailed   ExpireResult = "failed"
+	ExpireDropped  ExpireResult = "dropped"  // in a dry run: it would be
+	ExpireOpen     ExpireResult = "open"     // skipped: a plan is not final, or somebody is changing a final one
+	ExpireHeld     ExpireResult = "held"     // skipped: the day is held
+	ExpireBusy     ExpireResult = "busy"     // skipped: another Expire is at work on it, or died less than a minute ago
+	ExpireUnmarked ExpireResult = "unmarked" // skipped: this code did not make the container, so open plans may have no markers
+	ExpireForeign  ExpireResult = "foreign"  // skipped: another program has written plans in it
+	ExpireFailed   ExpireResult = "failed"
 )
 
 // expiry is the expiry of one day.
@@ -54,28 +54,28 @@ type expiry struct {
 	result ExpiredDay
 }
 
-// dayMixed is the result of a day that has a final plan that must stay.
-const dayMixed ExpireResult = "mixed"
+// expireMixed is the result of a day that has a final plan that must stay.
+const expireMixed ExpireResult = "mixed"
 
 // lease decides about a day by the list of the days.
 func (x *expiry) lease() (ExpireResult, error) {
 	switch {
 	case !x.day.marked:
-		return DayUnmarked, nil
+		return ExpireUnmarked, nil
 	case x.day.lease == blob.LeasedForever:
-		return DayHeld, nil
+		return ExpireHeld, nil
 	case x.day.lease == blob.LeasedForATime:
-		return DayBusy, nil
+		return ExpireBusy, nil
 	case x.day.lease == blob.LeaseUnknown:
 		return "", vaultError("look for lease", blob.Ref{Container: x.day.container}, "%w: the service does not tell whether the day is held, such as for a signature of one container", storage.ErrDenied)
 	}
-	return DayDropped, nil
+	return ExpireDropped, nil
 }
 
 // unclaimed decides about a day by its lease, and by the plans of other programs in it.
 func (x *expiry) unclaimed(ctx context.Context) (ExpireResult, error) {
 	result, err := x.lease()
-	if err == nil && result == DayDropped && !x.empty && (x.verify || !x.day.hinted) {
+	if err == nil && result == ExpireDropped && !x.empty && (x.verify || !x.day.hinted) {
 		return x.foreignPlans(ctx)
 	}
 	return result, err
@@ -88,15 +88,15 @@ func (x *expiry) content(ctx context.Context) (ExpireResult, error) {
 		dir = ""
 	}
 	for _, size := range pageSizes() {
-		if result, err := x.contentBy(ctx, dir, size); err != nil || result != DayDropped {
+		if result, err := x.contentBy(ctx, dir, size); err != nil || result != ExpireDropped {
 			return result, err
 		}
 		// A plan that was stored before the mark, and has no marker any more, is listed now.
 		if mixed, err := x.mixed(ctx, size); err != nil || mixed {
-			return dayMixed, err
+			return expireMixed, err
 		}
 	}
-	return DayDropped, nil
+	return ExpireDropped, nil
 }
 
 // mixed reports whether one look at the day shows a final plan that must stay by the policy. If some statuses must stay at
@@ -172,7 +172,7 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 		case item.Name == droppingName, x.empty && item.Name == catalogueName:
 			continue
 		case x.empty:
-			return DayOpen, nil
+			return ExpireOpen, nil
 		}
 		// A stray under open/ counts as an open plan: somebody had a reason to write it.
 		name, ok := parseName(item.Name)
@@ -185,9 +185,9 @@ func (x *expiry) contentBy(ctx context.Context, dir string, size int) (ExpireRes
 		}
 	}
 	if x.result.Open > 0 {
-		return DayOpen, nil
+		return ExpireOpen, nil
 	}
-	return DayDropped, nil
+	return ExpireDropped, nil
 }
 
 // foreignPlans decides about a day by the plans of other programs in it. The day is dropped only if two listings show none;
@@ -204,11 +204,11 @@ func (x *expiry) foreignPlans(ctx context.Context) (ExpireResult, error) {
 			}
 			if name, ok := parseName(item.Name); ok && isForeign(item.Metadata) {
 				x.result.Plans = []uuid.UUID{name.plan}
-				return DayForeign, nil
+				return ExpireForeign, nil
 			}
 		}
 	}
-	return DayDropped, nil
+	return ExpireDropped, nil
 }
 
 // dropLease is how long the lease of an expiry lasts, which is more than its requests take.
@@ -245,11 +245,11 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	if err != nil {
 		x.giveUp(ctx, lease, "")
 		if blob.Is(err, blob.Mismatch) {
-			return DayBusy, nil // the lease was over, and another Expire has begun
+			return ExpireBusy, nil // the lease was over, and another Expire has begun
 		}
 		return "", blobError("write mark of expiry", mark, forgetUnknown(err))
 	}
-	if found, err := x.content(ctx); err != nil || found != DayDropped {
+	if found, err := x.content(ctx); err != nil || found != ExpireDropped {
 		x.giveUp(ctx, lease, etag)
 		return found, err
 	}
@@ -259,7 +259,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 	switch {
 	case err == nil:
 		x.containers.forget(container)
-		return DayDropped, nil
+		return ExpireDropped, nil
 	case blob.Is(err, blob.AbsentContainer): // an earlier attempt has removed it
 		found, err := x.gone(ctx)
 		if err != nil {
@@ -268,7 +268,7 @@ func (x *expiry) drop(ctx context.Context) (ExpireResult, error) {
 		return found, err
 	case blob.Is(err, blob.Leased):
 		x.giveUp(ctx, lease, etag)
-		return DayBusy, nil // the lease was over, so no earlier attempt takes effect any more
+		return ExpireBusy, nil // the lease was over, so no earlier attempt takes effect any more
 	case blob.IsUnknown(err):
 	default:
 		x.giveUp(ctx, lease, etag)
@@ -285,9 +285,9 @@ func (x *expiry) leased(ctx context.Context) (ExpireResult, error) {
 	case err != nil:
 		return "", blobError("look for lease", blob.Ref{Container: x.day.container}, err)
 	case c.Lease == blob.LeasedForever:
-		return DayHeld, nil
+		return ExpireHeld, nil
 	}
-	return DayBusy, nil
+	return ExpireBusy, nil
 }
 
 // gone decides about a day whose container is absent by one response.
@@ -295,7 +295,7 @@ func (x *expiry) gone(ctx context.Context) (ExpireResult, error) {
 	if err := x.confirmDropped(ctx, x.day.container); err != nil {
 		return "", err
 	}
-	return DayDropped, nil
+	return ExpireDropped, nil
 }
 
 // giveUp releases the lease and then removes the mark, in the version that this Expire wrote. In the opposite

@@ -26,7 +26,7 @@ type ExpireOptions struct {
 	// since keeps its day. It takes two requests for each 2,500 plans. Default: false.
 	Verify bool
 	// Keep is called before each day is dropped, for example to write its plans to a bundle. If it returns an
-	// error, the day stays, as DayFailed. Plans stored after Keep has looked are dropped, too. Calls may be concurrent.
+	// error, the day stays, as ExpireFailed. Plans stored after Keep has looked are dropped, too. Calls may be concurrent.
 	// Default: nil.
 	Keep func(ctx context.Context, day storage.Day) error
 	// By says who asks, and why, for the audit log. Its At is ignored. Required, but for a dry run.
@@ -61,7 +61,7 @@ type ExpireReport struct {
 // Dropped returns the number of days that were dropped.
 func (r ExpireReport) Dropped() (n int) {
 	for _, d := range r.Days {
-		if d.Result == DayDropped {
+		if d.Result == ExpireDropped {
 			n++
 		}
 	}
@@ -179,20 +179,20 @@ func (x expiring) expireDay(ctx context.Context, d day) ExpiredDay {
 	e := &expiry{store: x.store, day: d, result: ExpiredDay{Day: storage.DayOf(d.date)}, empty: !x.o.due(d), verify: x.o.Verify}
 	result, err := e.unclaimed(ctx)
 	keeps := x.o.Keep != nil && !x.o.DryRun && !e.empty
-	if err == nil && result == DayDropped && (x.o.DryRun || e.empty || keeps) {
+	if err == nil && result == ExpireDropped && (x.o.DryRun || e.empty || keeps) {
 		result, err = e.content(ctx)
 	}
-	if err == nil && result == DayDropped && keeps {
+	if err == nil && result == ExpireDropped && keeps {
 		err = x.o.Keep(ctx, e.result.Day)
 	}
-	if err == nil && result == DayDropped && !x.o.DryRun {
+	if err == nil && result == ExpireDropped && !x.o.DryRun {
 		x.begin()
 		result, err = e.drop(ctx)
 	}
 	switch {
 	case err != nil:
-		result, e.result.Err = DayFailed, opError("Expire", uuid.Nil, err)
-	case e.empty && result != DayDropped:
+		result, e.result.Err = ExpireFailed, opError("Expire", uuid.Nil, err)
+	case e.empty && result != ExpireDropped:
 		result = ""
 	}
 	e.result.Result = result

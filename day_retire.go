@@ -104,13 +104,13 @@ func (o offered) Retire(ctx context.Context, p retention.Policy, date storage.Da
 	switch {
 	case err != nil || x.reach == retention.ReachNone:
 		return result, err
-	case became == DayDropped:
+	case became == ExpireDropped:
 		result.Dropped = true
 		return result, nil
-	case !slices.Contains([]ExpireResult{DayOpen, dayMixed, DayUnmarked, DayForeign}, became):
+	case !slices.Contains([]ExpireResult{ExpireOpen, expireMixed, ExpireUnmarked, ExpireForeign}, became):
 		result.Kept = string(became)
 		return result, nil
-	case became == DayOpen && x.reach == retention.ReachFinal, became == DayUnmarked, became == DayForeign:
+	case became == ExpireOpen && x.reach == retention.ReachFinal, became == ExpireUnmarked, became == ExpireForeign:
 		result.Kept = string(became)
 	}
 	for _, f := range x.due() {
@@ -122,7 +122,7 @@ func (o offered) Retire(ctx context.Context, p retention.Policy, date storage.Da
 		result.Removed += int(report.Deleted)
 		result.More = result.More || report.More || report.Failed > 0
 		if report.Held > 0 {
-			result.Kept = string(DayHeld)
+			result.Kept = string(ExpireHeld)
 		}
 		if err != nil {
 			return result, err
@@ -137,7 +137,7 @@ func (x *expiry) retire(ctx context.Context) (ExpireResult, error) {
 	c, err := x.client.HeadContainer(ctx, name)
 	if blob.Is(err, blob.Absent, blob.AbsentContainer) {
 		x.reach = retention.ReachFinal
-		return DayDropped, x.confirmDropped(ctx, name)
+		return ExpireDropped, x.confirmDropped(ctx, name)
 	}
 	if err != nil {
 		return "", blobError("look for container", blob.Ref{Container: name}, err)
@@ -147,7 +147,7 @@ func (x *expiry) retire(ctx context.Context) (ExpireResult, error) {
 		return "", nil
 	}
 	became, err := x.unclaimed(ctx)
-	if err == nil && became == DayDropped {
+	if err == nil && became == ExpireDropped {
 		became, err = x.drop(ctx)
 	}
 	return became, err

@@ -299,7 +299,7 @@ func ExampleNew_workloadIdentity() {
 	vault, err := azblob.New(ctx, "my-cluster", "https://account.blob.core.windows.net", cred, nil, azblob.Options{})
 	check(err)
 	defer vault.Close(ctx)
-	_, err = vault.Ping(ctx, azblob.PingWrites())
+	_, err = vault.Ping(ctx, azblob.PingOptions{Writes: true})
 	check(err) // for example: give the identity the role Storage Blob Data Contributor on the account
 }
 
@@ -319,7 +319,7 @@ func ExampleVault_Ping() {
 	ctx, vault := example()
 	defer vault.Close(ctx)
 
-	report, err := vault.Ping(ctx, azblob.PingWrites())
+	report, err := vault.Ping(ctx, azblob.PingOptions{Writes: true})
 	check(err)
 	if report.Skew.Abs() > time.Minute {
 		fmt.Println("the clock is off by", report.Skew)

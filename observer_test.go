@@ -178,7 +178,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return v.Admin().Release(audited.Mark(ctx), storage.DayOf(oldDay()), workflow.Attribution{})
 		}},
 		{"Account", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Account(ctx)) }},
-		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingWrites())) }},
+		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingOptions{Writes: true})) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
 		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return v.RestoreCopy(ctx, plan) }},

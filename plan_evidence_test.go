@@ -251,19 +251,19 @@ func TestProblemRepair(t *testing.T) {
 		blob string
 		want string
 	}{
-		{IncompletePlan, plan, keys.entry().String(), "Recovery removes it"},
-		{Orphan, plan, keys.container + "/actions/a.json", "a thorough Recovery removes it"},
-		{Missing, plan, keys.entry().String(), "restores it"},
-		{Unreadable, plan, keys.object().String(), "from a backup"},
-		{Disagreement, plan, keys.entry().String(), "from a backup"},
-		{Unfinalized, plan, keys.object().String(), "Recovery finishes it"},
-		{Unmarked, plan, keys.marker().String(), "restores the marker"},
-		{LeftMarker, plan, keys.marker().String(), "Recovery removes it"},
-		{LeftMarker, uuid.Nil, droppingOf(keys.container).String(), "Recovery removes it"},
-		{Stray, uuid.Nil, keys.container + "/x", "delete it if nobody knows it"},
-		{Unreadable, uuid.Nil, catalogueOf(keys.container).String(), "Catalogue with Verify"},
-		{Disagreement, uuid.Nil, catalogueOf(keys.container).String(), "delete the blob, which is always safe"},
-		{Unreadable, uuid.Nil, prefix("test").member(plan).String(), "the node is fenced"},
+		{ProblemIncompletePlan, plan, keys.entry().String(), "Recovery removes it"},
+		{ProblemOrphan, plan, keys.container + "/actions/a.json", "a thorough Recovery removes it"},
+		{ProblemMissing, plan, keys.entry().String(), "restores it"},
+		{ProblemUnreadable, plan, keys.object().String(), "from a backup"},
+		{ProblemDisagreement, plan, keys.entry().String(), "from a backup"},
+		{ProblemUnfinalized, plan, keys.object().String(), "Recovery finishes it"},
+		{ProblemUnmarked, plan, keys.marker().String(), "restores the marker"},
+		{ProblemLeftMarker, plan, keys.marker().String(), "Recovery removes it"},
+		{ProblemLeftMarker, uuid.Nil, droppingOf(keys.container).String(), "Recovery removes it"},
+		{ProblemStray, uuid.Nil, keys.container + "/x", "delete it if nobody knows it"},
+		{ProblemUnreadable, uuid.Nil, catalogueOf(keys.container).String(), "Catalogue with Verify"},
+		{ProblemDisagreement, uuid.Nil, catalogueOf(keys.container).String(), "delete the blob, which is always safe"},
+		{ProblemUnreadable, uuid.Nil, prefix("test").member(plan).String(), "the node is fenced"},
 	} {
 		if got := (Problem{Kind: test.kind, Plan: test.plan, Blob: test.blob}).Repair(); !strings.Contains(got, test.want) {
 			t.Errorf("%s, %s: %q, want %q", test.kind, test.blob, got, test.want)

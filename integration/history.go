@@ -171,7 +171,7 @@ func (h *past) held(ctx context.Context) error {
 	return errors.Join(
 		is(h.vault.Delete(ctx, h.plans[len(h.plans)-1].ID), storage.ErrHeld),
 		reported(purgeErr, purged.Held == 1, purged),
-		reported(expireErr, len(expired.Days) == 1 && expired.Days[0].Result == azblob.DayHeld, expired),
+		reported(expireErr, len(expired.Days) == 1 && expired.Days[0].Result == azblob.ExpireHeld, expired),
 		h.listed(ctx, h.vault),
 	)
 }

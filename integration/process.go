@@ -202,7 +202,7 @@ func (p *processes) conclude(ctx context.Context) error {
 	for _, problem := range report.Problems {
 		what := half
 		switch problem.Kind {
-		case azblob.Orphan, azblob.Stray, azblob.LeftMarker:
+		case azblob.ProblemOrphan, azblob.ProblemStray, azblob.ProblemLeftMarker:
 			what = leftOver
 		}
 		p.find(finding{what, problem.Plan, problem.String()})

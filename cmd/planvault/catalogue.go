@@ -16,6 +16,7 @@ type cataloguedRow struct {
 	Result string `json:"result" help:"due, built or skipped"` // due, built or skipped
 	Plans  int64  `json:"plans,omitzero" help:"how many plans the catalogue has"`
 	Bytes  int64  `json:"bytes,omitzero" help:"its size"`
+	Reason string `json:"reason,omitempty" help:"a code for why it was skipped"`
 	Why    string `json:"why,omitempty" help:"why it was skipped"`
 }
 
@@ -67,7 +68,7 @@ func cataloguedRows(r azblob.CatalogueReport, result string) (rows []cataloguedR
 		rows = append(rows, cataloguedRow{Day: d.Day.String(), Result: result, Plans: d.Plans, Bytes: d.Bytes})
 	}
 	for _, d := range r.Skipped {
-		rows = append(rows, cataloguedRow{Day: d.Day.String(), Result: "skipped", Why: d.Reason})
+		rows = append(rows, cataloguedRow{Day: d.Day.String(), Result: "skipped", Reason: string(d.Reason), Why: d.Detail})
 	}
 	slices.SortFunc(rows, func(a, b cataloguedRow) int { return strings.Compare(b.Day, a.Day) })
 	return rows

@@ -44,18 +44,18 @@ type checkReport struct {
 
 // problemRow is a problem of a check.
 type problemRow struct {
-	Kind   string     `json:"kind" help:"the kind of the problem"`
-	Plan   *uuid.UUID `json:"plan,omitempty" help:"the plan that has it"`
-	Blob   string     `json:"blob" help:"the blob that shows it"`
-	Detail string     `json:"detail" help:"what is wrong with it"`
-	Repair string     `json:"repair" help:"what to do"`
-	Wait   float64    `json:"waitSeconds,omitzero" help:"the time until Recovery repairs it"`
+	Kind   azblob.ProblemKind `json:"kind" help:"the kind of the problem"`
+	Plan   *uuid.UUID         `json:"plan,omitempty" help:"the plan that has it"`
+	Blob   string             `json:"blob" help:"the blob that shows it"`
+	Detail string             `json:"detail" help:"what is wrong with it"`
+	Repair string             `json:"repair" help:"what to do"`
+	Wait   float64            `json:"waitSeconds,omitzero" help:"the time until Recovery repairs it"`
 }
 
 func checkReportOf(r azblob.CheckReport, complete bool) checkReport {
 	report := checkReport{r.Days, r.Plans, r.Blobs, r.Bytes, r.InProgress, r.Foreign, r.Wait.Seconds(), []problemRow{}, complete}
 	for _, p := range r.Problems {
-		report.Problems = append(report.Problems, problemRow{string(p.Kind), known(p.Plan), p.Blob, p.Detail, p.Repair(), p.Wait.Seconds()})
+		report.Problems = append(report.Problems, problemRow{p.Kind, known(p.Plan), p.Blob, p.Detail, p.Repair(), p.Wait.Seconds()})
 	}
 	return report
 }

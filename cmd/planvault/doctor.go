@@ -129,7 +129,7 @@ func (x *doctor) say(check, result, found, advice string) {
 
 // reach checks whether the service answers, and this machine's clock. It reports whether the login may read.
 func (x *doctor) reach(ctx context.Context) (goOn bool) {
-	report, err := x.v.Ping(ctx)
+	report, err := x.v.Ping(ctx, azblob.PingOptions{})
 	if ctx.Err() != nil {
 		return false
 	}
@@ -181,8 +181,11 @@ func (x *doctor) rights(ctx context.Context) (goOn bool) {
 		}
 	}
 	if !x.readOnly {
-		check("write", "write blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingWrites()); return err })
-		check("delete", "delete blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingDeletes()); return err })
+		check("write", "write blobs", func(ctx context.Context) error { _, err := x.v.Ping(ctx, azblob.PingOptions{Writes: true}); return err })
+		check("delete", "delete blobs", func(ctx context.Context) error {
+			_, err := x.v.Ping(ctx, azblob.PingOptions{Deletes: true})
+			return err
+		})
 	}
 	var newest error // of the first plan that is listed
 	check("list", "list containers and blobs", func(ctx context.Context) error {
@@ -243,7 +246,7 @@ func (x *doctor) busy(ctx context.Context) (goOn bool) {
 		workers.Go(func() {
 			for i := range next {
 				began := time.Now()
-				_, errs[i] = x.v.Ping(ctx)
+				_, errs[i] = x.v.Ping(ctx, azblob.PingOptions{})
 				latencies[i] = time.Since(began)
 			}
 		})

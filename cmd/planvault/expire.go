@@ -102,7 +102,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 func dropped(r azblob.ExpireReport) days {
 	d := days{}
 	for _, day := range r.Days {
-		if day.Result == azblob.DayDropped {
+		if day.Result == azblob.ExpireDropped {
 			d[day.Day] = true
 		}
 	}
@@ -113,7 +113,7 @@ func dropped(r azblob.ExpireReport) days {
 func expireTakes(looked price.Tally, found azblob.ExpireReport) price.Tally {
 	open := int64(0)
 	for _, d := range found.Days {
-		if d.Result == azblob.DayOpen {
+		if d.Result == azblob.ExpireOpen {
 			open++
 		}
 	}
@@ -132,7 +132,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countedAtOnce)
 	for _, d := range found.Days {
-		if d.Result != azblob.DayDropped {
+		if d.Result != azblob.ExpireDropped {
 			continue
 		}
 		g.Go(func() error {
@@ -156,7 +156,7 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 	var rows []expiredRow
 	for _, d := range r.Days {
 		row := expiredRow{Day: d.Day.String(), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}
-		if d.Result == azblob.DayForeign {
+		if d.Result == azblob.ExpireForeign {
 			row.OpenPlans, row.Foreign = nil, d.Plans
 		}
 		if n, ok := plans[d.Day.String()]; ok {
@@ -175,21 +175,21 @@ func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun
 // why says why a day is kept.
 func (r expiredRow) why() string {
 	switch azblob.ExpireResult(r.Result) {
-	case azblob.DayOpen:
+	case azblob.ExpireOpen:
 		text := plural(r.Open, "plan") + " open or being changed"
 		if len(r.OpenPlans) > 0 {
 			text += ", such as " + r.OpenPlans[0].String()
 		}
 		return text
-	case azblob.DayHeld:
+	case azblob.ExpireHeld:
 		return "held: planvault release " + r.Day
-	case azblob.DayBusy:
+	case azblob.ExpireBusy:
 		return "another expire is at work on it, or died less than a minute ago"
-	case azblob.DayUnmarked:
+	case azblob.ExpireUnmarked:
 		return "the vault did not make its container, so open plans may have no markers"
-	case azblob.DayForeign:
+	case azblob.ExpireForeign:
 		return "it has plans written by another program, such as " + r.Foreign[0].String()
-	case azblob.DayFailed:
+	case azblob.ExpireFailed:
 		return printable(r.Error, 100)
 	}
 	return ""

@@ -39,7 +39,7 @@ var probes = []probe{
 		"401 or 403 for a wrong login, 400 for a wrong version or http, with x-ms-request-id",
 		"a refusal is retried, or its error names no remedy", refusals),
 	newProbe(`PUT and DELETE with If-Match "0x0"`, "412, 404 for what is missing, 403 for a reader; nothing changes",
-		"PingWrites and PingDeletes report wrong rights, or change a blob", conditions),
+		"Writes and Deletes of PingOptions report wrong rights, or change a blob", conditions),
 	newProbe("PUT with If-None-Match *: twice, and two at once with 4 MiB",
 		"one 201, the other 409 or 412; the blob is the first one's", "two Creates of one plan succeed", creations),
 	newProbe("listings: order, maxresults=1, startFrom, delimiter -",

@@ -113,7 +113,7 @@ func TestHold(t *testing.T) {
 			t.Errorf("Delete: %v", err)
 		}
 		report, err := other.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
-		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+		if err != nil || len(report.Days) != 1 || report.Days[0].Result != azblob.ExpireHeld {
 			t.Errorf("Expire: %+v, %v", report, err)
 		}
 		untouched()
@@ -267,9 +267,9 @@ func TestWrongCatalogues(t *testing.T) {
 	for how, wrong := range wrongs() {
 		for by, mend := range menders {
 			// Recovery leaves to Catalogue what it takes for a placeholder.
-			want, open, kind := 1, strings.HasSuffix(how, "open plan"), azblob.Disagreement
+			want, open, kind := 1, strings.HasSuffix(how, "open plan"), azblob.ProblemDisagreement
 			if strings.HasPrefix(how, "is ") {
-				kind = azblob.Unreadable
+				kind = azblob.ProblemUnreadable
 			}
 			if by == "Recover" && (strings.HasPrefix(how, isAnotherDays) && !strings.HasSuffix(how, "renamed") || how == isOlder) {
 				want = 0
@@ -357,7 +357,7 @@ func TestLeftChangeMarker(t *testing.T) {
 		}
 		time.Sleep(vaulttest.PastGrace)
 		report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
-		if err != nil || len(report.Problems) != 1 || report.Problems[0].Kind != azblob.LeftMarker {
+		if err != nil || len(report.Problems) != 1 || report.Problems[0].Kind != azblob.ProblemLeftMarker {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 		vaulttest.Must(t, v.Recovery(t.Context()))

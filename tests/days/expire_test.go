@@ -201,7 +201,7 @@ func TestExpireWithoutRights(t *testing.T) {
 			}
 			v := vaulttest.Faulty(t, server, emulator.On(op).Do(vaulttest.Denied))
 			report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: week})
-			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.DayFailed {
+			if !errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), "right") || len(report.Days) != 8 || report.Days[0].Result != azblob.ExpireFailed {
 				t.Errorf("%+v, %v", report, err)
 			}
 		})
@@ -237,7 +237,7 @@ func TestProtectedDays(t *testing.T) {
 			v = vaulttest.Faulty(t, server, rule)
 			if c.op == emulator.DeleteContainer {
 				report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 10})
-				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.DayFailed {
+				if !errors.Is(err, storage.ErrProtected) || report.More || report.Dropped() != len(report.Days)-1 || report.Days[0].Result != azblob.ExpireFailed {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
@@ -290,7 +290,7 @@ func TestLeftExpiry(t *testing.T) {
 			vaulttest.Dies(t, server, emulator.On(emulator.ListBlobs).Nth(3), func(v *azblob.Vault) {
 				_, _ = v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: week})
 			})
-			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayBusy {
+			if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.ExpireBusy {
 				t.Errorf("another Expire: %+v", report)
 			}
 			vaulttest.Fails(t, v.Create(t.Context(), vaulttest.PlanOf(day)), storage.ErrConflict)
@@ -303,7 +303,7 @@ func TestLeftExpiry(t *testing.T) {
 			problems := func(want int) {
 				t.Helper()
 				report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
-				left := slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.LeftMarker })
+				left := slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.ProblemLeftMarker })
 				if err != nil || len(left) != want {
 					t.Errorf("Check: %v, %v", left, err)
 				}
@@ -330,7 +330,7 @@ func TestHoldAndExpireOnServices(t *testing.T) {
 			t.Errorf("Holds: %v, %v", held, err)
 		}
 		vaulttest.Fails(t, open().Delete(t.Context(), plan.ID), storage.ErrHeld)
-		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.DayHeld {
+		if report := expired(t, v, azblob.ExpireOptions{}); len(report.Days) != 1 || report.Days[0].Result != azblob.ExpireHeld {
 			t.Errorf("%+v", report)
 		}
 		vaulttest.Must(t, open().Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))

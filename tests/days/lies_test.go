@@ -122,7 +122,7 @@ func TestNoDayIsJudgedByOneListing(t *testing.T) {
 	}{
 		"Expire of an open plan": {"open/[^d]", func(t *testing.T, _ *emulator.Server, v *azblob.Vault) *workflow.Plan {
 			return vaulttest.Created(t, v, oldPlan())
-		}, expire(azblob.ExpireOptions{OlderThanDays: 1}, azblob.DayOpen)},
+		}, expire(azblob.ExpireOptions{OlderThanDays: 1}, azblob.ExpireOpen)},
 		"Expire of an empty day": {"", unchanged, expire(azblob.ExpireOptions{OlderThanDays: 90, Empty: true})},
 		"Hold": {
 			"open/", dead(emulator.DeleteBlob, "-object.json", func(v *azblob.Vault, ctx context.Context, plan *workflow.Plan) error { return v.Delete(ctx, plan.ID) }),

@@ -74,7 +74,7 @@ func TestRetire(t *testing.T) {
 		others := vaulttest.PutForeign(server, day, 1)
 		for again := range 2 {
 			r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 7}, storage.DayOf(day), 0)
-			if want := (retention.Result{Kept: string(azblob.DayForeign), Removed: 1 - again}); err != nil || r != want || len(others.Changed()) > 0 {
+			if want := (retention.Result{Kept: string(azblob.ExpireForeign), Removed: 1 - again}); err != nil || r != want || len(others.Changed()) > 0 {
 				t.Errorf("%+v, want %+v: %v; changed: %v", r, want, err, others.Changed())
 			}
 		}
@@ -90,7 +90,7 @@ func TestRetire(t *testing.T) {
 			}
 		}
 		vaulttest.Must(t, vaulttest.ErrOf(v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})))
-		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 7}, storage.DayOf(day), 0); err != nil || r.Kept != string(azblob.DayForeign) {
+		if r, err := vaulttest.Offered[retention.Vault](v).Retire(t.Context(), retention.Policy{KeepDays: 7}, storage.DayOf(day), 0); err != nil || r.Kept != string(azblob.ExpireForeign) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

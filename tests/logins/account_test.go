@@ -315,7 +315,7 @@ func TestArchivedBlobs(t *testing.T) {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 		for _, p := range report.Problems {
-			if p.Kind != azblob.Unreadable || p.Plan != plan.ID {
+			if p.Kind != azblob.ProblemUnreadable || p.Plan != plan.ID {
 				t.Error(p)
 			}
 		}

@@ -26,9 +26,9 @@ func TestPing(t *testing.T) {
 	vaulttest.OnServices(t, func(t *testing.T, open func(...azblob.Options) *azblob.Vault) {
 		v := open()
 		for _, exists := range []bool{false, true} {
-			for _, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites(), azblob.PingDeletes()}} {
-				report, err := v.Ping(t.Context(), opts...)
-				if err != nil || report.Exists != exists || report.Writable != (len(opts) > 0) || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
+			for _, opts := range []azblob.PingOptions{{}, {Writes: true, Deletes: true}} {
+				report, err := v.Ping(t.Context(), opts)
+				if err != nil || report.Exists != exists || report.Writable != (opts.Writes) || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
@@ -56,7 +56,7 @@ func TestPingCost(t *testing.T) {
 		if test.rule != nil {
 			server.Inject(test.rule)
 		}
-		_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
+		_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingOptions{Writes: true})
 		if n := len(server.Requests()); n != test.want || (err == nil) != (test.rule == nil) || errors.Is(err, storage.ErrUnknown) {
 			t.Errorf("%s: %d requests, want %d; %v", name, n, test.want, err)
 		}
@@ -89,7 +89,7 @@ func TestPingSaysWhatIsWrong(t *testing.T) {
 				server := emulator.New(emulator.Options{})
 				server.Inject(emulator.On().Do(test.effect))
 				started := time.Now()
-				_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingWrites())
+				_, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingOptions{Writes: true})
 				if !errors.Is(err, test.err) || !strings.Contains(storage.Detail(err), test.text) || strings.Contains(storage.Detail(err), "\n") {
 					t.Errorf("got %v, want %v, %q", err, test.err, test.text)
 				}
@@ -109,7 +109,7 @@ func TestPingThroughAProxyThatRemovesConditions(t *testing.T) {
 		return server.Transport().Do(req)
 	})))
 	vaulttest.Created(t, v, plantest.Small())
-	if report, err := v.Ping(t.Context(), azblob.PingWrites()); !errors.Is(err, storage.ErrUnavailable) || report.Writable {
+	if report, err := v.Ping(t.Context(), azblob.PingOptions{Writes: true}); !errors.Is(err, storage.ErrUnavailable) || report.Writable {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -135,7 +135,7 @@ func TestPingOnSockets(t *testing.T) {
 	} {
 		v, err := azblob.New(t.Context(), "test", endpoint, vaulttest.Token{}, nil, azblob.Options{})
 		vaulttest.Must(t, err)
-		if _, err := v.Ping(t.Context()); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
+		if _, err := v.Ping(t.Context(), azblob.PingOptions{}); !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("got %v, want %v, %q", err, want.err, want.text)
 		}
 		vaulttest.Must(t, v.Close(t.Context()))
@@ -170,14 +170,14 @@ func TestPingVault(t *testing.T) {
 			vaulttest.Must(t, err)
 		}
 		server.ResetRequests()
-		report, err := v.Ping(t.Context(), azblob.PingVault())
+		report, err := v.Ping(t.Context(), azblob.PingOptions{Vault: true})
 		if n := len(server.Requests()); err != nil || report.Vault != test.exists || n != test.requests {
 			t.Errorf("%s: %+v, %v, with %d requests", name, report, err, n)
 		}
 	}
 	server := emulator.New(emulator.Options{})
 	server.Inject(emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
-	if report, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingVault()); !errors.Is(err, storage.ErrDenied) || report.Server == "" {
+	if report, err := vaulttest.OnEmulator(t, server).Ping(t.Context(), azblob.PingOptions{Vault: true}); !errors.Is(err, storage.ErrDenied) || report.Server == "" {
 		t.Errorf("without the right to list: %+v, %v", report, err)
 	}
 }
@@ -216,7 +216,7 @@ func TestPingTellsTheSkew(t *testing.T) {
 		for _, off := range []time.Duration{0, time.Minute, -time.Minute, 20 * time.Minute, -20 * time.Minute} {
 			server := emulator.New(emulator.Options{Clock: func() time.Time { return time.Now().Add(-off) }})
 			for login, v := range map[string]*azblob.Vault{"key": vaulttest.Signing(t, server), "token": vaulttest.WithToken(t, server)} {
-				report, err := v.Ping(t.Context())
+				report, err := v.Ping(t.Context(), azblob.PingOptions{})
 				refused := login == "key" && off.Abs() > 15*time.Minute
 				if report.Skew != off || errors.Is(err, storage.ErrDenied) != refused || !refused && err != nil ||
 					refused && !strings.Contains(err.Error(), "this machine's clock is ") {
@@ -237,8 +237,8 @@ func TestPingWithLogins(t *testing.T) {
 	} {
 		v, err := byToken(role, nil)(t.Context(), server, "", settings.Over(server.Transport()))
 		vaulttest.Must(t, err)
-		for i, opts := range [][]azblob.PingOption{nil, {azblob.PingWrites()}, {azblob.PingDeletes()}} {
-			report, err := v.Ping(t.Context(), opts...)
+		for i, opts := range []azblob.PingOptions{{}, {Writes: true}, {Deletes: true}} {
+			report, err := v.Ping(t.Context(), opts)
 			want := want[min(i, 1)]
 			if want == "" && err != nil || want != "" && (!errors.Is(err, storage.ErrDenied) || !strings.Contains(err.Error(), want)) ||
 				report.Writable != (err == nil && i == 1) || report.Deletable != (err == nil && i == 2) {

@@ -287,7 +287,7 @@ func TestGracePeriodsThatDiffer(t *testing.T) {
 		d.Put(d.Container, d.Marker(), nil, map[string]string{"grace": "soon"})
 		time.Sleep(vaulttest.PastGrace)
 		leavesAlone(t, server, v, vaulttest.Thorough, storage.ErrCorrupt, "")
-		if check, err := v.Admin().Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.Unreadable {
+		if check, err := v.Admin().Check(t.Context(), azblob.CheckOptions{}); err != nil || len(check.Problems) != 1 || check.Problems[0].Kind != azblob.ProblemUnreadable {
 			t.Errorf("Check: %+v, %v", check, err)
 		}
 		d.Lose(d.Name("entry")) // without which a Create would take the marker over

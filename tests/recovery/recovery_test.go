@@ -96,7 +96,7 @@ func TestRecovery(t *testing.T) {
 			check, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 			vaulttest.Must(t, err)
 			for _, p := range check.Problems {
-				if marked || p.Kind != azblob.Orphan { // only markers lead to some debris
+				if marked || p.Kind != azblob.ProblemOrphan { // only markers lead to some debris
 					t.Error(p)
 				}
 			}

@@ -92,34 +92,34 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		remedy remedy
 	}{
 		"nothing":                          {func(*emulator.Server) {}, "", nil},
-		"the object is gone":               {loses(object), azblob.IncompletePlan, recovers},
-		"the entry is gone":                {loses(entry), azblob.Missing, thorough},
-		"markers of no plan":               {gets("open/" + nobody), azblob.IncompletePlan, recovers},
-		"a sub-object is gone":             {loses(part), azblob.Missing, thorough},
-		"a sub-object too many":            {gets(nameOf("blocks", workflow.NewV7())), azblob.Orphan, thorough},
-		"sub-objects of no plan":           {gets("blocks/" + nobody + "/" + nobody + ".json"), azblob.Orphan, thorough},
-		"an open plan without marker":      {loses(marker), azblob.Unmarked, thorough},
-		"a final plan with a marker":       {gets("open/" + done.ID.String()), azblob.LeftMarker, recovers},
-		"a delete marker":                  {gets(marker + "-delete"), azblob.LeftMarker, recovers},
-		"a flipped bit":                    {func(s *emulator.Server) { s.Corrupt(container, part, func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.Unreadable, deletes},
-		"a newer schema":                   {body(part, `"schema":1`, `"schema":9`), azblob.Unreadable, deletes},
-		"another status in metadata":       {metadata(part, "state", `{"status":"Failed"}`), azblob.Disagreement, deletes},
-		"other attempts in metadata":       {metadata(part, "attempts", "7"), azblob.Disagreement, deletes},
-		"another name in metadata":         {metadata(entry, "name", "x"), azblob.Disagreement, deletes},
-		"an object set back":               {setBack("object"), azblob.Unfinalized, thorough},
-		"an entry set back":                {setBack("entry"), azblob.Disagreement, deletes},
-		"an entry with other children":     {body(entry, plan.Blocks[0].ID.String(), plan.Blocks[1].ID.String()), azblob.Disagreement, deletes},
-		"a sub-object with other children": {body(sequence, seq.Actions[0].ID.String(), nobody), azblob.Disagreement, deletes},
-		"a foreign object":                 {theirs(object), azblob.Foreign, nil},
-		"a foreign entry":                  {theirs(entry), azblob.Foreign, nil},
-		"a foreign sub-object":             {body(part, `"schema":1,"type":"action"`, `"type":6`), azblob.Foreign, nil},
-		"a bare sub-object":                {bare(nameOf("blocks", workflow.NewV7())), azblob.Stray, nil},
-		"a bare sub-object of no plan":     {bare("blocks/" + nobody + "/" + nobody + ".json"), azblob.Stray, nil},
-		"a blob between":                   {gets("notes.txt"), azblob.Stray, nil},
-		"a blob before all":                {gets("0"), azblob.Stray, nil},
-		"a blob behind all":                {gets("zz/" + plan.ID.String()), azblob.Stray, nil},
-		"a strange name":                   {gets("plans/README"), azblob.Stray, nil},
-		"a plan of another day":            {gets("open/" + older), azblob.Stray, nil},
+		"the object is gone":               {loses(object), azblob.ProblemIncompletePlan, recovers},
+		"the entry is gone":                {loses(entry), azblob.ProblemMissing, thorough},
+		"markers of no plan":               {gets("open/" + nobody), azblob.ProblemIncompletePlan, recovers},
+		"a sub-object is gone":             {loses(part), azblob.ProblemMissing, thorough},
+		"a sub-object too many":            {gets(nameOf("blocks", workflow.NewV7())), azblob.ProblemOrphan, thorough},
+		"sub-objects of no plan":           {gets("blocks/" + nobody + "/" + nobody + ".json"), azblob.ProblemOrphan, thorough},
+		"an open plan without marker":      {loses(marker), azblob.ProblemUnmarked, thorough},
+		"a final plan with a marker":       {gets("open/" + done.ID.String()), azblob.ProblemLeftMarker, recovers},
+		"a delete marker":                  {gets(marker + "-delete"), azblob.ProblemLeftMarker, recovers},
+		"a flipped bit":                    {func(s *emulator.Server) { s.Corrupt(container, part, func(b []byte) []byte { b[9] ^= 4; return b }) }, azblob.ProblemUnreadable, deletes},
+		"a newer schema":                   {body(part, `"schema":1`, `"schema":9`), azblob.ProblemUnreadable, deletes},
+		"another status in metadata":       {metadata(part, "state", `{"status":"Failed"}`), azblob.ProblemDisagreement, deletes},
+		"other attempts in metadata":       {metadata(part, "attempts", "7"), azblob.ProblemDisagreement, deletes},
+		"another name in metadata":         {metadata(entry, "name", "x"), azblob.ProblemDisagreement, deletes},
+		"an object set back":               {setBack("object"), azblob.ProblemUnfinalized, thorough},
+		"an entry set back":                {setBack("entry"), azblob.ProblemDisagreement, deletes},
+		"an entry with other children":     {body(entry, plan.Blocks[0].ID.String(), plan.Blocks[1].ID.String()), azblob.ProblemDisagreement, deletes},
+		"a sub-object with other children": {body(sequence, seq.Actions[0].ID.String(), nobody), azblob.ProblemDisagreement, deletes},
+		"a foreign object":                 {theirs(object), azblob.ProblemForeign, nil},
+		"a foreign entry":                  {theirs(entry), azblob.ProblemForeign, nil},
+		"a foreign sub-object":             {body(part, `"schema":1,"type":"action"`, `"type":6`), azblob.ProblemForeign, nil},
+		"a bare sub-object":                {bare(nameOf("blocks", workflow.NewV7())), azblob.ProblemStray, nil},
+		"a bare sub-object of no plan":     {bare("blocks/" + nobody + "/" + nobody + ".json"), azblob.ProblemStray, nil},
+		"a blob between":                   {gets("notes.txt"), azblob.ProblemStray, nil},
+		"a blob before all":                {gets("0"), azblob.ProblemStray, nil},
+		"a blob behind all":                {gets("zz/" + plan.ID.String()), azblob.ProblemStray, nil},
+		"a strange name":                   {gets("plans/README"), azblob.ProblemStray, nil},
+		"a plan of another day":            {gets("open/" + older), azblob.ProblemStray, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			vaulttest.InBubbleOf(t, prepared.Clone(), func(t *testing.T, server *emulator.Server) {
@@ -173,7 +173,7 @@ func TestCheckBesideADelete(t *testing.T) {
 		missing := func() (list []azblob.Problem) {
 			report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 			vaulttest.Must(t, err)
-			return slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.Missing })
+			return slices.DeleteFunc(report.Problems, func(p azblob.Problem) bool { return p.Kind != azblob.ProblemMissing })
 		}
 		list := missing()
 		if len(list) != 1 || list[0].Wait < 12*time.Minute {
@@ -242,7 +242,7 @@ func TestCheckChoosesDays(t *testing.T) {
 
 func ExampleProblem_String() {
 	fmt.Println(azblob.Problem{
-		Kind: azblob.Missing, Plan: uuid.MustParse("019a0c3e-5c00-7000-8000-000000000001"),
+		Kind: azblob.ProblemMissing, Plan: uuid.MustParse("019a0c3e-5c00-7000-8000-000000000001"),
 		Blob: "prod-2025-10-22/actions/019a0c3e-5c00-7000-8000-000000000001/019a0c3e-5c00-7000-8000-000000000002.json", Detail: "the object has it",
 	})
 	// Output:

@@ -133,7 +133,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			}
 			step("Catalogue", func() {
 				report, err := v.Admin().Catalogue(ctx, azblob.CatalogueOptions{})
-				if err != nil || len(report.Built) > 0 || len(report.Skipped) != 2 || !strings.Contains(report.Skipped[1].Reason, "another program") {
+				if err != nil || len(report.Built) > 0 || len(report.Skipped) != 2 || report.Skipped[1].Reason != azblob.SkipForeign {
 					t.Errorf("Catalogue: %+v, %v", report, err)
 				}
 			})
@@ -155,8 +155,8 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			for _, dry := range []bool{true, false} {
 				step("Expire", func() {
 					report, err := v.Admin().Expire(audited.Mark(ctx), azblob.ExpireOptions{OlderThanDays: 1, Empty: true, DryRun: dry})
-					if err != nil || len(report.Days) != 2 || report.Days[0].Result != azblob.DayForeign || !slices.Contains(others[0].IDs(), report.Days[0].Plans[0]) ||
-						report.Days[1].Result != azblob.DayUnmarked {
+					if err != nil || len(report.Days) != 2 || report.Days[0].Result != azblob.ExpireForeign || !slices.Contains(others[0].IDs(), report.Days[0].Plans[0]) ||
+						report.Days[1].Result != azblob.ExpireUnmarked {
 						t.Errorf("Expire: %+v, %v", report, err)
 					}
 				})
@@ -213,13 +213,13 @@ func TestForeignRemains(t *testing.T) {
 			short := &vaulttest.ShortLister{Transport: server.Transport(), Name: "plans/", Cached: true, Times: 1}
 			v := vaulttest.OnEmulator(t, server, settings.Over(short))
 			report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})
-			if err != nil || report.Days[0].Result != azblob.DayForeign || short.Query == "" {
+			if err != nil || report.Days[0].Result != azblob.ExpireForeign || short.Query == "" {
 				t.Errorf("%+v, %v", report, err)
 			}
 		},
 		"a day whose catalogue was built before": func(t *testing.T, server *emulator.Server, v *azblob.Vault, others *vaulttest.Foreign) {
 			server.PutContainer(others.Container, map[string]string{"planvaultlayout": "1", "planvaultcatalogue": "1"})
-			for i, want := range []azblob.ExpireResult{azblob.DayDropped, azblob.DayForeign} { // the catalogue has not seen it
+			for i, want := range []azblob.ExpireResult{azblob.ExpireDropped, azblob.ExpireForeign} { // the catalogue has not seen it
 				before := len(server.Requests())
 				report, err := v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1, Verify: i == 1, DryRun: i == 0})
 				if err != nil || report.Days[0].Result != want || len(server.Requests())-before > 3 {

@@ -213,18 +213,18 @@ func TestStrangeRecords(t *testing.T) {
 			ids = append(ids, id)
 			put(kind, "nodes/"+id.String(), body(id, schema), metadata)
 		}
-		strange(azblob.Unreadable, 2, map[string]string{"schema": "2", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
-		strange(azblob.Disagreement, 1, nil)
-		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "soon"})
-		strange(azblob.Disagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s", "phase": "Left", "letgo": "all", "trouble": "=?"})
+		strange(azblob.ProblemUnreadable, 2, map[string]string{"schema": "2", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
+		strange(azblob.ProblemDisagreement, 1, nil)
+		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "soon"})
+		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s", "phase": "Left", "letgo": "all", "trouble": "=?"})
 		plan := workflow.NewV7()
-		put(azblob.Unreadable, "signals/"+plan.String()+"-stop", nil, nil)
-		put(azblob.Stray, "signals/"+plan.String()+"-pause", nil, nil)
-		put(azblob.Stray, "nodes/"+uuid.NewString(), nil, nil)
-		put(azblob.Stray, "notes.txt", nil, nil)
-		put(azblob.Stray, "notes/a.json", nil, nil)
-		put(azblob.Unreadable, "notes/a", []byte(`{"schema":1,"type":"note","data":{"name":"b","text":{}}}`), map[string]string{"schema": "1"})
-		put(azblob.Unreadable, "notes/newer", []byte(`{"schema":2,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "2"})
+		put(azblob.ProblemUnreadable, "signals/"+plan.String()+"-stop", nil, nil)
+		put(azblob.ProblemStray, "signals/"+plan.String()+"-pause", nil, nil)
+		put(azblob.ProblemStray, "nodes/"+uuid.NewString(), nil, nil)
+		put(azblob.ProblemStray, "notes.txt", nil, nil)
+		put(azblob.ProblemStray, "notes/a.json", nil, nil)
+		put(azblob.ProblemUnreadable, "notes/a", []byte(`{"schema":1,"type":"note","data":{"name":"b","text":{}}}`), map[string]string{"schema": "1"})
+		put(azblob.ProblemUnreadable, "notes/newer", []byte(`{"schema":2,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "2"})
 
 		r := roster(t, v)
 		for _, m := range r.Members {
@@ -256,7 +256,7 @@ func TestStrangeRecords(t *testing.T) {
 		vaulttest.Must(t, err)
 		reported := map[string]bool{}
 		for _, p := range report.Problems {
-			if want[p.Blob] != p.Kind || (p.Plan == plan) != (p.Kind == azblob.Unreadable && strings.Contains(p.Blob, "signals/")) {
+			if want[p.Blob] != p.Kind || (p.Plan == plan) != (p.Kind == azblob.ProblemUnreadable && strings.Contains(p.Blob, "signals/")) {
 				t.Errorf("Check reports %v", p)
 			}
 			reported[p.Blob] = true

@@ -250,7 +250,7 @@ type ping struct {
 var errNoVault = errors.New("no container of this prefix exists: the prefix is wrong, or the vault is new (--allow-empty)")
 
 func (s *Server) ping(ctx context.Context, _ struct{}) (ping, error) {
-	report, err := s.store.Ping(ctx, azblob.PingVault())
+	report, err := s.store.Ping(ctx, azblob.PingOptions{Vault: true})
 	if err == nil && !report.Vault && !s.o.AllowEmpty {
 		err = errNoVault
 	}

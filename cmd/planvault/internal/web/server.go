@@ -22,7 +22,7 @@ import (
 // Store is what the pages show. A [azblob.Vault] is a Store.
 type Store interface {
 	storage.Vault
-	Ping(ctx context.Context, opts ...azblob.PingOption) (azblob.PingReport, error)
+	Ping(ctx context.Context, o azblob.PingOptions) (azblob.PingReport, error)
 }
 
 // Options are the settings of a [Server]. Zero fields have their defaults.

@@ -76,7 +76,7 @@ func (s *store) hang(begun chan struct{}) {
 	s.begun = begun
 }
 
-func (s *store) Ping(context.Context, ...azblob.PingOption) (azblob.PingReport, error) {
+func (s *store) Ping(context.Context, azblob.PingOptions) (azblob.PingReport, error) {
 	_, err := s.note("Ping")
 	return azblob.PingReport{Container: "test-2026-11-22", Latency: 12 * time.Millisecond, Server: "Memory/1.0", Vault: true}, err
 }
