@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/internal/catalogue"
 	"github.com/planvault/azblob/internal/listing"
+	"github.com/planvault/azblob/internal/same"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -466,7 +467,7 @@ func compareListings(catalogued iter.Seq2[candidate, error], listed func() (cand
 			return fmt.Sprintf("it has plan %s where plan %s is listed", has.keys.plan, other.keys.plan), nil
 		case other.err != nil:
 			return fmt.Sprintf("it has plan %s, of which the listing says: %v", has.keys.plan, other.err), nil
-		case !driver.SameListed(has.result, other.result) || has.truncated != other.truncated:
+		case !same.Listed(has.result, other.result) || has.truncated != other.truncated:
 			return fmt.Sprintf("its fields of plan %s are not those that are listed", has.keys.plan), nil
 		}
 	}

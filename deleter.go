@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -53,7 +54,7 @@ func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
 		if plan == nil {
 			return driver.Invalid("Plan", "is nil")
 		}
-		if err := cmp.Or(driver.CheckID(id), driver.CheckCopy(plan.State.ETag)); err != nil {
+		if err := cmp.Or(driver.CheckID(id), copies.Check(plan.State.ETag)); err != nil {
 			return err
 		}
 		_, object := splitPlanVersion(plan.State.ETag)

@@ -136,7 +136,7 @@ func parseRecordName(name string) (recordName, bool) {
 		return recordName{role: roleMember, id: id}, ok && workflow.IsV7(id)
 	}
 	if text, ok := strings.CutPrefix(name, notesDir); ok {
-		return recordName{role: roleNote, note: text}, driver.IsNoteName(text)
+		return recordName{role: roleNote, note: text}, driver.CheckNoteName(text) == nil
 	}
 	text, inDir := strings.CutPrefix(name, signalsDir)
 	text, isStop := strings.CutSuffix(text, stopTail)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -412,7 +413,7 @@ func kindsWorthListing(parts []workflow.Object) (of []kind, n, pages int) {
 func planVersion(entryETag, objectETag string, copied bool, plan *workflow.Plan) string {
 	name := entryETag + "/" + objectETag
 	if copied {
-		name = driver.CopyName(name)
+		name = copies.Mark(name)
 	}
 	return driver.Version(name, plan)
 }
@@ -420,7 +421,7 @@ func planVersion(entryETag, objectETag string, copied bool, plan *workflow.Plan)
 // blobName is the name of a blob's version, with the mark that the blob has.
 func blobName(p blob.Properties) string {
 	if p.Metadata[metaCopied] != "" {
-		return driver.CopyName(p.ETag)
+		return copies.Mark(p.ETag)
 	}
 	return p.ETag
 }
@@ -429,7 +430,7 @@ func blobName(p blob.Properties) string {
 // object's.
 func splitPlanVersion(version string) (entryETag, objectETag string) {
 	name, _, _ := driver.SplitVersion(version)
-	name, _ = driver.CutCopyName(name)
+	name, _ = copies.Cut(name)
 	entryETag, objectETag, _ = strings.Cut(name, "/")
 	return entryETag, objectETag
 }

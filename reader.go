@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -141,8 +142,8 @@ func join(object, entry *workflow.Plan) {
 		state := o.Header().State
 		switch etag, _, _ := driver.SplitVersion(state.ETag); {
 		case parent == nil:
-			entry, copied := driver.CutCopyName(etag)
-			whole, both := driver.CutCopyName(objectETag)
+			entry, copied := copies.Cut(etag)
+			whole, both := copies.Cut(objectETag)
 			state.ETag = planVersion(entry, whole, copied && both, object)
 		case etag != "":
 			state.ETag = driver.Version(etag, o)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -59,7 +60,7 @@ func (s planStore) rebuildObject(ctx context.Context, entry *workflow.Plan, d di
 	if err != nil {
 		return err
 	}
-	_, err = s.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag), planMarks{copied: driver.IsCopy(plan.State.ETag)})
+	_, err = s.putObject(ctx, plan, body, blob.IfMatch(d.object.ETag), planMarks{copied: copies.Marked(plan.State.ETag)})
 	return blobError("finalize object", d.keys.object(), err)
 }
 

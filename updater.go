@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -49,7 +50,7 @@ func (v *Vault) UpdateCopy(ctx context.Context, plan *workflow.Plan) error {
 const opUpdateCopy = "UpdateCopy"
 
 // IsCopy reports whether the version of a plan has the mark of a copy.
-func (v *Vault) IsCopy(plan *workflow.Plan) bool { return driver.IsCopy(plan.State.ETag) }
+func (v *Vault) IsCopy(plan *workflow.Plan) bool { return copies.Marked(plan.State.ETag) }
 
 // UpdateChecks stores the checks' own fields with one request. Errors are those of [Vault.UpdatePlan], for
 // this and all other updates of sub-objects; a sub-object may move to any status.
@@ -102,7 +103,7 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
 			if marks.copied && !v.IsCopy(plan) {
-				return driver.CheckCopy(plan.State.ETag)
+				return copies.Check(plan.State.ETag)
 			}
 			return planUpdate{v.plan(v.prefix.plan(plan.ID)), plan, marks}.run(ctx)
 		}

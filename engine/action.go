@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -235,13 +235,13 @@ func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action,
 		done <- o
 	}()
 	o.err = plugins.Guard(func() error {
-		req, _, err := driver.Fresh(a.Req, plugin.Request())
+		req, _, err := values.Fresh(a.Req, plugin.Request())
 		if err != nil {
 			return err
 		}
 		resp, err := plugin.Run(ctx, call, req)
 		var text json.RawMessage
-		o.resp, text, o.unfit = driver.Fresh(resp, plugin.Response())
+		o.resp, text, o.unfit = values.Fresh(resp, plugin.Response())
 		o.bytes = len(text)
 		return err
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -29,7 +29,7 @@ func Result[T any](call Call, key uuid.UUID) (T, error) { return result[T](call,
 func result[T any](call Call, of handle) (T, error) {
 	resp, err := call.results.get(of)
 	if err == nil {
-		resp, err = driver.Typed(resp, *new(T)) // raw if its type could not be read
+		resp, err = values.Typed(resp, *new(T)) // raw if its type could not be read
 	}
 	switch typed := resp.(type) {
 	case T:
@@ -164,7 +164,7 @@ func (r *results) get(of handle) (any, error) {
 	if _, raw := k.resp.(json.RawMessage); !raw {
 		like = reflect.Zero(reflect.TypeOf(k.resp)).Interface()
 	}
-	return driver.Typed(textOf(k.resp), like)
+	return values.Typed(textOf(k.resp), like)
 }
 
 // find returns what has a handle.
@@ -219,6 +219,6 @@ func sizeOf(resp any) int { return len(textOf(resp)) }
 
 // textOf returns the JSON of a stored response, or nil if there is none.
 func textOf(resp any) json.RawMessage {
-	_, text, _ := driver.Fresh(resp, nil) // it could be encoded
+	_, text, _ := values.Fresh(resp, nil) // it could be encoded
 	return text
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/same"
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
@@ -119,7 +119,7 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 		add(err, name, len(plans), "plans")
 		for _, r := range plans {
 			p, readErr := v.Read(t.Context(), r.ID)
-			same, err := driver.SamePlan(p, cmp.Or(w.plans[r.ID], p))
+			same, err := same.Plan(p, cmp.Or(w.plans[r.ID], p))
 			add(errors.Join(readErr, err), name, r.ID, p.State.Status, same, p.Epoch > 1)
 		}
 		held, err := v.Admin().Holds(t.Context())

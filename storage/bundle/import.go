@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/planvault/azblob/internal/same"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -270,7 +271,7 @@ func (i *importing) compare(ctx context.Context, plan *workflow.Plan) error {
 	if err != nil {
 		return err
 	}
-	same, err := driver.SamePlan(there, plan)
+	same, err := same.Plan(there, plan)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", storage.ErrExists, err)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/hex"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,14 +26,6 @@ func Listed(p *workflow.Plan) storage.ListResult {
 		r.Labels = p.Labels
 	}
 	return r
-}
-
-// SameListed reports whether two results are the same, whatever the zones of their times.
-func SameListed(a, b storage.ListResult) bool {
-	for _, r := range []*storage.ListResult{&a, &b} {
-		r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
-	}
-	return reflect.DeepEqual(a, b)
 }
 
 // filter is a row of the table of filters. A nil function has no objection. Unset filters match everything.

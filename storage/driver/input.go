@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -305,7 +306,7 @@ func (known losses) mismatch(value, empty any) string {
 		return ""
 	}
 	if !isRaw {
-		if problem := wrongType(value, empty); problem != "" {
+		if problem := values.WrongType(value, empty); problem != "" {
 			return problem
 		}
 		if !known.of(reflect.TypeOf(empty)).possible {
@@ -320,22 +321,13 @@ func (known losses) mismatch(value, empty any) string {
 			return "" // the encoder of the object reports it
 		}
 	}
-	if _, err := Typed(raw, empty); err != nil && !(isRaw && panicked(err)) {
+	if _, err := values.Typed(raw, empty); err != nil && !(isRaw && panicked(err)) {
 		if blocked(err) {
 			known[reflect.TypeOf(empty)] = loss{}
 		}
 		return fmt.Sprintf("can't be read as %T: %v", empty, err)
 	}
 	return ""
-}
-
-// wrongType says that a value has neither the type of empty nor that of a pointer to it, or to which it points; "" if it has.
-func wrongType(value, empty any) string {
-	got, want := reflect.TypeOf(value), reflect.TypeOf(empty)
-	if got == want || got == reflect.PointerTo(want) || reflect.PointerTo(got) == want {
-		return ""
-	}
-	return fmt.Sprintf("is a %v, not the %v", got, want)
 }
 
 // panicked reports whether a value could not be read because its own UnmarshalJSON panicked. Such a value stays raw:
@@ -385,7 +377,7 @@ func bind(v *any, empty any) error {
 	if plugins.Blocks(reflect.TypeOf(empty)) {
 		return nil
 	}
-	value, err := Typed(*v, empty)
+	value, err := values.Typed(*v, empty)
 	switch {
 	case err == nil:
 		*v = value
@@ -393,40 +385,4 @@ func bind(v *any, empty any) error {
 		return nil
 	}
 	return err
-}
-
-// Typed decodes raw JSON into a new value of the type of empty. It returns any other value unchanged. The error is a
-// [*plugins.Panic] if the type's UnmarshalJSON panicked, or did not return within ten seconds.
-func Typed(v, empty any) (any, error) {
-	raw, ok := v.(json.RawMessage)
-	if !ok || empty == nil {
-		return v, nil
-	}
-	into := reflect.New(reflect.TypeOf(empty))
-	if err := plugins.GuardJSON(reflect.TypeOf(empty), func() error { return workflow.UnmarshalValue(raw, into.Interface()) }); err != nil {
-		return nil, err
-	}
-	return into.Elem().Interface(), nil
-}
-
-// Fresh returns a request or a response as a reader of the store gets it: its JSON, and a new value of the type of empty
-// that is decoded from it and shares nothing with v. If empty is nil, the new value is the JSON. The error says why v
-// can't be stored or read; it is a [*plugins.Panic] if a method of the type panicked. A nil v is nil, without JSON.
-func Fresh(v, empty any) (fresh any, text json.RawMessage, err error) {
-	if v == nil {
-		return nil, nil, nil
-	}
-	text, raw := v.(json.RawMessage)
-	if !raw {
-		if empty != nil {
-			if problem := wrongType(v, empty); problem != "" {
-				return nil, nil, errors.New("it " + problem)
-			}
-		}
-		if text, err = workflow.MarshalValue(v); err != nil {
-			return nil, nil, err
-		}
-	}
-	fresh, err = Typed(text, empty)
-	return fresh, text, err
 }

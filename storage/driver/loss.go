@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
@@ -30,7 +31,7 @@ func survives(reg *registry.Register) workflow.Rule {
 		request := known.of(reflect.TypeOf(plugin.request))
 		l := request.certain
 		if l == nil && request.possible {
-			switch fresh, _, err := Fresh(a.Req, plugin.request); { // another rule reports the error
+			switch fresh, _, err := values.Fresh(a.Req, plugin.request); { // another rule reports the error
 			case err == nil:
 				l = changed(reflect.ValueOf(a.Req), reflect.ValueOf(fresh))
 			case blocked(err):

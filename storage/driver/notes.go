@@ -34,14 +34,14 @@ func nested(text []byte) []byte {
 
 // CheckNoteName returns [storage.ErrInvalid] for a name that no note can have.
 func CheckNoteName(name string) error {
-	if !IsNoteName(name) {
+	if !isNoteName(name) {
 		return Invalid("Note.Name", "%.100q is not made of 1 to %d lower-case letters, digits and hyphens", name, storage.MaxNoteName)
 	}
 	return nil
 }
 
-// IsNoteName reports whether a note can have this name.
-func IsNoteName(name string) bool {
+// isNoteName reports whether a note can have this name.
+func isNoteName(name string) bool {
 	return name != "" && len(name) <= storage.MaxNoteName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 

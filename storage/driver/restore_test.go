@@ -41,3 +41,13 @@ func TestCheckRestored(t *testing.T) {
 		t.Errorf("nil: %v", err)
 	}
 }
+
+// raw returns a plan as a vault without a registry would read it.
+func raw(t *testing.T, p *workflow.Plan) *workflow.Plan {
+	t.Helper()
+	text, err := workflow.Marshal(p)
+	must(t, err)
+	read := new(workflow.Plan)
+	must(t, workflow.Unmarshal(text, read))
+	return read
+}

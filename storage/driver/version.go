@@ -1,10 +1,8 @@
 package driver
 
 import (
-	"fmt"
 	"strings"
 
-	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -25,29 +23,6 @@ func Version(name string, o workflow.Object) string {
 		return state.ETag // of a plan that was read, most objects have their version
 	}
 	return string(version)
-}
-
-// CopyName returns the vault's name for a version that has the mark of a copy; see [storage.Copier].
-func CopyName(name string) string { return name + copyMark }
-
-const copyMark = "*"
-
-// CutCopyName returns the name that was given to [CopyName], and whether it was.
-func CutCopyName(name string) (string, bool) { return strings.CutSuffix(name, copyMark) }
-
-// IsCopy reports whether a version has the mark of a copy.
-func IsCopy(version string) bool {
-	name, _, known := SplitVersion(version)
-	_, copied := CutCopyName(name)
-	return known && copied
-}
-
-// CheckCopy returns [storage.ErrConflict] if a version lacks the mark of a copy.
-func CheckCopy(version string) error {
-	if IsCopy(version) {
-		return nil
-	}
-	return fmt.Errorf("%w: no mirror has written this version of the plan", storage.ErrConflict)
 }
 
 // SplitVersion returns the vault's name of a version, and the object's status in it. known is false if

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/copies"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -142,7 +143,7 @@ func (v *Vault) restore(ctx context.Context, op string, plan *workflow.Plan, cop
 }
 
 // IsCopy reports whether the version of a plan has the mark of a copy.
-func (v *Vault) IsCopy(plan *workflow.Plan) bool { return driver.IsCopy(plan.State.ETag) }
+func (v *Vault) IsCopy(plan *workflow.Plan) bool { return copies.Marked(plan.State.ETag) }
 
 // add stores a plan that has all IDs, and sets its versions.
 func (s *Store) add(plan *workflow.Plan, copied bool) error {
@@ -270,7 +271,7 @@ func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, o
 			return err
 		}
 		if copied {
-			if err := driver.CheckCopy(h.State.ETag); err != nil {
+			if err := copies.Check(h.State.ETag); err != nil {
 				return err
 			}
 		}
@@ -341,7 +342,7 @@ func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
 		}
 		r, err := v.find(id)
 		if err == nil {
-			err = cmp.Or(driver.CheckCopy(plan.State.ETag), driver.CheckCopy(r.now[id].version))
+			err = cmp.Or(copies.Check(plan.State.ETag), copies.Check(r.now[id].version))
 		}
 		if err == nil {
 			delete(v.store.plans, id)
@@ -397,7 +398,7 @@ func (s *Store) encode(o workflow.Object, copied bool) (part, error) {
 	text, err := workflow.MarshalOwn(o)
 	name := string(s.version())
 	if copied {
-		name = driver.CopyName(name)
+		name = copies.Mark(name)
 	}
 	return part{o.Kind(), driver.Version(name, o), text}, err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/planvault/azblob/internal/same"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -369,7 +370,7 @@ func unchanged(report *Report) { report.Unchanged++ }
 // sameListing reports whether two listings show a plan in the same state. Each vault has versions of its own.
 func sameListing(a, b storage.ListResult) bool {
 	a.State.ETag, b.State.ETag = "", ""
-	return driver.SameListed(a, b)
+	return same.Listed(a, b)
 }
 
 // longest is how long a mirror writes after it has read that the copy is one. Restore takes no longer at the grace period
@@ -470,7 +471,7 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 // differences returns the objects of the source's plan that differ from those of the copy, the plan first, and
 // gives all of them the copy's versions.
 func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error) {
-	if !driver.SameTree(plan, old) {
+	if !same.Tree(plan, old) {
 		return nil, diverged(plan.ID, "its sub-objects are not those of the source")
 	}
 	if old.Epoch > plan.Epoch {
@@ -480,8 +481,8 @@ func differences(plan, old *workflow.Plan) (changed []workflow.Object, err error
 	if !driver.Follows(now, was) {
 		return nil, diverged(plan.ID, fmt.Sprintf("its status %s can't become %s", was, now))
 	}
-	for o, old := range driver.Pairs(plan, old) {
-		same, err := driver.SameOwn(o, old)
+	for o, old := range same.Pairs(plan, old) {
+		same, err := same.Own(o, old)
 		if err != nil {
 			return nil, &storage.Error{Op: "compare", Plan: plan.ID, Err: fmt.Errorf("%w: %w", storage.ErrCorrupt, err)}
 		}

@@ -1,4 +1,5 @@
-package driver
+// Package same compares plans, their objects and their listings.
+package same
 
 import (
 	"bytes"
@@ -8,25 +9,27 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/planvault/azblob/internal/values"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
-// SamePlan reports whether two plans are the same but for their versions. They may have been read with
+// Plan reports whether two plans are the same but for their versions. They may have been read with
 // different registries: a raw request or response is read as the type of the other one.
-func SamePlan(a, b *workflow.Plan) (bool, error) {
-	if !SameTree(a, b) {
+func Plan(a, b *workflow.Plan) (bool, error) {
+	if !Tree(a, b) {
 		return false, nil
 	}
 	for a, b := range Pairs(a, b) {
-		if same, err := SameOwn(a, b); err != nil || !same {
+		if same, err := Own(a, b); err != nil || !same {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// SameTree reports whether two plans have the same ID, and the same sub-objects in the same places.
-func SameTree(a, b *workflow.Plan) bool {
+// Tree reports whether two plans have the same ID, and the same sub-objects in the same places.
+func Tree(a, b *workflow.Plan) bool {
 	return a.ID == b.ID && workflow.Fingerprint(a) == workflow.Fingerprint(b)
 }
 
@@ -43,9 +46,9 @@ func Pairs(a, b *workflow.Plan) iter.Seq2[workflow.Object, workflow.Object] {
 	}
 }
 
-// SameOwn reports whether the own fields of two objects are the same but for their versions. It compares
-// requests and responses as [SamePlan] does.
-func SameOwn(a, b workflow.Object) (bool, error) {
+// Own reports whether the own fields of two objects are the same but for their versions. It compares
+// requests and responses as [Plan] does.
+func Own(a, b workflow.Object) (bool, error) {
 	if a, ok := a.(*workflow.Action); ok {
 		if b, ok := b.(*workflow.Action); ok {
 			return sameActions(*a, *b)
@@ -91,7 +94,15 @@ func alike(v, other any) (any, error) {
 		return v, nil
 	}
 	if t := reflect.TypeOf(other); t.Kind() == reflect.Pointer {
-		return Typed(v, reflect.Zero(t.Elem()).Interface())
+		return values.Typed(v, reflect.Zero(t.Elem()).Interface())
 	}
-	return Typed(v, other)
+	return values.Typed(v, other)
+}
+
+// Listed reports whether two results are the same, whatever the zones of their times.
+func Listed(a, b storage.ListResult) bool {
+	for _, r := range []*storage.ListResult{&a, &b} {
+		r.SubmitTime, r.State.Start, r.State.End = r.SubmitTime.UTC(), r.State.Start.UTC(), r.State.End.UTC()
+	}
+	return reflect.DeepEqual(a, b)
 }
