@@ -169,8 +169,8 @@ type Engine struct {
 	tell func(string)
 }
 
-// New returns an engine on a vault, whose registry has the plugins. They must implement [Plugin]: an
-// engine that is alone leaves a plan with another plugin, and a member of a fleet lets its actions fail.
+// New returns an engine on a vault. The registry that the vault was opened with has the plugins, which [Task] makes from
+// functions. They must implement [Plugin]: an engine leaves a plan with another plugin, in a fleet to nodes that can run it.
 // With Options.Fleet, the vault must offer [storage.Control]. A decorator around a vault needs a method Unwrap, see
 // [storage.As]: without it, New fails, or tells Observer.Problem what the engine can't do. The caller closes the vault after
 // [Engine.Run] has returned.

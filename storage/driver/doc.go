@@ -9,8 +9,8 @@
 //   - updates: [CheckUpdate], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];
 //   - List, Search and Count: [CheckFilters] or [CheckCount], [ChooseID] and [Choose], or [CreatedBefore];
-//   - the methods of [storage.Control]: [CheckNewMember], [CheckRenewedMember], [CheckRecordVersion], [CheckNote],
-//     [CheckNoteName] and [CheckRemovedNote].
+//   - the methods of [storage.Control]: [CheckNewMember], [CheckRenewedMember], [CheckRecordVersion], [CheckStop],
+//     [CheckNote], [CheckNoteName], [CheckRemovedNote], [CheckAuditEntry] and [RecordedAuditEntry].
 //
 // Package storage/storagetest proves that the vault keeps the contract.
 package driver

@@ -6,6 +6,8 @@
 // replays what existing engines do. A harness need not offer deaths, faults or a check, and a vault need not be a
 // [storage.Control], a [storage.Restorer] or a [storage.Copier]; the cases that need
 // them are then skipped. Package metamorphic adds random operations to the suite.
+//
+// docs/embedding.md has a table of what a vault that passed the suite of commit b60c38c has to change.
 package storagetest
 
 import (
@@ -13,6 +15,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -44,8 +48,11 @@ type Harness struct {
 	Skip func(c Case) string
 }
 
+// Register returns a new registry with the plugins of the suite's plans.
+func Register() *registry.Register { return plantest.Register() }
+
 // Store is one store under test. Open is required, the other fields are optional. All vaults use the registry
-// plantest.Register.
+// that [Register] returns.
 type Store struct {
 	// Open opens a vault on the store: another node, or the same node after a restart. The case closes it.
 	Open func(t T) storage.Vault
