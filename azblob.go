@@ -36,6 +36,8 @@ func (v *Vault) Admin() *Admin { return &Admin{v.session} }
 // offered has methods for other packages of this module, which find them with [storage.As].
 type offered struct{ *Vault }
 
+var _ storage.Copier = offered{}
+
 // audit makes a change that the audit log has from when do calls begin.
 func (a *Admin) audit(ctx context.Context, entry storage.AuditEntry, do func(ctx context.Context, begin func()) error) error {
 	return storage.AuditLate(ctx, &Vault{a.session}, entry, do)

@@ -580,8 +580,8 @@ func (v *Vault) Restore(ctx context.Context, plan *workflow.Plan) error {
 }
 
 // RestoreCopy does the same for package mirror, at the same cost, and marks the plan as a copy; see [storage.Copier].
-func (v *Vault) RestoreCopy(ctx context.Context, plan *workflow.Plan) error {
-	return v.restore(ctx, "RestoreCopy", plan, planMarks{restored: true, copied: true})
+func (o offered) RestoreCopy(ctx context.Context, plan *workflow.Plan) error {
+	return o.restore(ctx, "RestoreCopy", plan, planMarks{restored: true, copied: true})
 }
 
 func (v *Vault) restore(ctx context.Context, op string, plan *workflow.Plan, marks planMarks) error {

@@ -45,12 +45,12 @@ func (v *Vault) Delete(ctx context.Context, id uuid.UUID) error {
 
 // DeleteCopy removes a copy's plan for package mirror as Delete does, unless somebody else has changed it; see
 // [storage.Copier].
-func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
+func (o offered) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
 	var id uuid.UUID
 	if plan != nil {
 		id = plan.ID
 	}
-	return v.call(ctx, "DeleteCopy", id, func(ctx context.Context) error {
+	return o.call(ctx, "DeleteCopy", id, func(ctx context.Context) error {
 		if plan == nil {
 			return driver.Invalid("Plan", "is nil")
 		}
@@ -58,7 +58,7 @@ func (v *Vault) DeleteCopy(ctx context.Context, plan *workflow.Plan) error {
 			return err
 		}
 		_, object := splitPlanVersion(plan.State.ETag)
-		return deletion{v.plan(v.prefix.plan(id)), object}.run(ctx)
+		return deletion{o.plan(o.prefix.plan(id)), object}.run(ctx)
 	})
 }
 

@@ -133,7 +133,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 			return failure(v.Admin().Catalogue(ctx, CatalogueOptions{}))
 		}},
 		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return offered{v}.Upkeep(ctx) }},
-		{"Revisions", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Revisions(ctx, []uuid.UUID{plan.ID})) }},
+		{"Revisions", "", false, func(ctx context.Context, v *Vault) error {
+			return failure(offered{v}.Revisions(ctx, []uuid.UUID{plan.ID}))
+		}},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
 			member.Version, err = v.AddMember(ctx, member)
 			return err
@@ -181,9 +183,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingOptions{Writes: true})) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
-		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return v.RestoreCopy(ctx, plan) }},
-		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return v.UpdateCopy(ctx, plan) }},
-		{"DeleteCopy", "", true, func(ctx context.Context, v *Vault) error { return v.DeleteCopy(ctx, plan) }},
+		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.RestoreCopy(ctx, plan) }},
+		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.UpdateCopy(ctx, plan) }},
+		{"DeleteCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.DeleteCopy(ctx, plan) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}

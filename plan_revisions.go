@@ -22,14 +22,14 @@ import (
 // page shows 5,000 sub-objects. An update that was stored before the call is seen.
 //
 // Errors: [storage.ErrInvalid] for an ID that is not a UUIDv7.
-func (v *Vault) Revisions(ctx context.Context, plans []uuid.UUID) (revisions map[uuid.UUID]string, err error) {
-	err = v.call(ctx, "Revisions", uuid.Nil, func(ctx context.Context) error {
+func (o offered) Revisions(ctx context.Context, plans []uuid.UUID) (revisions map[uuid.UUID]string, err error) {
+	err = o.call(ctx, "Revisions", uuid.Nil, func(ctx context.Context) error {
 		days := map[string][]uuid.UUID{}
 		for _, id := range slices.SortedFunc(slices.Values(plans), driver.NewestFirst) {
 			if driver.CheckID(id) != nil {
 				return driver.Invalid("Plans", "%s is not the ID of a plan", id)
 			}
-			k := v.prefix.plan(id)
+			k := o.prefix.plan(id)
 			days[k.container] = append(days[k.container], id)
 		}
 		var sweeps []*sweep
@@ -39,7 +39,7 @@ func (v *Vault) Revisions(ctx context.Context, plans []uuid.UUID) (revisions map
 				sweeps = append(sweeps, &sweep{container: container, kind: k, plans: ids, sums: map[uuid.UUID][sha256.Size]byte{}})
 			}
 		}
-		if err := v.parallel(len(sweeps), func(i int) error { return v.sweepParts(ctx, sweeps[i]) }); err != nil {
+		if err := o.parallel(len(sweeps), func(i int) error { return o.sweepParts(ctx, sweeps[i]) }); err != nil {
 			return err
 		}
 		revisions = make(map[uuid.UUID]string, len(plans))

@@ -43,14 +43,14 @@ func (v *Vault) UpdatePlan(ctx context.Context, plan *workflow.Plan) error {
 
 // UpdateCopy stores a copy's plan for package mirror as UpdatePlan does, and leaves the mark of a copy; see
 // [storage.Copier].
-func (v *Vault) UpdateCopy(ctx context.Context, plan *workflow.Plan) error {
-	return update(ctx, v, opUpdateCopy, plan)
+func (o offered) UpdateCopy(ctx context.Context, plan *workflow.Plan) error {
+	return update(ctx, o.Vault, opUpdateCopy, plan)
 }
 
 const opUpdateCopy = "UpdateCopy"
 
 // IsCopy reports whether the version of a plan has the mark of a copy.
-func (v *Vault) IsCopy(plan *workflow.Plan) bool { return copies.Marked(plan.State.ETag) }
+func (o offered) IsCopy(plan *workflow.Plan) bool { return copies.Marked(plan.State.ETag) }
 
 // UpdateChecks stores the checks' own fields with one request. Errors are those of [Vault.UpdatePlan], for
 // this and all other updates of sub-objects; a sub-object may move to any status.
@@ -102,7 +102,7 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 			return err
 		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
-			if marks.copied && !v.IsCopy(plan) {
+			if marks.copied && !copies.Marked(plan.State.ETag) {
 				return copies.Check(plan.State.ETag)
 			}
 			return planUpdate{v.plan(v.prefix.plan(plan.ID)), plan, marks}.run(ctx)

@@ -24,6 +24,7 @@ import (
 	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/same"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
@@ -90,7 +91,7 @@ func bulkCases() []bulkCase {
 func addToCopy(t *testing.T, s *stage, w *history) {
 	v := s.open(t, "copy")
 	must(t, mirror.Adopt(t.Context(), mirror.Pair{Source: memvault.New(nil, memvault.Options{}), Copy: v}, workflow.Attribution{By: "ana"}))
-	must(t, v.RestoreCopy(t.Context(), planOf(workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")))
+	must(t, vaulttest.Offered[storage.Copier](v).RestoreCopy(t.Context(), planOf(workflow.NewV7At(w.days[0].Add(5*time.Hour)), workflow.Completed, "more")))
 }
 
 // breakOff leaves a plan half deleted.

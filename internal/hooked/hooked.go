@@ -183,7 +183,10 @@ func (v *Vault) DeleteCopy(ctx context.Context, p *workflow.Plan) error {
 	return object(ctx, v, "DeleteCopy", p, func(c *Call) error { return v.copier().DeleteCopy(c.Ctx, c.Object.(*workflow.Plan)) })
 }
 
-func (v *Vault) copier() storage.Copier { return v.below.(storage.Copier) }
+func (v *Vault) copier() storage.Copier {
+	c, _ := storage.As[storage.Copier](v.below)
+	return c
+}
 
 // AddMember implements [storage.Control], and so do the methods below.
 func (v *Vault) AddMember(ctx context.Context, m storage.Member) (storage.Version, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/storage/retention"
 	"github.com/planvault/azblob/workflow"
 
@@ -220,7 +221,7 @@ func reading(of string, in vaulttest.State) scenario {
 		v := w.Vault(t)
 		vaulttest.Must(t, vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})))
 		before := vaulttest.Contents(w.Server)
-		revisions, err := v.Revisions(t.Context(), []uuid.UUID{plan.ID})
+		revisions, err := vaulttest.Offered[mirror.Reviser](v).Revisions(t.Context(), []uuid.UUID{plan.ID})
 		vaulttest.Must(t, err)
 		sound, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		vaulttest.Must(t, err)
@@ -255,7 +256,7 @@ func readAll(ctx context.Context, t *testing.T, v *azblob.Vault, plan *workflow.
 	check("Check", err, len(report.Problems) == 0 && report.Plans == 1 && report.Blobs == blobs)
 	_, err = v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{DryRun: true})
 	check("Repair", err, true)
-	revisions, err := v.Revisions(ctx, []uuid.UUID{plan.ID})
+	revisions, err := vaulttest.Offered[mirror.Reviser](v).Revisions(ctx, []uuid.UUID{plan.ID})
 	check("Revisions", err, revisions[plan.ID] == revision)
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/storage/mirror"
 
 	"github.com/google/uuid"
 
@@ -51,7 +52,7 @@ func TestRevisions(t *testing.T) {
 			if n%2 == 1 {
 				reader = startless
 			}
-			now, err := reader.Revisions(t.Context(), wanted)
+			now, err := vaulttest.Offered[mirror.Reviser](reader).Revisions(t.Context(), wanted)
 			if err != nil || len(now) != len(plans) {
 				t.Fatalf("%d revisions, %v", len(now), err)
 			}
@@ -61,14 +62,14 @@ func TestRevisions(t *testing.T) {
 				}
 			}
 			was = now
-			some, err := v.Revisions(t.Context(), wanted[:1+random.IntN(len(wanted))])
+			some, err := vaulttest.Offered[mirror.Reviser](v).Revisions(t.Context(), wanted[:1+random.IntN(len(wanted))])
 			for id, r := range some {
 				if err != nil || r != now[id] {
 					t.Errorf("plan %s alone: %v", id, err)
 				}
 			}
 		}
-		if _, err := v.Revisions(t.Context(), []uuid.UUID{{}}); err == nil {
+		if _, err := vaulttest.Offered[mirror.Reviser](v).Revisions(t.Context(), []uuid.UUID{{}}); err == nil {
 			t.Error("an ID that is none")
 		}
 	})

@@ -71,7 +71,9 @@ func TestCostOfMirror(t *testing.T) {
 // remove it at each request of the update. Either the update fails, or the plan is there as updated.
 func TestCopyTakenMeanwhile(t *testing.T) {
 	calls := map[string]func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error{
-		"removal": func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { return v.DeleteCopy(ctx, p) },
+		"removal": func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
+			return vaulttest.Offered[storage.Copier](v).DeleteCopy(ctx, p)
+		},
 		"update": func(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error {
 			p.Owner, p.Epoch = workflow.NewV7(), p.Epoch+1
 			return v.UpdatePlan(ctx, p)
@@ -84,7 +86,7 @@ func TestCopyTakenMeanwhile(t *testing.T) {
 				p := plantest.Clone(vaulttest.Created(t, v, plantest.Small()))
 				vaulttest.Must(t, v.Delete(t.Context(), p.ID))
 				p.State.Status = workflow.Running
-				vaulttest.Must(t, v.RestoreCopy(t.Context(), p))
+				vaulttest.Must(t, vaulttest.Offered[storage.Copier](v).RestoreCopy(t.Context(), p))
 				plans := map[string]*workflow.Plan{outer: p, inner: plantest.Clone(p)}
 				errs := map[string]error{}
 				reached = false
