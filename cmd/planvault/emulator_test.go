@@ -61,11 +61,8 @@ func TestEmulator(t *testing.T) {
 func TestEmulatorInUse(t *testing.T) {
 	served, stop := emulate(t)
 	defer stop()
-	s := newStage(t)
 	address := strings.TrimSuffix(strings.TrimPrefix(served.URL, "http://"), "/"+emulator.DefaultAccount)
-	if r := s.run(t.Context(), "emulator", "--listen", address); r.code != exitFailed || !strings.HasPrefix(r.stderr, "planvault: emulator: ") {
-		t.Errorf("%+v", r)
-	}
+	newStage(t).says(t, exitFailed, "planvault: emulator: ", "emulator", "--listen", address)
 }
 
 // TestFirstWords checks what a stranger reads first.

@@ -16,13 +16,9 @@ func TestKeep(t *testing.T) {
 		plans := s.fill(t, 3, 3)
 		was := s.must(t, "list", "--output", "json").stdout
 		one, two := filepath.Join(dir, "a.bundle"), filepath.Join(dir, "a-2.bundle")
-		if r := s.run(t.Context(), "purge", plans[0].String(), "--yes", "--keep", filepath.Join(dir, "no", "folder")); r.code != exitFailed || !strings.Contains(r.stderr, "nothing was changed") {
-			t.Errorf("%+v", r)
-		}
+		s.says(t, exitFailed, "nothing was changed", "purge", plans[0].String(), "--yes", "--keep", filepath.Join(dir, "no", "folder"))
 		for i, file := range []string{one, two} {
-			if r := s.must(t, "purge", plans[i].String(), plans[2].String(), "--yes", "--keep", one); !strings.Contains(r.stderr, "are in "+file+": planvault import") {
-				t.Errorf("purge %d: %s", i, r.stderr)
-			}
+			s.says(t, exitDone, "are in "+file+": planvault import", "purge", plans[i].String(), plans[2].String(), "--yes", "--keep", one)
 		}
 		s.must(t, "purge", plans[2].String(), "--yes", "--keep", one) // nothing
 		s.must(t, "expire", "--older-than", "1d", "--yes", "--keep", one)
@@ -33,12 +29,8 @@ func TestKeep(t *testing.T) {
 		text, err := os.ReadFile(one)
 		must(t, err)
 		must(t, os.WriteFile(one, text[:len(text)-1], 0o600)) // as a kill leaves it
-		if r := s.run(t.Context(), "import", one, plans[1].String(), "--yes"); r.code != exitFound || !strings.Contains(r.stderr, "it has 0 of these 1 plan") {
-			t.Errorf("a plan that is not in the file: %+v", r)
-		}
-		if r := s.must(t, "import", one, plans[0].String(), plans[0].String(), "--yes"); !strings.Contains(r.stdout, "1 plan restored, 0 there already") {
-			t.Errorf("one plan: %+v", r)
-		}
+		s.says(t, exitFound, "it has 0 of these 1 plan", "import", one, plans[1].String(), "--yes")
+		s.says(t, exitDone, "1 plan restored, 0 there already", "import", one, plans[0].String(), plans[0].String(), "--yes")
 		if r := s.must(t, "import", "--verify-only", one); !strings.Contains(r.stdout, "2 plans") || !strings.Contains(r.stdout, "without its end") {
 			t.Errorf("%+v", r)
 		}
