@@ -23,13 +23,6 @@ type Object interface {
 	children(yield func(field string, index int, child Object) bool) bool
 }
 
-// ObjectPointer is the constraint of functions that are generic over the types of objects: P is a pointer to
-// T, and an Object.
-type ObjectPointer[T any] interface {
-	*T
-	Object
-}
-
 // Header has pointers to the fields that every object has. A plan's PlanID is its ID.
 type Header struct {
 	ID     *uuid.UUID
@@ -297,7 +290,10 @@ func eachChecks(o Object, yield func(string, int, Object) bool) bool {
 
 // each yields the elements of a list. It turns a nil pointer into a nil Object, which callers can compare
 // with nil.
-func each[T any, P ObjectPointer[T]](field string, list []P, yield func(string, int, Object) bool) bool {
+func each[T any, P interface {
+	*T
+	Object
+}](field string, list []P, yield func(string, int, Object) bool) bool {
 	for i, c := range list {
 		var child Object
 		if c != nil {

@@ -72,7 +72,10 @@ func (v *Vault) pass(ctx context.Context, op string, c *Call, do func(c *Call) e
 	return v.hook(c)
 }
 
-func object[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, op string, o P, do func(c *Call) error) error {
+func object[T any, P interface {
+	*T
+	workflow.Object
+}](ctx context.Context, v *Vault, op string, o P, do func(c *Call) error) error {
 	c := &Call{Object: o}
 	if o != nil {
 		c.ID = *o.Header().PlanID

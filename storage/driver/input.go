@@ -244,7 +244,10 @@ func asCarried(o workflow.Object, bad func(field, problem string)) {
 }
 
 // unfinished returns how many objects are not Completed.
-func unfinished[T any, P workflow.ObjectPointer[T]](list []P) (n int) {
+func unfinished[T any, P interface {
+	*T
+	workflow.Object
+}](list []P) (n int) {
 	for _, o := range list {
 		if o != nil && o.Header().State.Status != workflow.Completed {
 			n++

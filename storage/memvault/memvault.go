@@ -257,7 +257,10 @@ func (v *Vault) UpdateDeferBatch(ctx context.Context, batch *workflow.DeferBatch
 	return update(ctx, v, "UpdateDeferBatch", batch)
 }
 
-func update[T any, P workflow.ObjectPointer[T]](ctx context.Context, v *Vault, op string, o P) error {
+func update[T any, P interface {
+	*T
+	workflow.Object
+}](ctx context.Context, v *Vault, op string, o P) error {
 	var id uuid.UUID
 	if o != nil {
 		id = *o.Header().PlanID

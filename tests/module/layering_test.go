@@ -120,7 +120,7 @@ func TestImportsRunOneWay(t *testing.T) {
 			"internal/firsthour", "internal/merge", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/driver", "storage/mirror", "storage/retention", "workflow",
 		},
 		"cmd/planvault/internal/human":  {},
-		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "workflow"},
+		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "storage", "storage/driver", "workflow"},
 		"cmd/planvault/internal/sample": {"plugins", "storage", "workflow"},
 		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "workflow"},
 	}

@@ -134,6 +134,7 @@ type Count struct {
 	N   int
 }
 
+// String returns the counts in words, in their order.
 func (c Counts) String() string {
 	var counts []string
 	for _, of := range c {
