@@ -12,16 +12,16 @@ import (
 	"github.com/planvault/azblob/storage/driver"
 )
 
-// List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0 or less. With a
+// List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0. With a
 // limit it reads about as much as is wanted, so neither requests nor memory grow with the vault. Without a limit it reads up
 // to five pages ahead, unless [WithConcurrency] allows fewer.
 //
-// List itself returns ErrInvalid or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx ends,
+// List itself returns ErrInvalid, for a negative limit, or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx ends,
 // it is the last element. If the metadata of a plan can't be read, it takes the plan's place, and the others follow; for a
 // plan of another program it is [storage.ErrForeign], whatever the filters are. Each range over the sequence lists again.
 // Breaking out of the loop cancels the requests under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, nil)
+	return v.stream(ctx, "List", storage.Filters{Limit: limit}, driver.CheckLimit("limit", limit))
 }
 
 // Search yields the plans that match the filters, newest first, as [Vault.List] does. It looks up plans by ID with two

@@ -99,7 +99,8 @@ type Reader interface {
 	// Read returns the whole plan with its current states, or ErrNotFound. Each State.ETag is the version
 	// that was read, for updates.
 	Read(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
-	// List yields the plans, newest first: at most limit of them, or all if limit is 0 or less. Changes made
+	// List yields the plans, newest first: at most limit of them, or all if limit is 0. A
+	// negative limit is ErrInvalid. Changes made
 	// while it runs may or may not show, but a plan that exists throughout is yielded exactly once.
 	//
 	// A listing that fails, or whose context ends, ends with a Stream that has an Err. A plan that can't be

@@ -165,12 +165,7 @@ var filters = []filter{
 	},
 	{
 		field: "Limit", // the listing counts
-		check: func(f storage.Filters) error {
-			if f.Limit < 0 {
-				return Invalid("Filters.Limit", "%d is negative", f.Limit)
-			}
-			return nil
-		},
+		check: func(f storage.Filters) error { return CheckLimit("Filters.Limit", f.Limit) },
 	},
 }
 
@@ -266,6 +261,14 @@ func checkRange(afterField string, after time.Time, beforeField string, before t
 		return nil
 	}
 	return Invalid(afterField, "%v is not before %s, %v", after.Format(time.RFC3339Nano), beforeField, before.Format(time.RFC3339Nano))
+}
+
+// CheckLimit returns [storage.ErrInvalid] for a negative limit of a listing. 0 is all.
+func CheckLimit(field string, limit int) error {
+	if limit < 0 {
+		return Invalid(field, "%d is negative", limit)
+	}
+	return nil
 }
 
 // CheckDay returns [storage.ErrInvalid] unless the calendar has a day, in a year of four digits.

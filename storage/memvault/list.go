@@ -13,9 +13,9 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// List yields the plans, newest first: at most limit of them, or all if limit is 0 or less.
+// List yields the plans, newest first: at most limit of them, or all if limit is 0.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	return v.stream(ctx, "List", storage.Filters{Limit: max(limit, 0)}, func() error { return nil })
+	return v.stream(ctx, "List", storage.Filters{Limit: limit}, func() error { return driver.CheckLimit("limit", limit) })
 }
 
 // Search yields the plans that match, as List does.

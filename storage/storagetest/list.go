@@ -18,7 +18,7 @@ import (
 
 func listPromises() []promise {
 	return []promise{
-		{"the newest plan comes first, the limit is the largest number, and 0 or less means all", listLimit},
+		{"the newest plan comes first, the limit is the largest number, 0 means all, and a negative one is ErrInvalid", listLimit},
 		{"strange names and descriptions of any length come back unchanged", listStrangeNames},
 		{"each of many plans is yielded once", listMany},
 		{"a sequence can be ranged over again, and queries the store each time", listAgain},
@@ -33,12 +33,16 @@ func listPromises() []promise {
 func listLimit(s *stage) {
 	s.yields("List of an empty store", nil, s.list(s.vault))
 	want := ids(s.ages(7))
-	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, math.MaxInt / 2, math.MaxInt, -1, math.MinInt} {
+	for _, limit := range []int{0, 1, 2, 6, 7, 8, 1000, math.MaxInt / 2, math.MaxInt} {
 		n := limit
-		if n <= 0 {
+		if n == 0 {
 			n = len(want)
 		}
 		s.yields(fmt.Sprint("List with limit ", limit), want[:min(n, len(want))], s.collect(s.vault.List(s.ctx, limit)))
+	}
+	for _, limit := range []int{-1, math.MinInt} {
+		_, err := s.vault.List(s.ctx, limit)
+		s.want(storage.ErrInvalid, "List", uuid.Nil, err)
 	}
 }
 

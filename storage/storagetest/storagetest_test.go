@@ -225,7 +225,7 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 }
 
 const (
-	newestCase  = "list/the newest plan comes first, the limit is the largest number, and 0 or less means all"
+	newestCase  = "list/the newest plan comes first, the limit is the largest number, 0 means all, and a negative one is ErrInvalid"
 	namesCase   = "search/names match by prefix and substring, byte by byte, however long they are"
 	notAVersion = "update/an empty string, or one that is not a version, is ErrInvalid and changes nothing"
 	endsCase    = "search/times of end are exclusive bounds, to the nanosecond, of plans that have ended"
