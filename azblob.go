@@ -34,7 +34,12 @@ type Admin struct{ *session }
 func (v *Vault) Admin() *Admin { return &Admin{v.session} }
 
 // offered has methods for other packages of this module, which find them with [storage.As].
-type offered struct{ *Vault }
+type offered struct {
+	*Vault
+	storage.Control
+}
+
+func (v *Vault) offered() offered { return offered{v, v.Control()} }
 
 var _ storage.Copier = offered{}
 
@@ -44,13 +49,13 @@ func (a *Admin) audit(ctx context.Context, entry storage.AuditEntry, do func(ctx
 }
 
 // As sets target, a pointer, to what the vault offers of its type beside its own methods, and reports whether it does. That
-// is [Admin], and what other packages ask for in an interface of their own, such as [retention.Vault]. Call it by
+// is [Admin], [storage.Control], and what other packages ask for in an interface of their own, such as [retention.Vault]. Call it by
 // [storage.As].
 //
 // [retention.Vault]: https://pkg.go.dev/github.com/planvault/azblob/storage/retention#Vault
 func (v *Vault) As(target any) bool {
 	to := reflect.ValueOf(target).Elem()
-	for _, offer := range []any{v.Admin(), offered{v}} {
+	for _, offer := range []any{v.Admin(), v.offered()} {
 		if o := reflect.ValueOf(offer); o.Type().AssignableTo(to.Type()) {
 			to.Set(o)
 			return true

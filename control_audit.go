@@ -19,8 +19,8 @@ import (
 // vault takes two more requests, which create the container of the log. Recording an entry without a Result again takes two.
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
-	return v.call(ctx, "Record", uuid.Nil, func(ctx context.Context) error {
+func (c control) Record(ctx context.Context, d storage.AuditEntry) error {
+	return c.call(ctx, "Record", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckAuditEntry(d); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 			conditions = []blob.Condition{blob.IfThere, blob.IfNew}
 		}
 		for _, cond := range conditions {
-			_, err = v.putRecord(ctx, "write to the log", v.prefix.auditEntry(d.ID), r, cond)
+			_, err = c.putRecord(ctx, "write to the log", c.prefix.auditEntry(d.ID), r, cond)
 			if !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrNotFound) && !errors.Is(err, storage.ErrConflict) {
 				return err
 			}
@@ -46,15 +46,15 @@ func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 // It stops at the limit.
 //
 // Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for entries that can't be read, together with the others.
-func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
-	err = v.call(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error {
-		log := blob.Ref{Container: v.prefix.log(), Name: auditDir}
+func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
+	err = c.call(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error {
+		log := blob.Ref{Container: c.prefix.log(), Name: auditDir}
 		o := blob.ListOptions{Prefix: auditDir, Metadata: true, MaxResults: 1000}
 		if !f.Before.IsZero() {
 			o.StartFrom = auditEntriesFrom(f.Before)
 		}
 		var unreadable []error
-		for page, err := range v.client.List(ctx, log.Container, o) {
+		for page, err := range c.client.List(ctx, log.Container, o) {
 			if blob.Is(err, blob.AbsentContainer) {
 				return nil
 			}
@@ -66,7 +66,7 @@ func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (found
 				if !ok {
 					continue // no vault has written it
 				}
-				d, err := v.format.auditEntryOf(id, item.Properties)
+				d, err := c.format.auditEntryOf(id, item.Properties)
 				switch {
 				case err != nil && f.Match(storage.AuditEntry{ID: id}): // as to its time
 					unreadable = append(unreadable, blobError("read the log", blob.Ref{Container: log.Container, Name: item.Name}, err))

@@ -20,12 +20,12 @@ import (
 //
 // Errors: [storage.ErrInvalid] before anything is sent, also on a vault opened with [Options].UnversionedUpdates;
 // [storage.ErrExists]; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
-	err = v.call(ctx, "AddMember", uuid.Nil, func(ctx context.Context) error {
-		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
+func (c control) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
+	err = c.call(ctx, "AddMember", uuid.Nil, func(ctx context.Context) error {
+		if err := driver.CheckNewMember(m, c.unversioned); err != nil {
 			return err
 		}
-		version, err = v.putRecord(ctx, "write member", v.prefix.member(m.ID), memberRecord(m), blob.IfNew)
+		version, err = c.putRecord(ctx, "write member", c.prefix.member(m.ID), memberRecord(m), blob.IfNew)
 		return err
 	})
 	return version, err
@@ -37,12 +37,12 @@ func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version storag
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] and [storage.ErrNotFound] if
 // somebody else has changed or removed the record; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
-	err = v.call(ctx, "RenewMember", uuid.Nil, func(ctx context.Context) error {
+func (c control) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
+	err = c.call(ctx, "RenewMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
 		}
-		version, err = v.putRecord(blob.Urgent(ctx), "renew member", v.prefix.member(m.ID), memberRecord(m), blob.IfMatch(string(m.Version)))
+		version, err = c.putRecord(blob.Urgent(ctx), "renew member", c.prefix.member(m.ID), memberRecord(m), blob.IfMatch(string(m.Version)))
 		return err
 	})
 	return version, err
@@ -50,14 +50,14 @@ func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version stor
 
 // FindMember returns the record of a member with one request, or [storage.ErrNotFound]. Fields that this code
 // can't read are zero.
-func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
-	err = v.call(ctx, "FindMember", uuid.Nil, func(ctx context.Context) error {
-		ref := v.prefix.member(id)
-		p, err := v.client.Head(ctx, ref)
+func (c control) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
+	err = c.call(ctx, "FindMember", uuid.Nil, func(ctx context.Context) error {
+		ref := c.prefix.member(id)
+		p, err := c.client.Head(ctx, ref)
 		if err != nil {
 			return blobError("look for member", ref, err)
 		}
-		m = v.memberOf(id, p)
+		m = c.memberOf(id, p)
 		return nil
 	})
 	return m, err
@@ -69,10 +69,10 @@ func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member,
 //
 // Every blob with the name of a record counts, because names and the service's times show who is at work. Fields that this
 // code can't read are zero. Blobs with other names are left out. [Admin.Check] reports both.
-func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
-	err = v.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
-		control := blob.Ref{Container: v.prefix.control()}
-		for page, err := range v.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
+func (c control) Roster(ctx context.Context) (roster storage.Roster, err error) {
+	err = c.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
+		control := blob.Ref{Container: c.prefix.control()}
+		for page, err := range c.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
 			if blob.Is(err, blob.AbsentContainer) {
 				roster = storage.Roster{Now: blob.RefusedAt(err).UTC()}
 				break
@@ -87,11 +87,11 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 				switch name, ok := parseRecordName(item.Name); {
 				case !ok:
 				case name.role == roleMember:
-					roster.Members = append(roster.Members, v.memberOf(name.id, item.Properties))
+					roster.Members = append(roster.Members, c.memberOf(name.id, item.Properties))
 				case name.role == roleNote:
 					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: storage.Version(item.ETag)})
 				case name.role == roleStop:
-					roster.Stops = append(roster.Stops, v.stopOf(name.id, item.Properties))
+					roster.Stops = append(roster.Stops, c.stopOf(name.id, item.Properties))
 				}
 			}
 		}
@@ -124,12 +124,12 @@ func (s *store) stopOf(plan uuid.UUID, p blob.Properties) storage.StopRequest {
 //
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the record has another version;
 // [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
-	return v.call(ctx, "RemoveMember", uuid.Nil, func(ctx context.Context) error {
+func (c control) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
+	return c.call(ctx, "RemoveMember", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}
-		return v.removeRecord(ctx, "remove member", v.prefix.member(id), version)
+		return c.removeRecord(ctx, "remove member", c.prefix.member(id), version)
 	})
 }
 
@@ -139,13 +139,13 @@ func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.
 //
 // Errors: [storage.ErrNotFound] for an ID that is not a UUIDv7; [storage.ErrInvalid] for an attribution that is too long;
 // [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
-	return v.call(ctx, "AddStop", plan, func(ctx context.Context) error {
+func (c control) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	return c.call(ctx, "AddStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
 		r := storage.StopRequest{Plan: plan, By: by.By, Why: by.Why}
-		_, err := v.putRecord(ctx, "write stop request", v.prefix.stop(plan), stopRecord(r), blob.IfNew)
+		_, err := c.putRecord(ctx, "write stop request", c.prefix.stop(plan), stopRecord(r), blob.IfNew)
 		if errors.Is(err, storage.ErrExists) {
 			return nil
 		}
@@ -157,12 +157,12 @@ func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribu
 //
 // Errors: [storage.ErrInvalid] for an empty version; [storage.ErrConflict] if the request has another
 // version; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
-	return v.call(ctx, "RemoveStop", plan, func(ctx context.Context) error {
+func (c control) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
+	return c.call(ctx, "RemoveStop", plan, func(ctx context.Context) error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}
-		err := v.removeRecord(ctx, "remove stop request", v.prefix.stop(plan), version)
+		err := c.removeRecord(ctx, "remove stop request", c.prefix.stop(plan), version)
 		if errors.Is(err, storage.ErrNotFound) {
 			return nil
 		}

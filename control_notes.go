@@ -18,8 +18,8 @@ import (
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrExists] if the note was to be new;
 // [storage.ErrConflict] and [storage.ErrNotFound] if somebody else has changed or removed the version that was to be
 // replaced; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
-	err = v.call(ctx, "PutNote", uuid.Nil, func(ctx context.Context) error {
+func (c control) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
+	err = c.call(ctx, "PutNote", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckNote(n); err != nil {
 			return err
 		}
@@ -27,7 +27,7 @@ func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Ve
 		if n.Version != "" {
 			cond = blob.IfMatch(string(n.Version))
 		}
-		version, err = v.putRecord(ctx, "write note", v.prefix.note(n.Name), noteRecord(n), cond)
+		version, err = c.putRecord(ctx, "write note", c.prefix.note(n.Name), noteRecord(n), cond)
 		return err
 	})
 	return version, err
@@ -37,17 +37,17 @@ func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Ve
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrNotFound]; [storage.ErrCorrupt] and
 // [storage.ErrSchema], with the version of the note.
-func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err error) {
-	err = v.call(ctx, "FindNote", uuid.Nil, func(ctx context.Context) error {
+func (c control) FindNote(ctx context.Context, name string) (n storage.Note, err error) {
+	err = c.call(ctx, "FindNote", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckNoteName(name); err != nil {
 			return err
 		}
-		ref := v.prefix.note(name)
-		body, p, err := v.client.Get(ctx, ref)
+		ref := c.prefix.note(name)
+		body, p, err := c.client.Get(ctx, ref)
 		if err != nil {
 			return blobError("read note", ref, err)
 		}
-		if n, err = v.format.decodeNote(body, name); err != nil {
+		if n, err = c.format.decodeNote(body, name); err != nil {
 			n = storage.Note{}
 		}
 		n.Name, n.Stored, n.Version = name, p.LastModified.UTC(), storage.Version(p.ETag)
@@ -60,11 +60,11 @@ func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err 
 //
 // Errors: [storage.ErrInvalid] before anything is sent; [storage.ErrConflict] if the note has another version;
 // [storage.ErrNotFound] if there is none; [storage.ErrUnknown]: the same call again settles it.
-func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
-	return v.call(ctx, "RemoveNote", uuid.Nil, func(ctx context.Context) error {
+func (c control) RemoveNote(ctx context.Context, name string, version storage.Version) error {
+	return c.call(ctx, "RemoveNote", uuid.Nil, func(ctx context.Context) error {
 		if err := driver.CheckRemovedNote(name, version); err != nil {
 			return err
 		}
-		return v.removeRecord(ctx, "remove note", v.prefix.note(name), version)
+		return c.removeRecord(ctx, "remove note", c.prefix.note(name), version)
 	})
 }

@@ -11,7 +11,18 @@ import (
 
 // What all records have in common: how they are written and removed.
 
-var _ storage.Control = (*Vault)(nil)
+// control is what a fleet needs of a vault beside plans.
+type control struct{ *session }
+
+var _ storage.Control = control{}
+
+// Control returns what a fleet needs of the vault beside plans: members, requests to stop plans, notes, and the audit log.
+// Other vaults that wrap this one offer it by [storage.As].
+//
+// Each call sends one request, unless it says otherwise. The first record of a prefix takes two more, which create the
+// container. Roster sends one for each 5,000 records, AuditEntries one for each 1,000 entries. RenewMember and Roster do not
+// count for [Options].Concurrency.
+func (v *Vault) Control() storage.Control { return control{v.session} }
 
 // putRecord writes a record and returns its version. If the condition is that the record is new, it creates
 // the control container when that is missing.

@@ -132,45 +132,51 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Catalogue", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Admin().Catalogue(ctx, CatalogueOptions{}))
 		}},
-		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return offered{v}.Upkeep(ctx) }},
+		{"Upkeep", "Catalogue", false, func(ctx context.Context, v *Vault) error { return v.offered().Upkeep(ctx) }},
 		{"Revisions", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.Revisions(ctx, []uuid.UUID{plan.ID}))
+			return failure(v.offered().Revisions(ctx, []uuid.UUID{plan.ID}))
 		}},
 		{"AddMember", "", false, func(ctx context.Context, v *Vault) (err error) {
-			member.Version, err = v.AddMember(ctx, member)
+			member.Version, err = v.Control().AddMember(ctx, member)
 			return err
 		}},
 		{"RenewMember", "", false, func(ctx context.Context, v *Vault) (err error) {
-			member.Version, err = v.RenewMember(ctx, member)
+			member.Version, err = v.Control().RenewMember(ctx, member)
 			return err
 		}},
-		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindMember(ctx, member.ID)) }},
-		{"AddStop", "", true, func(ctx context.Context, v *Vault) error { return v.AddStop(ctx, plan.ID, workflow.Attribution{}) }},
+		{"FindMember", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Control().FindMember(ctx, member.ID)) }},
+		{"AddStop", "", true, func(ctx context.Context, v *Vault) error {
+			return v.Control().AddStop(ctx, plan.ID, workflow.Attribution{})
+		}},
 		{"Roster", "", false, func(ctx context.Context, v *Vault) error {
-			found, err := v.Roster(ctx)
+			found, err := v.Control().Roster(ctx)
 			if err == nil { // the vault is not closed yet
 				stop = found.Stops[0].Version
 			}
 			return err
 		}},
 		{"PutNote", "", false, func(ctx context.Context, v *Vault) (err error) {
-			note.Version, err = v.PutNote(ctx, note)
+			note.Version, err = v.Control().PutNote(ctx, note)
 			return err
 		}},
-		{"FindNote", "", false, func(ctx context.Context, v *Vault) error { return failure(v.FindNote(ctx, note.Name)) }},
-		{"RemoveNote", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveNote(ctx, note.Name, note.Version) }},
-		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.RemoveStop(ctx, plan.ID, stop) }},
-		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error { return v.RemoveMember(ctx, member.ID, member.Version) }},
-		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Record(ctx, goldenAuditEntry()) }},
-		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error { return failure(v.AuditEntries(ctx, storage.AuditFilters{})) }},
+		{"FindNote", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Control().FindNote(ctx, note.Name)) }},
+		{"RemoveNote", "", false, func(ctx context.Context, v *Vault) error { return v.Control().RemoveNote(ctx, note.Name, note.Version) }},
+		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.Control().RemoveStop(ctx, plan.ID, stop) }},
+		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error {
+			return v.Control().RemoveMember(ctx, member.ID, member.Version)
+		}},
+		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Control().Record(ctx, goldenAuditEntry()) }},
+		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error {
+			return failure(v.Control().AuditEntries(ctx, storage.AuditFilters{}))
+		}},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Admin().Expire(audited.Mark(ctx), ExpireOptions{OlderThanDays: 42}))
 		}},
 		{"DueDays", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.DueDays(ctx, retention.Policy{KeepDays: 1000}))
+			return failure(v.offered().DueDays(ctx, retention.Policy{KeepDays: 1000}))
 		}},
 		{"Retire", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(offered{v}.Retire(ctx, retention.Policy{KeepDays: 1000}, storage.DayOf(oldDay()), 0))
+			return failure(v.offered().Retire(ctx, retention.Policy{KeepDays: 1000}, storage.DayOf(oldDay()), 0))
 		}},
 		{"Hold", "", false, func(ctx context.Context, v *Vault) error {
 			return v.Admin().Hold(audited.Mark(ctx), storage.DayOf(oldDay()), workflow.Attribution{})
@@ -183,9 +189,9 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		{"Ping", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Ping(ctx, PingOptions{Writes: true})) }},
 		{"Prefixes", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Admin().Prefixes(ctx)) }},
 		{"Delete", "", true, func(ctx context.Context, v *Vault) error { return v.Delete(ctx, plan.ID) }},
-		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.RestoreCopy(ctx, plan) }},
-		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.UpdateCopy(ctx, plan) }},
-		{"DeleteCopy", "", true, func(ctx context.Context, v *Vault) error { return offered{v}.DeleteCopy(ctx, plan) }},
+		{"RestoreCopy", "", true, func(ctx context.Context, v *Vault) error { return v.offered().RestoreCopy(ctx, plan) }},
+		{"UpdateCopy", "", true, func(ctx context.Context, v *Vault) error { return v.offered().UpdateCopy(ctx, plan) }},
+		{"DeleteCopy", "", true, func(ctx context.Context, v *Vault) error { return v.offered().DeleteCopy(ctx, plan) }},
 		{"Restore", "", true, func(ctx context.Context, v *Vault) error { return v.Restore(ctx, plan) }},
 		{"Close", "", false, func(ctx context.Context, v *Vault) error { return v.Close(ctx) }},
 	}

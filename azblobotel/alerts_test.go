@@ -226,7 +226,7 @@ func TestAlerts(t *testing.T) {
 			"AzblobRetries": time.Hour, "AzblobSlow": time.Hour,
 		}},
 		{"a copy is not kept up to date", func(m *monitored, _ []func()) {
-			_, err := m.author.PutNote(m.Context(), storage.Note{Name: "copy-west", Text: []byte(`{"to":"west","caughtUp":"` + time.Now().UTC().Format(time.RFC3339) + `"}`)})
+			_, err := m.author.Control().PutNote(m.Context(), storage.Note{Name: "copy-west", Text: []byte(`{"to":"west","caughtUp":"` + time.Now().UTC().Format(time.RFC3339) + `"}`)})
 			must(m, err)
 		}, firing{"AzblobMirrorBehind": 37 * time.Minute}},
 		{"a node dies", func(_ *monitored, kill []func()) { kill[0]() }, firing{"AzblobMemberRemoved": 2 * time.Minute}},

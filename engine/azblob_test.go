@@ -18,7 +18,6 @@ import (
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/internal/efforttest"
-	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 
@@ -34,7 +33,7 @@ func onEmulator(t *testing.T, play func(t *testing.T, s *stage, server *emulator
 	synctest.Test(t, func(t *testing.T) {
 		s, server := newStage(t), emulator.New(emulator.Options{})
 		s.stored = nil // an update may take effect without an answer
-		s.open = func() processtest.Store { return s.vault(server) }
+		s.open = func() storage.Vault { return s.vault(server) }
 		play(t, s, server)
 	})
 }
@@ -137,14 +136,14 @@ func TestEngineDiesAtEachRequest(t *testing.T) {
 				dying.Inject(emulator.On().Nth(n).Do(crash))
 				ctx, end := context.WithTimeout(t.Context(), 10*time.Second) // a process that has died asks for nothing any more
 				defer end()
-				s.open = func() processtest.Store {
+				s.open = func() storage.Vault {
 					return s.vault(server, azblob.Options{ClientOptions: policy.ClientOptions{Transport: dying}, Backoff: azblob.Backoff{MaxElapsed: time.Second}})
 				}
 				err := s.report(ctx, s.process())
 				if more = dying.Crashed(); !more && err != nil {
 					t.Error(err)
 				}
-				s.open = func() processtest.Store { return s.vault(server) }
+				s.open = func() storage.Vault { return s.vault(server) }
 				if err := s.report(t.Context(), s.process()); err != nil {
 					t.Errorf("%v at request %d: %v", crash, n, err)
 				}

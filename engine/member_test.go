@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -119,7 +120,7 @@ func TestFleet(t *testing.T) {
 			}
 		}
 		left := func(m storage.Member) bool { return m.Phase == storage.PhaseLeft }
-		if roster, err := s.open().Roster(t.Context()); err != nil || !slices.ContainsFunc(roster.Members, left) || len(slices.DeleteFunc(roster.Members, left)) != 0 {
+		if roster, err := vaulttest.Offered[storage.Control](s.open()).Roster(t.Context()); err != nil || !slices.ContainsFunc(roster.Members, left) || len(slices.DeleteFunc(roster.Members, left)) != 0 {
 			t.Errorf("%+v are left, %v", roster.Members, err)
 		}
 	})
@@ -392,7 +393,7 @@ func TestFencedWhileStopping(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
 		time.Sleep(20 * time.Second) // d runs
-		store := s.open()
+		store := vaulttest.Offered[storage.Control](s.open())
 		roster, err := store.Roster(t.Context())
 		if err == nil {
 			err = store.RemoveMember(t.Context(), roster.Members[0].ID, roster.Members[0].Version)

@@ -41,7 +41,7 @@ type job struct {
 // stage is a store and the plugin that runs jobs. It outlives its engines.
 type stage struct {
 	t     *testing.T
-	open  func() processtest.Store // the store as another process sees it
+	open  func() storage.Vault // the store as another process sees it
 	reg   *registry.Register
 	began time.Time
 
@@ -77,7 +77,7 @@ func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 func inMemory(t *testing.T) *stage {
 	s := newStage(t)
 	store := memvault.NewStore()
-	s.open = func() processtest.Store { return store.Open(s.reg, memvault.Options{}) }
+	s.open = func() storage.Vault { return store.Open(s.reg, memvault.Options{}) }
 	return s
 }
 

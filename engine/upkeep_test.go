@@ -54,7 +54,7 @@ func TestUpkeepIsDaily(t *testing.T) {
 // TestNewTellsWhatADecoratorHides wraps a vault with all methods in decorators with those of storage.Vault.
 func TestNewTellsWhatADecoratorHides(t *testing.T) {
 	plugins := registry.Must()
-	whole := &retained{Vault: memvault.New(plugins, memvault.Options{})}
+	whole := newRetained(memvault.New(plugins, memvault.Options{}))
 	for _, c := range []struct {
 		vault storage.Vault
 		fleet *fleet.Options
@@ -87,8 +87,11 @@ func (h hiding) Registry() *registry.Register { return h.plugins }
 // retained is a vault that a policy empties.
 type retained struct {
 	*memvault.Vault
+	storage.Control
 	retired, upkeeps int
 }
+
+func newRetained(v *memvault.Vault) *retained { return &retained{Vault: v, Control: v.Control()} }
 
 func (r *retained) DueDays(context.Context, retention.Policy) ([]retention.Day, error) {
 	return []retention.Day{{Day: storage.DayOf(time.Now()).Add(-365), Reach: retention.ReachFinal}}, nil
@@ -120,7 +123,7 @@ func TestEnginesEnforceAPolicy(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*24*time.Hour)
 			defer cancel()
 			for range 2 {
-				v := &retained{Vault: store.Open(plugins, memvault.Options{})}
+				v := newRetained(store.Open(plugins, memvault.Options{}))
 				vaults = append(vaults, v)
 				e, err := engine.New(v, engine.Options{Poll: time.Hour, NoRetention: test.off, Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) { t.Error(e.Err) }}})
 				must(t, err)

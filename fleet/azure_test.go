@@ -99,7 +99,7 @@ func TestStrangeMembers(t *testing.T) {
 			server.Put("fleet-control", "nodes/"+workflow.NewV7().String(), nil, metadata)
 		}
 		time.Sleep(2 * time.Minute)
-		if r, err := v.Roster(t.Context()); err != nil || len(r.Members) != 1 {
+		if r, err := v.Control().Roster(t.Context()); err != nil || len(r.Members) != 1 {
 			t.Errorf("the roster is %+v, %v", r, err)
 		}
 	})
@@ -160,7 +160,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			t.Errorf("the node got %+v", next)
 		}
 		i, err := fleet.Inspect(t.Context(), v, fleet.InspectOptions{})
-		if roster, rosterErr := v.Roster(t.Context()); err != nil || rosterErr != nil || i.Foreign != 1 || len(i.Plans) > 0 || len(roster.Stops) > 0 {
+		if roster, rosterErr := v.Control().Roster(t.Context()); err != nil || rosterErr != nil || i.Foreign != 1 || len(i.Plans) > 0 || len(roster.Stops) > 0 {
 			t.Errorf("%+v, %+v, %v, %v", i, roster, err, rosterErr)
 		}
 		if changed := others.Changed(); len(changed) > 0 {

@@ -241,7 +241,7 @@ func TestAnnouncementAfterAnUnknownHeartbeat(t *testing.T) {
 		if err := context.Cause(n.Context()); err != nil {
 			t.Error(err)
 		}
-		m, err := v.FindMember(t.Context(), n.ID())
+		m, err := v.Control().FindMember(t.Context(), n.ID())
 		if err != nil || !slices.Equal(m.LetGo, []uuid.UUID{plan.ID}) {
 			t.Errorf("the record is %+v, %v", m, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/workflow"
@@ -25,7 +26,7 @@ import (
 // roster returns the members that a store has, without those that have left.
 func roster(t testing.TB, store *memvault.Store) map[uuid.UUID]storage.Member {
 	t.Helper()
-	r, err := store.Open(nil, memvault.Options{}).Roster(context.WithoutCancel(t.Context()))
+	r, err := store.Open(nil, memvault.Options{}).Control().Roster(context.WithoutCancel(t.Context()))
 	must(t, err)
 	members := map[uuid.UUID]storage.Member{}
 	for _, m := range r.Members {
@@ -140,7 +141,7 @@ func TestFrozenJoin(t *testing.T) {
 			must(t, do())
 			for id, m := range roster(t, store) {
 				first = id
-				must(t, second(store.Open(nil, memvault.Options{}).RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.PhaseLeft})))
+				must(t, second(store.Open(nil, memvault.Options{}).Control().RenewMember(ctx, storage.Member{ID: id, Version: m.Version, Phase: storage.PhaseLeft})))
 			}
 			return processtest.Unknown(c.Op)
 		})
@@ -183,10 +184,10 @@ func TestUndecidedFailures(t *testing.T) {
 func TestFencedNode(t *testing.T) {
 	for what, remove := range map[string]func(context.Context, *memvault.Vault, storage.Member) error{
 		"removed": func(ctx context.Context, v *memvault.Vault, m storage.Member) error {
-			return v.RemoveMember(ctx, m.ID, m.Version)
+			return v.Control().RemoveMember(ctx, m.ID, m.Version)
 		},
 		"written by a late request": func(ctx context.Context, v *memvault.Vault, m storage.Member) error {
-			return second(v.RenewMember(ctx, m))
+			return second(v.Control().RenewMember(ctx, m))
 		},
 	} {
 		onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -362,7 +363,7 @@ func TestLastHeartbeat(t *testing.T) {
 			err := do()
 			if c.Op == "Roster" && time.Since(joined) > 30*time.Second {
 				p.On(nil)
-				must(t, second(p.Store.RenewMember(t.Context(), old)))
+				must(t, second(vaulttest.Offered[storage.Control](p.Store).RenewMember(t.Context(), old)))
 			}
 			return err
 		})

@@ -20,7 +20,7 @@ import (
 // stopped returns the plans with requests to stop.
 func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
 	t.Helper()
-	r, err := store.Open(nil, memvault.Options{}).Roster(t.Context())
+	r, err := store.Open(nil, memvault.Options{}).Control().Roster(t.Context())
 	must(t, err)
 	for _, s := range r.Stops {
 		plans = append(plans, s.Plan)

@@ -290,7 +290,7 @@ func (c *chaos) rest(ctx context.Context) {
 
 // remains returns what is left of dead nodes, and whether stop requests are.
 func (c *chaos) remains(ctx context.Context) (found []finding, stops bool) {
-	r, err := c.vault.Roster(ctx)
+	r, err := c.vault.Control().Roster(ctx)
 	if err != nil {
 		return []finding{{What: half, Detail: oneLine(err)}}, false
 	}

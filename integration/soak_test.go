@@ -72,7 +72,7 @@ func TestFindings(t *testing.T) {
 		}
 	}
 	deadNode := func(s *stage, _ *emulator.Server) error {
-		_, err := s.vault.AddMember(context.Background(), storage.Member{ID: workflow.NewV7(), Started: time.Now(), TTL: time.Second})
+		_, err := s.vault.Control().AddMember(context.Background(), storage.Member{ID: workflow.NewV7(), Started: time.Now(), TTL: time.Second})
 		return err
 	}
 	const soak, chaos = "-soak 1h -clients 3", "-chaos 1h -interval 1s -fleet 2 -plans 36000 -every 1h"

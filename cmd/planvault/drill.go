@@ -181,7 +181,7 @@ func (d *drillRun) run(ctx context.Context, sides []side) error {
 		return err
 	}
 	for _, v := range []*azblob.Vault{reading, copied} {
-		if err := mark(ctx, v); err != nil {
+		if err := mark(ctx, v.Control()); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func TestKilledDrill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, emulator.Options{Latency: 10 * time.Millisecond})
 		vault := s.open(t, "drill-01234567")
-		_, err := vault.PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte("{}")})
+		_, err := vault.Control().PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte("{}")})
 		must(t, errors.Join(err, vault.Create(t.Context(), &workflow.Plan{Name: "of a vault"})))
 		before := everything(s)
 		network := &severed{Transporter: s.server.Transport()}

@@ -66,7 +66,7 @@ func (a *app) emulate(ctx context.Context, f emulatorFlags) (err error) {
 		served.Plans = n
 		var beating sync.WaitGroup
 		beating.Go(func() {
-			for sample.Beat(ctx, v) && sleep.For(ctx, 3*time.Second) {
+			for sample.Beat(ctx, v.Control()) && sleep.For(ctx, 3*time.Second) {
 			}
 		})
 		defer beating.Wait()

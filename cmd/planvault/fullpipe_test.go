@@ -34,7 +34,7 @@ func TestResultsAreNotLost(t *testing.T) {
 	for n, status := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 		s.store(t, planID(n*24*60), status, "plan")
 	}
-	if _, err := s.vault.AddMember(t.Context(), storage.Member{ID: planID(0), Started: time.Now(), TTL: time.Minute}); err != nil {
+	if _, err := s.vault.Control().AddMember(t.Context(), storage.Member{ID: planID(0), Started: time.Now(), TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range []string{

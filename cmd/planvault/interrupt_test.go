@@ -131,7 +131,7 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 			report, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{DryRun: true})
 			add(err, name, len(report.Plans), "plans to recover")
 		}
-		roster, err := v.Roster(t.Context())
+		roster, err := v.Control().Roster(t.Context())
 		alive := slices.ContainsFunc(roster.Members, func(m storage.Member) bool { return m.Renewed.Add(m.TTL).After(roster.Now) })
 		add(err, name, alive, "a node is alive")
 		for _, n := range roster.Notes {

@@ -30,7 +30,7 @@ func (a *app) logCommand() *cobra.Command {
 				}
 			}
 			f.After, f.Before = made.from(time.Now())
-			return a.log(ctx, v, f)
+			return a.log(ctx, v.Control(), f)
 		})
 	c.Args = cobra.MaximumNArgs(1)
 	c.Flags().IntVar(&f.Limit, "limit", 20, "the most changes to show, a `NUMBER`; 0 for all")

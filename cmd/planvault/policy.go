@@ -203,7 +203,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			roster, err := v.Roster(ctx)
+			roster, err := v.Control().Roster(ctx)
 			if err != nil {
 				return err
 			}

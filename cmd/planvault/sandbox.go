@@ -168,7 +168,7 @@ func (s side) dead(ctx context.Context, a *app) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	roster, err := v.Roster(ctx)
+	roster, err := v.Control().Roster(ctx)
 	note, marked := roster.FindNote(drillMark)
 	return marked && roster.Now.Sub(note.Stored) > drillDead, err
 }

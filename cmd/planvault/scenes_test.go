@@ -208,7 +208,7 @@ func sceneOutage(t *testing.T, s *stage) {
 func sceneMany(t *testing.T, s *stage) {
 	s.production(t)
 	host7, host3 := storage.Member{ID: workflow.NewV7(), Name: "host-7", TTL: time.Hour}, workflow.NewV7()
-	if _, err := s.vault.AddMember(t.Context(), host7); err != nil {
+	if _, err := s.vault.Control().AddMember(t.Context(), host7); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 500 {

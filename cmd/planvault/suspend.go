@@ -74,7 +74,7 @@ func (a *app) suspendUnlogged(ctx context.Context, v *azblob.Vault, by workflow.
 	if err != nil {
 		return suspended{}, err
 	}
-	n, err := v.FindNote(ctx, storage.NoteSuspended)
+	n, err := v.Control().FindNote(ctx, storage.NoteSuspended)
 	if err == nil {
 		was, err = storage.ReadNote[storage.Suspension](n)
 	}

@@ -102,7 +102,7 @@ func (a *app) switchOver(ctx context.Context, s switching) error {
 			return err
 		}
 	}
-	if n, err := into.FindNote(ctx, storage.NoteSuspended); err == nil {
+	if n, err := into.Control().FindNote(ctx, storage.NoteSuspended); err == nil {
 		if c, err := storage.ReadNote[storage.Suspension](n); err != nil || c.MovedTo != "" {
 			return cmp.Or(err, usageError("switch: the copy has moved itself: %s", human.Resumes(c.Copy, c.MovedTo)))
 		}
@@ -156,7 +156,7 @@ func (a *app) moveEngines(ctx context.Context, from, into *azblob.Vault, s switc
 func (a *app) answers(ctx context.Context, v *azblob.Vault) error {
 	ctx, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()
-	_, err := v.Roster(ctx)
+	_, err := v.Control().Roster(ctx)
 	return err
 }
 

@@ -29,7 +29,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 	c := a.changesPlan("takeover ID", "Fence a plan from its owner, and hand it to the live nodes",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
 			if node != "" {
-				if t.evict, err = a.findNode(ctx, v, node); err != nil {
+				if t.evict, err = a.findNode(ctx, v.Control(), node); err != nil {
 					return err
 				}
 			}
@@ -132,7 +132,7 @@ func (a *app) nodeNamed(ctx context.Context, v *azblob.Vault, id uuid.UUID) (str
 	if id == uuid.Nil {
 		return "no node", nil
 	}
-	m, err := v.FindMember(ctx, id)
+	m, err := v.Control().FindMember(ctx, id)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return "", err
 	}
@@ -163,7 +163,7 @@ func (a *app) take(ctx context.Context, v *azblob.Vault, r *takenOver, p storage
 		r.message = fmt.Sprintf("Plan %s is %s, in epoch %d.", p.ID, r.Status, p.Epoch)
 		return nil
 	}
-	m, err := v.FindMember(ctx, p.Owner)
+	m, err := v.Control().FindMember(ctx, p.Owner)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) { // it may have left since
 		return err
 	}

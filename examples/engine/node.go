@@ -46,7 +46,7 @@ func runNode(ctx context.Context, e *engine.Engine, vault *azblob.Vault, p *prog
 // idle reports whether no plan is left for nodes. It says for which ones this node waits.
 func idle(ctx context.Context, vault *azblob.Vault, p *progress) bool {
 	open, err := openPlans(ctx, vault, "")
-	roster, rosterErr := vault.Roster(ctx)
+	roster, rosterErr := vault.Control().Roster(ctx)
 	if err != nil || rosterErr != nil {
 		return false // it looks again
 	}

@@ -15,12 +15,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store is what a process uses: a vault in memory, or one on the emulator.
-type Store interface {
-	storage.Vault
-	storage.Control
-}
-
 // Call is a call of a process.
 type Call struct {
 	Op     string          // the name of the method
@@ -34,7 +28,7 @@ type Hook func(ctx context.Context, c Call, do func() error) error
 // Process is a store as one process sees it. It is safe for concurrent use.
 type Process struct {
 	*hooked.Vault
-	Store Store // the store itself, which no hook sees
+	Store storage.Vault // the store itself: a vault in memory, or one on the emulator, which no hook sees
 
 	mu     sync.Mutex
 	hook   Hook
@@ -43,7 +37,7 @@ type Process struct {
 }
 
 // New returns a process on a store.
-func New(store Store) *Process {
+func New(store storage.Vault) *Process {
 	p := &Process{Store: store}
 	p.Vault = hooked.Wrap(store, p.call)
 	return p

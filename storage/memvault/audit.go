@@ -13,21 +13,21 @@ import (
 )
 
 // Record stores an audit entry, and replaces the one with the same ID.
-func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
-	return v.call(ctx, "Record", new(uuid.UUID), func() error {
+func (c control) Record(ctx context.Context, d storage.AuditEntry) error {
+	return c.call(ctx, "Record", new(uuid.UUID), func() error {
 		if err := driver.CheckAuditEntry(d); err != nil {
 			return err
 		}
-		v.store.audit[d.ID] = driver.RecordedAuditEntry(d, time.Now())
+		c.store.audit[d.ID] = driver.RecordedAuditEntry(d, time.Now())
 		return nil
 	})
 }
 
 // AuditEntries returns the audit entries that the filters select, newest first.
-func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
-	err = v.call(ctx, "AuditEntries", new(uuid.UUID), func() error {
-		for _, id := range slices.SortedFunc(maps.Keys(v.store.audit), driver.NewestFirst) {
-			if d := v.store.audit[id]; f.Match(d) && (f.Limit <= 0 || len(found) < f.Limit) {
+func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
+	err = c.call(ctx, "AuditEntries", new(uuid.UUID), func() error {
+		for _, id := range slices.SortedFunc(maps.Keys(c.store.audit), driver.NewestFirst) {
+			if d := c.store.audit[id]; f.Match(d) && (f.Limit <= 0 || len(found) < f.Limit) {
 				d.Plans = slices.Clone(d.Plans)
 				found = append(found, d)
 			}

@@ -16,53 +16,53 @@ import (
 )
 
 // AddMember stores the record of a new member.
-func (v *Vault) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
-	err = v.call(ctx, "AddMember", new(uuid.UUID), func() error {
-		if err := driver.CheckNewMember(m, v.unversioned); err != nil {
+func (c control) AddMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
+	err = c.call(ctx, "AddMember", new(uuid.UUID), func() error {
+		if err := driver.CheckNewMember(m, c.unversioned); err != nil {
 			return err
 		}
-		if _, taken := v.store.members[m.ID]; taken {
+		if _, taken := c.store.members[m.ID]; taken {
 			return fmt.Errorf("%w: member %s", storage.ErrExists, m.ID)
 		}
-		version = v.store.keep(m)
+		version = c.store.keep(m)
 		return nil
 	})
 	return version, err
 }
 
 // RenewMember stores the record again, if it still has the version m.Version.
-func (v *Vault) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
-	err = v.call(ctx, "RenewMember", new(uuid.UUID), func() error {
+func (c control) RenewMember(ctx context.Context, m storage.Member) (version storage.Version, err error) {
+	err = c.call(ctx, "RenewMember", new(uuid.UUID), func() error {
 		if err := driver.CheckRenewedMember(m); err != nil {
 			return err
 		}
-		if err := v.store.has(m.ID, m.Version); err != nil {
+		if err := c.store.has(m.ID, m.Version); err != nil {
 			return err
 		}
-		version = v.store.keep(m)
+		version = c.store.keep(m)
 		return nil
 	})
 	return version, err
 }
 
 // FindMember returns the record of a member.
-func (v *Vault) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
-	err = v.call(ctx, "FindMember", new(uuid.UUID), func() (err error) {
-		m, err = v.store.member(id)
+func (c control) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member, err error) {
+	err = c.call(ctx, "FindMember", new(uuid.UUID), func() (err error) {
+		m, err = c.store.member(id)
 		return err
 	})
 	return m, err
 }
 
 // Roster returns all members, and the requests to stop plans.
-func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
-	err = v.call(ctx, "Roster", new(uuid.UUID), func() error {
-		roster.Now, roster.Notes = time.Now().UTC(), v.store.noteNames()
-		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(v.store.members), driver.NewestFirst)) {
-			roster.Members = append(roster.Members, v.store.members[id])
+func (c control) Roster(ctx context.Context) (roster storage.Roster, err error) {
+	err = c.call(ctx, "Roster", new(uuid.UUID), func() error {
+		roster.Now, roster.Notes = time.Now().UTC(), c.store.noteNames()
+		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(c.store.members), driver.NewestFirst)) {
+			roster.Members = append(roster.Members, c.store.members[id])
 		}
-		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(v.store.stops), driver.NewestFirst)) {
-			roster.Stops = append(roster.Stops, v.store.stops[id])
+		for _, id := range slices.Backward(slices.SortedFunc(maps.Keys(c.store.stops), driver.NewestFirst)) {
+			roster.Stops = append(roster.Stops, c.store.stops[id])
 		}
 		return nil
 	})
@@ -70,43 +70,43 @@ func (v *Vault) Roster(ctx context.Context) (roster storage.Roster, err error) {
 }
 
 // RemoveMember removes a record that has this version.
-func (v *Vault) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
-	return v.call(ctx, "RemoveMember", new(uuid.UUID), func() error {
+func (c control) RemoveMember(ctx context.Context, id uuid.UUID, version storage.Version) error {
+	return c.call(ctx, "RemoveMember", new(uuid.UUID), func() error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}
-		err := v.store.has(id, version)
+		err := c.store.has(id, version)
 		if err == nil {
-			delete(v.store.members, id)
+			delete(c.store.members, id)
 		}
 		return err
 	})
 }
 
 // AddStop asks the owner of a plan to stop it.
-func (v *Vault) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
-	return v.call(ctx, "AddStop", &plan, func() error {
+func (c control) AddStop(ctx context.Context, plan uuid.UUID, by workflow.Attribution) error {
+	return c.call(ctx, "AddStop", &plan, func() error {
 		if err := driver.CheckStop(plan, by); err != nil {
 			return err
 		}
-		if _, requested := v.store.stops[plan]; !requested {
-			v.store.stops[plan] = storage.StopRequest{Plan: plan, By: by.By, Why: by.Why, Requested: time.Now().UTC(), Version: v.store.version()}
+		if _, requested := c.store.stops[plan]; !requested {
+			c.store.stops[plan] = storage.StopRequest{Plan: plan, By: by.By, Why: by.Why, Requested: time.Now().UTC(), Version: c.store.version()}
 		}
 		return nil
 	})
 }
 
 // RemoveStop removes a request that has this version.
-func (v *Vault) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
-	return v.call(ctx, "RemoveStop", &plan, func() error {
+func (c control) RemoveStop(ctx context.Context, plan uuid.UUID, version storage.Version) error {
+	return c.call(ctx, "RemoveStop", &plan, func() error {
 		if err := driver.CheckRecordVersion(version); err != nil {
 			return err
 		}
-		stop, requested := v.store.stops[plan]
+		stop, requested := c.store.stops[plan]
 		if requested && stop.Version != version {
 			return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, stop.Version, version)
 		}
-		delete(v.store.stops, plan)
+		delete(c.store.stops, plan)
 		return nil
 	})
 }

@@ -85,7 +85,7 @@ type Options struct {
 	UnversionedUpdates bool
 }
 
-// Vault is a [storage.Vault] with [storage.Control], [storage.Restorer] and [storage.Copier] in memory.
+// Vault is a [storage.Vault] with [storage.Restorer] and [storage.Copier] in memory. It offers [storage.Control].
 type Vault struct {
 	store       *Store
 	reg         *registry.Register
@@ -95,10 +95,25 @@ type Vault struct {
 
 var (
 	_ storage.Vault    = (*Vault)(nil)
-	_ storage.Control  = (*Vault)(nil)
+	_ storage.Control  = control{}
 	_ storage.Restorer = (*Vault)(nil)
 	_ storage.Copier   = (*Vault)(nil)
 )
+
+// control is what a fleet needs of a vault beside plans.
+type control struct{ *Vault }
+
+// Control returns what a fleet needs of the vault beside plans.
+func (v *Vault) Control() storage.Control { return control{v} }
+
+// As sets target to the vault's [storage.Control] if it points to one. Call it by [storage.As].
+func (v *Vault) As(target any) bool {
+	c, ok := target.(*storage.Control)
+	if ok {
+		*c = v.Control()
+	}
+	return ok
+}
 
 // New returns a vault with a store of its own. See [Store.Open].
 func New(reg *registry.Register, o Options) *Vault { return NewStore().Open(reg, o) }

@@ -15,22 +15,22 @@ import (
 )
 
 // PutNote stores a note.
-func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
-	err = v.call(ctx, "PutNote", new(uuid.UUID), func() error {
+func (c control) PutNote(ctx context.Context, n storage.Note) (version storage.Version, err error) {
+	err = c.call(ctx, "PutNote", new(uuid.UUID), func() error {
 		if err := driver.CheckNote(n); err != nil {
 			return err
 		}
-		if _, taken := v.store.notes[n.Name]; taken && n.Version == "" {
+		if _, taken := c.store.notes[n.Name]; taken && n.Version == "" {
 			return fmt.Errorf("%w: note %s", storage.ErrExists, n.Name)
 		}
 		if n.Version != "" {
-			if err := v.store.hasNote(n.Name, n.Version); err != nil {
+			if err := c.store.hasNote(n.Name, n.Version); err != nil {
 				return err
 			}
 		}
 		n.Text = slices.Clone(bytes.TrimSpace(n.Text))
-		n.Stored, n.Version = time.Now().UTC(), v.store.version()
-		v.store.notes[n.Name] = n
+		n.Stored, n.Version = time.Now().UTC(), c.store.version()
+		c.store.notes[n.Name] = n
 		version = n.Version
 		return nil
 	})
@@ -38,12 +38,12 @@ func (v *Vault) PutNote(ctx context.Context, n storage.Note) (version storage.Ve
 }
 
 // FindNote returns a note.
-func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err error) {
-	err = v.call(ctx, "FindNote", new(uuid.UUID), func() error {
+func (c control) FindNote(ctx context.Context, name string) (n storage.Note, err error) {
+	err = c.call(ctx, "FindNote", new(uuid.UUID), func() error {
 		if err := driver.CheckNoteName(name); err != nil {
 			return err
 		}
-		found, ok := v.store.notes[name]
+		found, ok := c.store.notes[name]
 		if !ok {
 			return fmt.Errorf("%w: note %s", storage.ErrNotFound, name)
 		}
@@ -55,14 +55,14 @@ func (v *Vault) FindNote(ctx context.Context, name string) (n storage.Note, err 
 }
 
 // RemoveNote removes a note that has this version.
-func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
-	return v.call(ctx, "RemoveNote", new(uuid.UUID), func() error {
+func (c control) RemoveNote(ctx context.Context, name string, version storage.Version) error {
+	return c.call(ctx, "RemoveNote", new(uuid.UUID), func() error {
 		if err := driver.CheckRemovedNote(name, version); err != nil {
 			return err
 		}
-		err := v.store.hasNote(name, version)
+		err := c.store.hasNote(name, version)
 		if err == nil {
-			delete(v.store.notes, name)
+			delete(c.store.notes, name)
 		}
 		return err
 	})

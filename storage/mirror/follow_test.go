@@ -16,6 +16,7 @@ import (
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
@@ -90,7 +91,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 
 // standing returns what the note in the source says.
 func (w *world) standing() (s mirror.Standing) {
-	n, err := w.from.(storage.Control).FindNote(w.t.Context(), storage.NoteCopy+"b")
+	n, err := vaulttest.Offered[storage.Control](w.from).FindNote(w.t.Context(), storage.NoteCopy+"b")
 	if err == nil {
 		s, err = storage.ReadNote[mirror.Standing](n)
 	}
@@ -433,7 +434,7 @@ func TestFollowRefuses(t *testing.T) {
 			return w.follow(w.from, to, 1, mirror.FollowOptions{})
 		}
 		used := memvault.New(nil, memvault.Options{})
-		if _, err := used.AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Name: "host-3"}); err != nil {
+		if _, err := used.Control().AddMember(t.Context(), storage.Member{ID: workflow.NewV7(), Name: "host-3"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := follow(used); err == nil {
@@ -456,7 +457,7 @@ func TestFollowRefuses(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 		must(t, mirror.Promote(t.Context(), liar, by))
-		if _, err := to.FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, storage.ErrNotFound) {
+		if _, err := to.Control().FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("it is still suspended: %v", err)
 		}
 		if err := follow(to); !errors.Is(err, mirror.ErrPromoted) {
@@ -468,12 +469,12 @@ func TestFollowRefuses(t *testing.T) {
 			return err
 		})
 		err := follow(cut)
-		if _, note := to.FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, mirror.ErrPromoted) || !errors.Is(note, storage.ErrNotFound) {
+		if _, note := to.Control().FindNote(t.Context(), storage.NoteSuspended); !errors.Is(err, mirror.ErrPromoted) || !errors.Is(note, storage.ErrNotFound) {
 			t.Errorf("an opened copy whose notes are not listed: %v, %v", err, note)
 		}
 		n, err := storage.NewNote(storage.NoteSuspended, storage.Suspension{By: "ana"}, "")
 		if err == nil {
-			_, err = w.from.(storage.Control).PutNote(t.Context(), n)
+			_, err = vaulttest.Offered[storage.Control](w.from).PutNote(t.Context(), n)
 		}
 		must(t, err)
 		if err := follow(memvault.New(nil, memvault.Options{})); !errors.Is(err, mirror.ErrSourceSuspended) {

@@ -101,9 +101,17 @@ func TestPoliciesThatMakeNoSense(t *testing.T) {
 	}
 }
 
+// whole is a vault in memory with all that it offers.
+type whole struct {
+	*memvault.Vault
+	storage.Control
+}
+
+func open(v *memvault.Vault) whole { return whole{v, v.Control()} }
+
 // vault is a store with two days to drop, which takes a while. Its notes are in a store that others share.
 type vault struct {
-	*memvault.Vault
+	whole
 	took    time.Duration // of a call of Retire
 	slow    time.Duration // after a look at the roster
 	retired []string      // the days
@@ -142,14 +150,14 @@ func (v *vault) Retire(ctx context.Context, _ retention.Policy, day storage.Day,
 
 func (v *vault) Roster(ctx context.Context) (storage.Roster, error) {
 	defer time.Sleep(v.slow)
-	return v.Vault.Roster(ctx)
+	return v.whole.Roster(ctx)
 }
 
 func (v *vault) PutNote(ctx context.Context, n storage.Note) (storage.Version, error) {
 	if v.cut {
 		return "", storage.ErrUnavailable
 	}
-	return v.Vault.PutNote(ctx, n)
+	return v.whole.PutNote(ctx, n)
 }
 
 func (v *vault) Upkeep(context.Context) error { v.upkeeps++; return nil }
@@ -196,7 +204,7 @@ func found(t *testing.T, vault storage.Vault) retention.Stored {
 func TestWhenAStepBegins(t *testing.T) {
 	p := retention.Policy{KeepDays: 90}
 	inBubble(t, "a new policy waits for a day, and steps are daily", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{})}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{}))}
 		e := retention.NewEnforcer(v, "a")
 		if s, r, err := e.Look(t.Context()); s != nil || r != nil || err != nil {
 			t.Fatalf("without a policy: %v, %v, %v", s, r, err)
@@ -218,7 +226,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "at once", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{})}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{}))}
 		set(t, v, retention.Policy{KeepDays: 90, Catalogue: true}, retention.Change{By: by, AtOnce: true})
 		version, err := v.PutNote(t.Context(), storage.Note{Name: storage.NoteSuspended, Text: []byte("{}")})
 		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), aDay); r != nil || err != nil {
@@ -232,7 +240,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "each change waits, and none does not", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{})}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{}))}
 		e := retention.NewEnforcer(v, "a")
 		set(t, v, p, retention.Change{By: by})
 		firstLook(t, v, e, 48*time.Hour)
@@ -249,7 +257,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		set(t, v, retention.Policy{KeepDays: 60, KeepFailedDays: 61}, retention.Change{By: by, AtOnce: true})
 	})
 	inBubble(t, "what is left or fails is tried again after an hour", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{}), more: 20, took: time.Minute}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{})), more: 20, took: time.Minute}
 		e := retention.NewEnforcer(v, "a")
 		set(t, v, p, retention.Change{By: by, AtOnce: true})
 		if r, _ := firstLook(t, v, e, 0); r == nil || !r.More || r.Removed != 50 || r.Dropped != 0 {
@@ -267,7 +275,7 @@ func TestWhenAStepBegins(t *testing.T) {
 		}
 	})
 	inBubble(t, "a denied step ends early", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{}), err: storage.ErrDenied}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{})), err: storage.ErrDenied}
 		set(t, v, p, retention.Change{By: by, AtOnce: true})
 		if r, _ := firstLook(t, v, retention.NewEnforcer(v, "a"), 0); len(v.retired) != 1 || !r.More {
 			t.Errorf("days %v, %+v", v.retired, r)
@@ -287,7 +295,7 @@ func TestClaims(t *testing.T) {
 		var vaults []*vault
 		var work sync.WaitGroup
 		for i := range 5 {
-			v := &vault{Vault: store.Open(nil, memvault.Options{}), took: time.Minute, slow: time.Second}
+			v := &vault{whole: open(store.Open(nil, memvault.Options{})), took: time.Minute, slow: time.Second}
 			vaults = append(vaults, v)
 			if i == 0 {
 				set(t, v, p, retention.Change{By: by})
@@ -310,7 +318,7 @@ func TestClaims(t *testing.T) {
 		}
 	})
 	inBubble(t, "the step of a dead process is done by another", func(t *testing.T, store *memvault.Store) {
-		dying, other := &vault{Vault: store.Open(nil, memvault.Options{})}, &vault{Vault: store.Open(nil, memvault.Options{})}
+		dying, other := &vault{whole: open(store.Open(nil, memvault.Options{}))}, &vault{whole: open(store.Open(nil, memvault.Options{}))}
 		dying.during = func(int) { dying.cut = true }
 		set(t, other, p, retention.Change{By: by, AtOnce: true})
 		if _, r, err := retention.NewEnforcer(dying, "dying").Look(t.Context()); !errors.Is(err, storage.ErrUnavailable) || r == nil {
@@ -329,7 +337,7 @@ func TestClaims(t *testing.T) {
 			"removed":    func(v *vault) { _, _ = retention.Remove(t.Context(), v, by) },
 			"taken over": func(v *vault) { n, _ := v.FindNote(t.Context(), "policy"); _, _ = v.PutNote(t.Context(), n) },
 		} {
-			v := &vault{Vault: memvault.NewStore().Open(nil, memvault.Options{})}
+			v := &vault{whole: open(memvault.NewStore().Open(nil, memvault.Options{}))}
 			v.during = func(int) { change(v) }
 			set(t, v, p, retention.Change{By: by, AtOnce: true})
 			_, _, err := retention.NewEnforcer(v, "a").Look(t.Context())
@@ -339,7 +347,7 @@ func TestClaims(t *testing.T) {
 		}
 	})
 	inBubble(t, "a long day is left within a minute", func(t *testing.T, store *memvault.Store) {
-		v := &vault{Vault: store.Open(nil, memvault.Options{}), more: 9, took: time.Minute}
+		v := &vault{whole: open(store.Open(nil, memvault.Options{})), more: 9, took: time.Minute}
 		v.during = func(int) {
 			if len(v.retired) == 3 {
 				_, _ = retention.Remove(t.Context(), v, by)
@@ -375,7 +383,7 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		`{}`: storage.ErrCorrupt, `{"form":1}`: storage.ErrCorrupt, `{"form":1,"keepDays":"90d"}`: storage.ErrCorrupt,
 		`{"form":1,"keepDays":-1}`: storage.ErrCorrupt, `{"form":2,"keepDays":{}}`: storage.ErrSchema,
 	} {
-		v := &vault{Vault: memvault.New(nil, memvault.Options{})}
+		v := &vault{whole: open(memvault.New(nil, memvault.Options{}))}
 		if _, err := v.PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +404,7 @@ func TestStoredForm(t *testing.T) {
 	v := memvault.New(nil, memvault.Options{})
 	const last = `"last":{"at":"2026-02-01T00:00:00Z","by":"b","dropped":1,"removed":2,"kept":[{"day":"2026-01-02","why":"held"}],"keptAll":3,"more":true,"error":"e"}}`
 	const text = `{"form":1,"keepDays":90,"keepFailedDays":365,"catalogue":true,"by":"ann","why":"space","set":"2026-01-01T00:00:00Z","atOnce":true,"claim":"a",` + last
-	if _, err := v.PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte(text)}); err != nil {
+	if _, err := v.Control().PutNote(t.Context(), storage.Note{Name: "policy", Text: []byte(text)}); err != nil {
 		t.Fatal(err)
 	}
 	s := found(t, v)
@@ -409,7 +417,7 @@ func TestStoredForm(t *testing.T) {
 		t.Errorf("%+v, last %s", s, got)
 	}
 	set(t, v, retention.Policy{KeepDays: 1}, retention.Change{By: workflow.Attribution{By: "bob"}})
-	if n, err := v.FindNote(t.Context(), "policy"); err != nil || string(n.Text) != `{"form":1,"keepDays":1,"keepFailedDays":1,"by":"bob",`+last {
+	if n, err := v.Control().FindNote(t.Context(), "policy"); err != nil || string(n.Text) != `{"form":1,"keepDays":1,"keepFailedDays":1,"by":"bob",`+last {
 		t.Errorf("%s, %v", n.Text, err)
 	}
 }
@@ -437,7 +445,7 @@ func TestChangesAreLogged(t *testing.T) {
 		if !errors.Is(setErr, storage.ErrInvalid) || !errors.Is(removeErr, storage.ErrInvalid) || !errors.Is(hidden, errors.ErrUnsupported) {
 			t.Errorf("%v, %v, %v", setErr, removeErr, hidden)
 		}
-		entries, err := v.AuditEntries(t.Context(), storage.AuditFilters{})
+		entries, err := v.Control().AuditEntries(t.Context(), storage.AuditFilters{})
 		got := ""
 		for _, e := range slices.Backward(entries) {
 			got += fmt.Sprintf("%s by %s: %s: %s\n", e.What, e.By.By, e.Detail, e.Result)
@@ -455,7 +463,7 @@ func FuzzFind(f *testing.F) {
 	f.Add([]byte(`{"form":1,"keepDays":1e9}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		v := memvault.New(nil, memvault.Options{})
-		if _, err := v.PutNote(t.Context(), storage.Note{Name: "policy", Text: text}); err != nil {
+		if _, err := v.Control().PutNote(t.Context(), storage.Note{Name: "policy", Text: text}); err != nil {
 			return
 		}
 		s, err := retention.Find(t.Context(), v)

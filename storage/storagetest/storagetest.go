@@ -3,7 +3,7 @@
 //
 // Each case is a promise of the contract. Its name consists of a verb and the promise in words. The verbs are create,
 // restore, copy, read, update, delete, list, search, count, recovery, members, notes, audit, check, and engine, which
-// replays what existing engines do. A harness need not offer deaths, faults or a check, and a vault need not be a
+// replays what existing engines do. A harness need not offer deaths, faults or a check, and a vault need not offer a
 // [storage.Control], a [storage.Restorer] or a [storage.Copier]; the cases that need
 // them are then skipped. Package metamorphic adds random operations to the suite.
 //

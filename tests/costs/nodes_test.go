@@ -81,7 +81,7 @@ func idleNode(t testing.TB, s *scene) func() {
 func beside(plans int) func(testing.TB, *scene) func() {
 	return func(t testing.TB, s *scene) func() {
 		other := storage.Member{ID: workflow.NewV7(), Name: "other", Started: time.Now(), TTL: 48 * time.Hour}
-		vaulttest.Must(t, vaulttest.ErrOf(s.vault.AddMember(t.Context(), other)))
+		vaulttest.Must(t, vaulttest.ErrOf(s.vault.Control().AddMember(t.Context(), other)))
 		for range plans {
 			p := &workflow.Plan{Name: "open"}
 			vaulttest.Must(t, s.vault.Create(t.Context(), p))
@@ -96,7 +96,7 @@ func beside(plans int) func(testing.TB, *scene) func() {
 func besideDying(t testing.TB, s *scene) func() {
 	do := idleNode(t, s)
 	dying := storage.Member{ID: workflow.NewV7(), Name: "dying", Started: time.Now(), TTL: 30 * time.Second}
-	vaulttest.Must(t, vaulttest.ErrOf(s.vault.AddMember(t.Context(), dying)))
+	vaulttest.Must(t, vaulttest.ErrOf(s.vault.Control().AddMember(t.Context(), dying)))
 	return do
 }
 

@@ -105,22 +105,22 @@ func remove(ctx context.Context, v *azblob.Vault, p *workflow.Plan) error { retu
 
 var ofMembers = []operation{
 	{"AddMember", onMember(func(ctx context.Context, v *azblob.Vault, _ storage.Member) error {
-		return vaulttest.ErrOf(v.AddMember(ctx, storage.Member{ID: workflow.NewV7()}))
+		return vaulttest.ErrOf(v.Control().AddMember(ctx, storage.Member{ID: workflow.NewV7()}))
 	})},
 	{"RenewMember", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-		return vaulttest.ErrOf(v.RenewMember(ctx, m))
+		return vaulttest.ErrOf(v.Control().RenewMember(ctx, m))
 	})},
 	{"FindMember", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-		return vaulttest.ErrOf(v.FindMember(ctx, m.ID))
+		return vaulttest.ErrOf(v.Control().FindMember(ctx, m.ID))
 	})},
 	{"Roster", onMember(func(ctx context.Context, v *azblob.Vault, _ storage.Member) error {
-		return vaulttest.ErrOf(v.Roster(ctx))
+		return vaulttest.ErrOf(v.Control().Roster(ctx))
 	})},
 	{"RemoveMember", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-		return v.RemoveMember(ctx, m.ID, m.Version)
+		return v.Control().RemoveMember(ctx, m.ID, m.Version)
 	})},
 	{"AddStop", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-		return v.AddStop(ctx, m.ID, workflow.Attribution{})
+		return v.Control().AddStop(ctx, m.ID, workflow.Attribution{})
 	})},
 }
 
@@ -129,7 +129,7 @@ func onMember(do func(context.Context, *azblob.Vault, storage.Member) error) fun
 	return func(t testing.TB, s *scene) func() {
 		m := storage.Member{ID: workflow.NewV7()}
 		var err error
-		m.Version, err = s.vault.AddMember(t.Context(), m)
+		m.Version, err = s.vault.Control().AddMember(t.Context(), m)
 		vaulttest.Must(t, err)
 		return func() { vaulttest.Must(t, do(t.Context(), s.vault, m)) }
 	}

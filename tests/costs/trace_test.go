@@ -99,35 +99,35 @@ func TestTraces(t *testing.T) {
 
 		m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
 		add := func() (err error) {
-			m.Version, err = v.AddMember(ctx, m)
+			m.Version, err = v.Control().AddMember(ctx, m)
 			return err
 		}
 		step("AddMember, the first of a vault", add)
 		m = storage.Member{ID: workflow.NewV7()}
 		step("AddMember", add)
 		step("RenewMember", func() (err error) {
-			m.Version, err = v.RenewMember(ctx, m)
+			m.Version, err = v.Control().RenewMember(ctx, m)
 			return err
 		})
-		step("FindMember", func() error { return vaulttest.ErrOf(v.FindMember(ctx, m.ID)) })
-		step("AddStop", func() error { return v.AddStop(ctx, large.ID, workflow.Attribution{}) })
+		step("FindMember", func() error { return vaulttest.ErrOf(v.Control().FindMember(ctx, m.ID)) })
+		step("AddStop", func() error { return v.Control().AddStop(ctx, large.ID, workflow.Attribution{}) })
 		var stop storage.StopRequest
 		step("Roster", func() error {
-			r, err := v.Roster(ctx)
+			r, err := v.Control().Roster(ctx)
 			stop = r.Stops[0]
 			return err
 		})
-		step("RemoveStop", func() error { return v.RemoveStop(ctx, stop.Plan, stop.Version) })
-		step("RemoveMember", func() error { return v.RemoveMember(ctx, m.ID, m.Version) })
+		step("RemoveStop", func() error { return v.Control().RemoveStop(ctx, stop.Plan, stop.Version) })
+		step("RemoveMember", func() error { return v.Control().RemoveMember(ctx, m.ID, m.Version) })
 		n := storage.Note{Name: "policy", Text: []byte("{}")}
 		for _, name := range []string{"PutNote, of a new note", "PutNote"} {
 			step(name, func() (err error) {
-				n.Version, err = v.PutNote(ctx, n)
+				n.Version, err = v.Control().PutNote(ctx, n)
 				return err
 			})
 		}
-		step("FindNote", func() error { return vaulttest.ErrOf(v.FindNote(ctx, n.Name)) })
-		step("RemoveNote", func() error { return v.RemoveNote(ctx, n.Name, n.Version) })
+		step("FindNote", func() error { return vaulttest.ErrOf(v.Control().FindNote(ctx, n.Name)) })
+		step("RemoveNote", func() error { return v.Control().RemoveNote(ctx, n.Name, n.Version) })
 		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(vaulttest.Named(out.String())))
 	})
 }

@@ -219,7 +219,7 @@ func reading(of string, in vaulttest.State) scenario {
 	return scenario{"reads of a plan that is " + of, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 		plan, shown := in(t, w, shape())
 		v := w.Vault(t)
-		vaulttest.Must(t, vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})))
+		vaulttest.Must(t, vaulttest.ErrOf(v.Control().AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})))
 		before := vaulttest.Contents(w.Server)
 		revisions, err := vaulttest.Offered[mirror.Reviser](v).Revisions(t.Context(), []uuid.UUID{plan.ID})
 		vaulttest.Must(t, err)

@@ -167,7 +167,7 @@ func TestSecondary(t *testing.T) {
 		for call, err := range map[string]error{
 			"Create": v.Create(t.Context(), plantest.Small()), "Delete": v.Delete(t.Context(), plan.ID),
 			"UpdatePlan": v.UpdatePlan(t.Context(), after), "UpdateBlock": v.UpdateBlock(t.Context(), plan.Blocks[0]),
-			"AddStop": v.AddStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
+			"AddStop": v.Control().AddStop(t.Context(), plan.ID, workflow.Attribution{}), "AddMember": vaulttest.ErrOf(v.Control().AddMember(t.Context(), storage.Member{ID: workflow.NewV7()})),
 			"Hold": v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(vaulttest.DaysAgo(9)), workflow.Attribution{}), "Expire": vaulttest.ErrOf(v.Admin().Expire(audited.Mark(t.Context()), azblob.ExpireOptions{OlderThanDays: 1})),
 		} {
 			oneLine(t, call, err, storage.ErrDenied, "read-only, as a secondary is")
@@ -266,10 +266,10 @@ func TestKeptCopies(t *testing.T) {
 			last, _ = server.Kept()
 			m := storage.Member{ID: workflow.NewV7()}
 			var err error
-			m.Version, err = v.AddMember(t.Context(), m)
+			m.Version, err = v.Control().AddMember(t.Context(), m)
 			vaulttest.Must(t, err)
 			count("the first heartbeat", 0)
-			vaulttest.Must(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)))
+			vaulttest.Must(t, vaulttest.ErrOf(v.Control().RenewMember(t.Context(), m)))
 			count("a heartbeat", 1)
 			vaulttest.Must(t, v.Create(t.Context(), vaulttest.CopyOf(plan))) // the ID is free
 		})

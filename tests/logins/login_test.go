@@ -421,7 +421,7 @@ func TestSecretsStayInside(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				_, readErr := v.Read(ctx, plan.ID)
 				_, listErr := storage.Collect(v.List(ctx, 0))
-				_, rosterErr := v.Roster(ctx)
+				_, rosterErr := v.Control().Roster(ctx)
 				_, checkErr := v.Admin().Check(ctx, azblob.CheckOptions{})
 				for _, err := range []error{v.Create(ctx, plantest.Small()), v.UpdatePlan(ctx, plan), v.Delete(ctx, plan.ID), v.Recovery(ctx), readErr, listErr, rosterErr, checkErr} {
 					fmt.Fprintf(&said, "%v\n%+v\n%#v\n%q\n", err, err, err, err)

@@ -386,7 +386,7 @@ func zombie(o *ownership) actor {
 // taker takes the plan and ends it. Without a rival, nothing that the zombie writes gets in its way.
 func taker(name string, o *ownership, rival bool) actor {
 	return actor{name: name, do: func(ctx context.Context, a *acting, v *azblob.Vault) error {
-		n, err := fleet.Join(ctx, lonely{v, memvault.New(nil, memvault.Options{})}, fleet.Options{Name: name})
+		n, err := fleet.Join(ctx, lonely{v, memvault.New(nil, memvault.Options{}).Control()}, fleet.Options{Name: name})
 		if err != nil {
 			return err
 		}

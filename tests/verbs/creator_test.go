@@ -300,7 +300,7 @@ func TestContainersThatAreNotThereYet(t *testing.T) {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			if test.create {
 				vaulttest.Created(t, vaulttest.OnEmulator(t, server), plantest.Small())
-				_, err := vaulttest.OnEmulator(t, server).PutNote(t.Context(), storage.Note{Name: "first", Text: []byte("{}")})
+				_, err := vaulttest.OnEmulator(t, server).Control().PutNote(t.Context(), storage.Note{Name: "first", Text: []byte("{}")})
 				vaulttest.Must(t, err)
 			}
 			created := map[string]time.Time{}
@@ -314,7 +314,7 @@ func TestContainersThatAreNotThereYet(t *testing.T) {
 			plan := plantest.Small()
 			vaulttest.Must(t, v.Create(t.Context(), plan))
 			vaulttest.Same(t, v, plan)
-			_, err := v.PutNote(t.Context(), storage.Note{Name: "note", Text: []byte("{}")})
+			_, err := v.Control().PutNote(t.Context(), storage.Note{Name: "note", Text: []byte("{}")})
 			vaulttest.Must(t, err)
 			if took, n := time.Since(started), len(server.Requests()); took < 5*time.Second || took > 40*time.Second || n > 150 {
 				t.Errorf("it took %v and %d requests", took, n)

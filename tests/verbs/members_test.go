@@ -26,7 +26,7 @@ func joined(t *testing.T, v *azblob.Vault) storage.Member {
 	t.Helper()
 	m := storage.Member{ID: workflow.NewV7(), Name: "host-1", Started: time.Now()}
 	var err error
-	if m.Version, err = v.AddMember(t.Context(), m); err != nil {
+	if m.Version, err = v.Control().AddMember(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -34,7 +34,7 @@ func joined(t *testing.T, v *azblob.Vault) storage.Member {
 
 func roster(t *testing.T, v *azblob.Vault) storage.Roster {
 	t.Helper()
-	r, err := v.Roster(t.Context())
+	r, err := v.Control().Roster(t.Context())
 	vaulttest.Must(t, err)
 	return r
 }
@@ -43,7 +43,7 @@ func roster(t *testing.T, v *azblob.Vault) storage.Roster {
 func noted(t *testing.T, v *azblob.Vault) storage.Member {
 	m := storage.Member{ID: workflow.NewV7()}
 	var err error
-	m.Version, err = v.PutNote(t.Context(), storage.Note{Name: m.ID.String(), Text: []byte("{}")})
+	m.Version, err = v.Control().PutNote(t.Context(), storage.Note{Name: m.ID.String(), Text: []byte("{}")})
 	vaulttest.Must(t, err)
 	return m
 }
@@ -61,30 +61,30 @@ func recordCalls() []recordCall {
 			joined(t, v)
 			return storage.Member{ID: workflow.NewV7()}
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return vaulttest.ErrOf(v.AddMember(ctx, m))
+			return vaulttest.ErrOf(v.Control().AddMember(ctx, m))
 		}},
 		{"RenewMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return vaulttest.ErrOf(v.RenewMember(ctx, m))
+			return vaulttest.ErrOf(v.Control().RenewMember(ctx, m))
 		}},
 		{"RemoveMember", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return v.RemoveMember(ctx, m.ID, m.Version)
+			return v.Control().RemoveMember(ctx, m.ID, m.Version)
 		}},
 		{"AddStop", joined, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return v.AddStop(ctx, m.ID, workflow.Attribution{})
+			return v.Control().AddStop(ctx, m.ID, workflow.Attribution{})
 		}},
 		{"RemoveStop", func(t *testing.T, v *azblob.Vault) storage.Member {
 			m := storage.Member{ID: workflow.NewV7()}
-			vaulttest.Must(t, v.AddStop(t.Context(), m.ID, workflow.Attribution{}))
+			vaulttest.Must(t, v.Control().AddStop(t.Context(), m.ID, workflow.Attribution{}))
 			m.Version = roster(t, v).Stops[0].Version
 			return m
 		}, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return v.RemoveStop(ctx, m.ID, m.Version)
+			return v.Control().RemoveStop(ctx, m.ID, m.Version)
 		}},
 		{"PutNote", noted, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return vaulttest.ErrOf(v.PutNote(ctx, storage.Note{Name: m.ID.String(), Text: []byte(`{"a":1}`), Version: m.Version}))
+			return vaulttest.ErrOf(v.Control().PutNote(ctx, storage.Note{Name: m.ID.String(), Text: []byte(`{"a":1}`), Version: m.Version}))
 		}},
 		{"RemoveNote", noted, func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
-			return v.RemoveNote(ctx, m.ID.String(), m.Version)
+			return v.Control().RemoveNote(ctx, m.ID.String(), m.Version)
 		}},
 	}
 }
@@ -130,9 +130,9 @@ func TestMembersOfOthers(t *testing.T) {
 		other := vaulttest.OnEmulator(t, server)
 		m := joined(t, other)
 		v := vaulttest.Faulty(t, server, emulator.On(emulator.PutBlob).Nth(1).Do(emulator.LostRequest()))
-		theirs, err := other.RenewMember(t.Context(), m)
+		theirs, err := other.Control().RenewMember(t.Context(), m)
 		vaulttest.Must(t, err)
-		if _, err := v.RenewMember(t.Context(), m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
+		if _, err := v.Control().RenewMember(t.Context(), m); !errors.Is(err, storage.ErrUnknown) || !errors.Is(err, storage.ErrConflict) {
 			t.Errorf("got %v, want ErrUnknown and ErrConflict", err)
 		}
 		if now := roster(t, v).Members; len(now) != 1 || now[0].Version != theirs {
@@ -142,9 +142,9 @@ func TestMembersOfOthers(t *testing.T) {
 	vaulttest.InBubble(t, "a removal that was refused removed nothing", func(t *testing.T, server *emulator.Server) {
 		other, v := vaulttest.OnEmulator(t, server), vaulttest.Faulty(t, server, emulator.On(emulator.DeleteBlob).Nth(1).Do(emulator.Answer(403, "AuthorizationFailure")))
 		m := joined(t, other)
-		vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version), storage.ErrDenied)
-		vaulttest.Must(t, other.RemoveMember(t.Context(), m.ID, m.Version))
-		vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version), storage.ErrNotFound)
+		vaulttest.Fails(t, v.Control().RemoveMember(t.Context(), m.ID, m.Version), storage.ErrDenied)
+		vaulttest.Must(t, other.Control().RemoveMember(t.Context(), m.ID, m.Version))
+		vaulttest.Fails(t, v.Control().RemoveMember(t.Context(), m.ID, m.Version), storage.ErrNotFound)
 	})
 }
 
@@ -167,7 +167,7 @@ func TestControlContainer(t *testing.T) {
 			t.Errorf("at %v, the roster of nothing is %+v", time.Now(), r)
 		}
 		requests("ListBlobs 404")
-		vaulttest.Fails(t, vaulttest.ErrOf(v.FindMember(t.Context(), workflow.NewV7())), storage.ErrNotFound)
+		vaulttest.Fails(t, vaulttest.ErrOf(v.Control().FindMember(t.Context(), workflow.NewV7())), storage.ErrNotFound)
 		requests("HeadBlob 404")
 		m := joined(t, v)
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
@@ -176,9 +176,9 @@ func TestControlContainer(t *testing.T) {
 
 		time.Sleep(time.Minute) // it is no longer new
 		server.RemoveContainer("test-control")
-		vaulttest.Fails(t, vaulttest.ErrOf(v.RenewMember(t.Context(), m)), storage.ErrNotFound)
+		vaulttest.Fails(t, vaulttest.ErrOf(v.Control().RenewMember(t.Context(), m)), storage.ErrNotFound)
 		requests("PutBlob 404")
-		vaulttest.Should(t, v.AddStop(t.Context(), m.ID, workflow.Attribution{}))
+		vaulttest.Should(t, v.Control().AddStop(t.Context(), m.ID, workflow.Attribution{}))
 		requests("PutBlob 404", "CreateContainer 201", "PutBlob 201")
 
 		denied := vaulttest.Faulty(t, server, emulator.On(emulator.ListContainers).Do(vaulttest.Denied))
@@ -228,7 +228,7 @@ func TestStrangeRecords(t *testing.T) {
 
 		r := roster(t, v)
 		for _, m := range r.Members {
-			found, err := v.FindMember(t.Context(), m.ID)
+			found, err := v.Control().FindMember(t.Context(), m.ID)
 			if err != nil || !reflect.DeepEqual(found, m) {
 				t.Errorf("found %+v, %v; the roster has %+v", found, err, m)
 			}
@@ -239,14 +239,14 @@ func TestStrangeRecords(t *testing.T) {
 				m.LetGo != nil || m.Trouble != "" || m.Renewed.IsZero() {
 				t.Errorf("the roster has %+v", m)
 			}
-			vaulttest.Fails(t, v.RemoveMember(t.Context(), m.ID, m.Version+"0"), storage.ErrConflict)
+			vaulttest.Fails(t, v.Control().RemoveMember(t.Context(), m.ID, m.Version+"0"), storage.ErrConflict)
 		}
 		if len(r.Members) != 1+len(ids) || len(r.Stops) != 1 || r.Stops[0].Plan != plan || len(r.Notes) != 2 {
 			t.Errorf("the roster is %+v", r)
 		}
 
 		for name, kind := range map[string]error{"a": storage.ErrCorrupt, "newer": storage.ErrSchema} {
-			n, err := v.FindNote(t.Context(), name)
+			n, err := v.Control().FindNote(t.Context(), name)
 			if vaulttest.Fails(t, err, kind); n.Version == "" || n.Text != nil {
 				t.Errorf("found %+v", n)
 			}
@@ -265,7 +265,7 @@ func TestStrangeRecords(t *testing.T) {
 			t.Errorf("Check reports %+v, want %v", report, want)
 		}
 		for _, m := range r.Members {
-			vaulttest.Should(t, v.RemoveMember(t.Context(), m.ID, m.Version))
+			vaulttest.Should(t, v.Control().RemoveMember(t.Context(), m.ID, m.Version))
 		}
 	})
 }
@@ -275,7 +275,7 @@ func TestRosterWithoutAClock(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		blind := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Do(emulator.Strip("Date")))
 		for range 2 { // without the control container, and with it
-			if r, err := blind.Roster(t.Context()); !errors.Is(err, storage.ErrUnavailable) || len(r.Members) > 0 {
+			if r, err := blind.Control().Roster(t.Context()); !errors.Is(err, storage.ErrUnavailable) || len(r.Members) > 0 {
 				t.Errorf("the roster is %+v, %v, want ErrUnavailable", r, err)
 			}
 			joined(t, blind)
@@ -295,7 +295,7 @@ func TestRosterIsWhole(t *testing.T) {
 			t.Errorf("the roster is %+v", r)
 		}
 		broken := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Nth(2).Do(emulator.Answer(403, "AuthorizationFailure")))
-		if r, err := broken.Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || len(r.Members) > 0 || !strings.Contains(storage.Detail(err), "Roster: list members (test-control): ") {
+		if r, err := broken.Control().Roster(t.Context()); !errors.Is(err, storage.ErrDenied) || len(r.Members) > 0 || !strings.Contains(storage.Detail(err), "Roster: list members (test-control): ") {
 			t.Errorf("a roster without its second page is %+v, %v", r, err)
 		}
 		// The clock of the first page is the roster's: by it, no record is older than it is.

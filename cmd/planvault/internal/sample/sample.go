@@ -17,7 +17,7 @@ import (
 // Vault is what [Store] needs of a vault.
 type Vault interface {
 	storage.Restorer
-	storage.Control
+	Control() storage.Control
 }
 
 // alive is the name of the node that is alive, and interval the time between its heartbeats.
@@ -50,7 +50,7 @@ func Store(ctx context.Context, v Vault, now time.Time) (int, error) {
 		{ID: node(now, 'a'), Name: alive, Started: began(now, 'a'), TTL: 10 * interval},
 		{ID: node(now, 'b'), Name: "node-b", Started: began(now, 'b'), TTL: time.Second},
 	} {
-		if _, err := v.AddMember(ctx, m); err != nil {
+		if _, err := v.Control().AddMember(ctx, m); err != nil {
 			return 0, err
 		}
 	}

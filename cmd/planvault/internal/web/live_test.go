@@ -163,7 +163,7 @@ func TestSlowLook(t *testing.T) {
 func stuckPlans(t *testing.T, v *azblob.Vault) {
 	t.Helper()
 	m := storage.Member{ID: workflow.NewV7(), Name: "host-3", TTL: 24 * time.Hour}
-	if _, err := v.AddMember(t.Context(), m); err != nil {
+	if _, err := v.Control().AddMember(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	gone := workflow.NewV7()
