@@ -181,7 +181,7 @@ func vaultContainer(name string) func(container string) bool {
 
 func newVault(ctx context.Context, name string, account blob.Account, reg *registry.Register, opts Options, errs []error) (*Vault, error) {
 	if problem := prefix(name).check(); problem != "" {
-		errs = append(errs, driver.Invalid("prefix", "%q %s", name, problem))
+		errs = append(errs, driver.Invalid("prefix", "%s", problem))
 	}
 	o, err := opts.complete()
 	if err != nil {

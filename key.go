@@ -24,8 +24,8 @@ type prefix string
 // maxPrefix leaves room for a hyphen and a date in the 63 characters of a container's name.
 const maxPrefix = 63 - len("-2006-01-02")
 
-// check says why the prefix can't be the start of container names, or returns "". The rules are the
-// service's:
+// check says why the prefix can't be the start of container names, or returns "". It quotes nothing that may be a secret in
+// the wrong place, such as a connection string. The rules are the service's:
 // learn.microsoft.com/rest/api/storageservices/naming-and-referencing-containers--blobs--and-metadata
 func (p prefix) check() string {
 	switch {
@@ -36,7 +36,7 @@ func (p prefix) check() string {
 	case strings.Trim(string(p), "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
 		return "may have lower-case letters, digits and hyphens only"
 	case p[0] == '-' || p[len(p)-1] == '-' || strings.Contains(string(p), "--"):
-		return "may have single hyphens only, and none at either end"
+		return fmt.Sprintf("%q may have single hyphens only, and none at either end", string(p))
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -77,6 +78,9 @@ type Backoff struct {
 // maxGrace leaves time between the end of a change that began on the plan's day and the end of the day after it.
 const maxGrace = 12 * time.Hour
 
+// maxProbing is the most days that are asked for by name.
+const maxProbing = 36_525
+
 // complete sets the defaults. The error names everything that is wrong with the options.
 func (o Options) complete() (Options, error) {
 	var errs []error
@@ -101,11 +105,20 @@ func (o Options) complete() (Options, error) {
 	if o.Concurrency < 0 {
 		bad("Concurrency", "%d is negative", o.Concurrency)
 	}
-	if idle := idleConnections(o.Transport); idle < o.Concurrency {
+	if c, ok := o.Transport.(*http.Client); ok && c == nil {
+		bad("Transport", "is a nil *http.Client")
+	} else if idle := idleConnections(o.Transport); idle < o.Concurrency {
 		bad("Transport", "keeps %d idle connections, and %d requests may be in flight: raise MaxIdleConnsPerHost and MaxIdleConns, or lower Options.Concurrency", idle, o.Concurrency)
 	}
 	if o.DayProbing < 0 {
 		bad("DayProbing", "%d is negative", o.DayProbing)
+	} else if o.DayProbing > maxProbing {
+		bad("DayProbing", "%d is more than a hundred years: at most %d are allowed", o.DayProbing, maxProbing)
+	}
+	for name, policies := range map[string][]policy.Policy{"PerCallPolicies": o.PerCallPolicies, "PerRetryPolicies": o.PerRetryPolicies} {
+		if slices.Contains(policies, nil) {
+			bad(name, "has a nil policy")
+		}
 	}
 	if _, err := time.Parse(time.DateOnly, o.APIVersion); err != nil && o.APIVersion != "" {
 		bad("APIVersion", "%q is not a date such as %s", o.APIVersion, blob.Version)

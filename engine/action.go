@@ -173,6 +173,8 @@ type outcome struct {
 	bytes int // of its JSON
 	unfit error
 	err   error
+	// permanent says that no other attempt can do better, whatever err is.
+	permanent bool
 }
 
 // call runs the plugin within the timeout. An error means that the plan was given up while it ran.
@@ -206,21 +208,30 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		o.unfit = r.results.admit(o.bytes, r.engine.opts.MaxResult, r.engine.opts.MaxResults)
 	}
 	if o.unfit != nil {
-		r.panicked(a, o.unfit)
-		return nil, failureOf(errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit)), true), nil
+		o.resp, o.permanent = nil, true
+		o.err = errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit))
 	}
 	if o.err == nil {
 		return o.resp, nil, nil
 	}
-	r.panicked(a, o.err)
-	if own, ok := errors.AsType[*plugins.Error](o.err); ok {
-		return o.resp, bounded(*own), nil
+	late := ctx.Err() != nil && r.plugins.Err() == nil
+	var panicked *plugins.Panic
+	// The methods of the plugin's error may panic, such as those of a nil pointer.
+	if err := plugins.Guard(func() error {
+		if late && errors.Is(o.err, context.DeadlineExceeded) {
+			o.err = fmt.Errorf("timed out after %v", timeout)
+		}
+		failure = failureOf(o.err, o.permanent)
+		panicked, _ = errors.AsType[*plugins.Panic](o.err)
+		return nil
+	}); err != nil {
+		failure = failureOf(fmt.Errorf("the plugin's error can't be read: %w", err), true)
+		panicked, _ = errors.AsType[*plugins.Panic](err)
 	}
-	if errors.Is(o.err, context.DeadlineExceeded) && ctx.Err() != nil && r.plugins.Err() == nil {
-		return o.resp, failureOf(fmt.Errorf("timed out after %v", timeout), false), nil
+	if panicked != nil {
+		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, panicked})
 	}
-	_, panicked := errors.AsType[*plugins.Panic](o.err)
-	return o.resp, failureOf(o.err, panicked), nil
+	return o.resp, failure, nil
 }
 
 // callPlugin calls the plugin with a request of its own and sends the outcome, whatever the plugin does: it panics, or ends
@@ -248,32 +259,39 @@ func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action,
 	returned = true
 }
 
-// panicked reports a panic to the observer, with its stack.
-func (r *run) panicked(a *workflow.Action, err error) {
-	if p, ok := errors.AsType[*plugins.Panic](err); ok {
-		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, p})
+// failureOf returns the failure of an attempt, with the stack of a panic, which is permanent. A plugin's own error is stored
+// as it is, or with the text of what wraps it.
+func failureOf(err error, permanent bool) *plugins.Error {
+	if own, ok := err.(*plugins.Error); ok && own != nil && !permanent {
+		return bounded(*own)
 	}
+	f := plugins.Error{Message: err.Error(), Permanent: permanent}
+	if own, ok := errors.AsType[*plugins.Error](err); ok && own != nil {
+		f.Code, f.Permanent = own.Code, own.Permanent || permanent
+	}
+	if p, ok := errors.AsType[*plugins.Panic](err); ok {
+		f.Permanent = true
+		if len(p.Stack) > 0 {
+			f.Message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
+		}
+	}
+	return bounded(f)
 }
 
-// failureOf returns the failure of an attempt, with the stack of a panic.
-func failureOf(err error, permanent bool) *plugins.Error {
-	message := err.Error()
-	if p, ok := errors.AsType[*plugins.Panic](err); ok && len(p.Stack) > 0 {
-		message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
-	}
-	return bounded(plugins.Error{Message: message, Permanent: permanent})
-}
+// maxWrapped is how many errors a failure may wrap. A plugin's error may wrap itself.
+const maxWrapped = 100
 
 // bounded returns a failure as it is stored.
 func bounded(e plugins.Error) *plugins.Error {
 	first := &e
-	for at := first; ; at = at.Wrapped {
+	for at, depth := first, 0; ; at, depth = at.Wrapped, depth+1 {
 		if at.Message == "" && at.Cause != nil {
 			at.Message = at.Cause.Error()
 		}
 		at.Cause = nil
 		at.Message = strings.ToValidUTF8(at.Message[:min(len(at.Message), maxMessage)], "\uFFFD")
-		if at.Wrapped == nil {
+		if at.Wrapped == nil || depth == maxWrapped {
+			at.Wrapped = nil
 			return first
 		}
 		at.Wrapped = new(*at.Wrapped)

@@ -149,8 +149,18 @@ func (o *Options) withLogger() {
 	if o.Logger != nil || o.Observer.Problem == nil {
 		o.Observer = Tee(o.Observer, warnings(cmp.Or(o.Logger, slog.Default())))
 	}
-	o.Observer = Tee(o.Observer) // no function of it is nil
+	o.Observer = o.Observer.whole()
 }
+
+// whole returns the observer with functions that do nothing in the place of those that are nil.
+func (o Observer) whole() Observer {
+	return Tee(o, Observer{
+		Joined: none[JoinedEvent], PickedUp: none[PickedUpEvent], Changed: none[ChangedEvent], Left: none[LeftEvent],
+		Problem: none[ProblemEvent], Hindered: none[HinderedEvent], Panicked: none[PanickedEvent], Draining: none[DrainingEvent],
+	})
+}
+
+func none[E any](context.Context, E) {}
 
 // Tee returns an observer that calls all of these, in order. Fields that are nil are left out.
 func Tee(observers ...Observer) Observer {
@@ -166,13 +176,20 @@ func Tee(observers ...Observer) Observer {
 	}
 }
 
-// tee calls one function of each observer.
+// tee returns a function that calls one function of each observer, or nil if all of them are nil.
 func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
+	var all []func(context.Context, E)
+	for _, o := range observers {
+		if f := pick(o); f != nil {
+			all = append(all, f)
+		}
+	}
+	if all == nil {
+		return nil
+	}
 	return func(ctx context.Context, e E) {
-		for _, o := range observers {
-			if f := pick(o); f != nil {
-				f(ctx, e)
-			}
+		for _, f := range all {
+			f(ctx, e)
 		}
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/planvault/azblob/engine"
 )
 
-// TestTee calls each field of Observer, and expects a call of the same field of each observer that has it.
+// TestTee calls each field of Observer, and expects a call of the same field of each observer that has it. A field that none
+// of them has stays nil.
 func TestTee(t *testing.T) {
 	calls := map[string]int{}
 	counting := func() (o engine.Observer) {
@@ -27,6 +28,9 @@ func TestTee(t *testing.T) {
 		v.Call(args)
 		if calls[field.Name] != 2 {
 			t.Errorf("%s is called %d times, want 2", field.Name, calls[field.Name])
+		}
+		if !reflect.ValueOf(engine.Tee(engine.Observer{}, engine.Observer{})).FieldByIndex(field.Index).IsNil() {
+			t.Errorf("%s is not nil", field.Name)
 		}
 	}
 }

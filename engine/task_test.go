@@ -79,10 +79,19 @@ func TestTaskResult(t *testing.T) {
 	})
 }
 
+// broken is an error whose methods panic if it is nil.
+type broken struct{ text string }
+
+func (b *broken) Error() string { return b.text }
+
+const nilPointer = "the plugin's error can't be read: panic: runtime error: invalid memory address or nil pointer dereference"
+
 // TestFailuresOfTasks runs tasks that fail for good, and one whose error has a cause: the text of a cause is stored, and the
 // cause is not.
 func TestFailuresOfTasks(t *testing.T) {
 	full := errors.New("disk full")
+	circle := &plugins.Error{Code: 9, Message: "circle"}
+	circle.Wrapped = circle
 	for name, test := range map[string]struct {
 		err      error
 		attempts int
@@ -90,7 +99,11 @@ func TestFailuresOfTasks(t *testing.T) {
 	}{
 		"an error":              {full, 3, plugins.Error{Message: "disk full"}},
 		"permanent":             {plugins.Permanent(full), 1, plugins.Error{Message: "disk full", Permanent: true}},
-		"permanent and wrapped": {fmt.Errorf("install: %w", plugins.Permanent(full)), 1, plugins.Error{Message: "disk full", Permanent: true}},
+		"permanent and wrapped": {fmt.Errorf("install: %w", plugins.Permanent(full)), 1, plugins.Error{Message: "install: disk full", Permanent: true}},
+		"a nil *plugins.Error": {(*plugins.Error)(nil), 3, plugins.Error{Message: "<nil>"}},
+		"one that is wrapped":  {fmt.Errorf("no: %w", (*plugins.Error)(nil)), 3, plugins.Error{Message: "no: <nil>"}},
+		"a nil pointer":        {(*broken)(nil), 1, plugins.Error{Message: nilPointer, Permanent: true}},
+		"wraps itself":         {circle, 3, plugins.Error{Code: 9, Message: "circle"}},
 		"a cause":               {&plugins.Error{Code: 7, Cause: full}, 3, plugins.Error{Code: 7, Message: "disk full"}},
 		"a cause behind":        {&plugins.Error{Message: "no", Wrapped: &plugins.Error{Cause: full}}, 3, plugins.Error{Message: "no", Wrapped: &plugins.Error{Message: "disk full"}}},
 		"a message and a cause": {&plugins.Error{Message: "no", Cause: full}, 3, plugins.Error{Message: "no"}},
@@ -103,7 +116,7 @@ func TestFailuresOfTasks(t *testing.T) {
 			p := s.play(plan(block("b", sequence("s", a))))
 			got := p.Blocks[0].Sequences[0].Actions[0].Attempts
 			last := got[len(got)-1].Err
-			if want := &test.want; len(got) != test.attempts || last.Error() != want.Error() || last.Permanent != want.Permanent || last.Code != want.Code || errors.Is(last, full) {
+			if want := &test.want; len(got) != test.attempts || !strings.HasPrefix(last.Error(), want.Error()) || last.Permanent != want.Permanent || last.Code != want.Code || errors.Is(last, full) {
 				t.Errorf("%s: %d attempts, the last with %+v", name, len(got), last)
 			}
 		})

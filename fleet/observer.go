@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -144,22 +143,24 @@ func Tee(observers ...Observer) Observer {
 		Claim:     tee(observers, func(o Observer) func(context.Context, ClaimEvent) { return o.Claim }),
 		Takeover:  tee(observers, func(o Observer) func(context.Context, TakeoverEvent) { return o.Takeover }),
 		Fenced:    tee(observers, func(o Observer) func(context.Context, FencedEvent) { return o.Fenced }),
-		Gauges:    teeGauges(observers),
+		Gauges:    tee(observers, func(o Observer) func(context.Context, GaugesEvent) { return o.Gauges }),
 	}
 }
 
-// teeGauges is nil unless an observer wants gauges, which cost requests.
-func teeGauges(observers []Observer) func(context.Context, GaugesEvent) {
-	if !slices.ContainsFunc(observers, func(o Observer) bool { return o.Gauges != nil }) {
+// tee returns a function that calls one function of each observer, or nil if all of them are nil: gauges cost requests.
+func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
+	var all []func(context.Context, E)
+	for _, o := range observers {
+		if f := pick(o); f != nil {
+			all = append(all, f)
+		}
+	}
+	if all == nil {
 		return nil
 	}
-	return tee(observers, func(o Observer) func(context.Context, GaugesEvent) { return o.Gauges })
-}
-
-func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
 	return func(ctx context.Context, event E) {
-		for _, o := range observers {
-			notify(ctx, pick(o), event)
+		for _, f := range all {
+			f(ctx, event)
 		}
 	}
 }

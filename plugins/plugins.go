@@ -5,6 +5,7 @@ package plugins
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Plugin is what an action runs. The vault needs only its name and its types; running it is up to the engine.
@@ -59,7 +60,7 @@ func Permanent(err error) error {
 		return nil
 	}
 	own := Error{Message: err.Error(), Permanent: true, Cause: err}
-	if inner, ok := errors.AsType[*Error](err); ok {
+	if inner, ok := errors.AsType[*Error](err); ok && inner != nil {
 		own.Code = inner.Code
 	}
 	return &own
@@ -67,26 +68,45 @@ func Permanent(err error) error {
 
 // Error returns the message, with the code if there is one, followed by those of the wrapped errors.
 func (e *Error) Error() string {
-	text := e.Message
-	if text == "" && e.Cause != nil {
-		text = e.Cause.Error()
+	if e == nil {
+		return "<nil>"
 	}
-	if e.Code != 0 {
-		text = fmt.Sprintf("%s (code %d)", text, e.Code)
+	var texts []string
+	for ; e != nil && len(texts) < mostWrapped; e = e.Wrapped {
+		text := e.Message
+		if text == "" && e.Cause != nil {
+			text = e.Cause.Error()
+		}
+		if code := fmt.Sprintf(" (code %d)", e.Code); e.Code != 0 && !strings.Contains(text, code) {
+			text += code
+		}
+		texts = append(texts, text)
 	}
-	if e.Wrapped != nil {
-		text += ": " + e.Wrapped.Error()
-	}
-	return text
+	return strings.Join(texts, ": ")
 }
 
 // Unwrap returns the errors behind this one.
 func (e *Error) Unwrap() (behind []error) {
+	if e == nil {
+		return nil
+	}
 	if e.Cause != nil {
 		behind = append(behind, e.Cause)
 	}
-	if e.Wrapped != nil {
+	if e.Wrapped != nil && !e.circular() {
 		behind = append(behind, e.Wrapped)
 	}
 	return behind
+}
+
+// mostWrapped is how many errors may be wrapped in each other.
+const mostWrapped = 100
+
+// circular reports whether the error wraps itself, or too many others: errors.Is would never end.
+func (e *Error) circular() bool {
+	n := 0
+	for at := e.Wrapped; at != nil && n <= mostWrapped; at = at.Wrapped {
+		n++
+	}
+	return n > mostWrapped
 }

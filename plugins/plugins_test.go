@@ -33,7 +33,7 @@ func TestPermanent(t *testing.T) {
 		text string
 	}{
 		{full, 0, "disk full"},
-		{fmt.Errorf("install: %w", &plugins.Error{Code: 7, Cause: full}), 7, "install: disk full (code 7) (code 7)"},
+		{fmt.Errorf("install: %w", &plugins.Error{Code: 7, Cause: full}), 7, "install: disk full (code 7)"},
 	} {
 		err := plugins.Permanent(c.err)
 		own, ok := errors.AsType[*plugins.Error](err)

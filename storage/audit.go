@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func AuditLate(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx c
 	if audited.Is(ctx) {
 		return do(ctx, func() {})
 	}
-	if err := CheckBy(entry.By); err != nil {
+	if err := errors.Join(entry.CheckWhat(), CheckBy(entry.By)); err != nil {
 		return err
 	}
 	if !ok {
@@ -87,9 +88,17 @@ func AuditLate(ctx context.Context, vault Vault, entry AuditEntry, do func(ctx c
 	return err
 }
 
+// CheckWhat returns [ErrInvalid] if What is not a word of at most 30 lower-case letters and hyphens.
+func (d AuditEntry) CheckWhat() error {
+	if d.What == "" || len(d.What) > 30 || strings.Trim(d.What, "abcdefghijklmnopqrstuvwxyz-") != "" {
+		return invalid("What", "%.100q is not a word of at most 30 lower-case letters and hyphens", d.What)
+	}
+	return nil
+}
+
 // CheckBy returns [ErrInvalid] for an attribution that does not say who asks, or can't be stored.
 func CheckBy(by workflow.Attribution) error {
-	if by.By == "" {
+	if strings.TrimSpace(by.By) == "" {
 		return invalid("By", "is empty: say who asks for the change")
 	}
 	if err := workflow.CheckAttribution(by); err != nil {

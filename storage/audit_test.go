@@ -74,9 +74,13 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	l := newLogged()
-	for _, by := range []workflow.Attribution{{}, {Why: "because"}, {By: "eve\x00"}} {
-		if err := storage.Audit(t.Context(), l, storage.AuditEntry{What: "purge", By: by}, plain); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
-			t.Errorf("%+v: %v", by, err)
+	never := func(context.Context) error { t.Error("a wrong entry did not keep the change from being made"); return nil }
+	for _, d := range []storage.AuditEntry{
+		{What: "purge"}, {What: "purge", By: workflow.Attribution{Why: "because"}}, {What: "purge", By: workflow.Attribution{By: "eve\x00"}},
+		{What: "purge", By: workflow.Attribution{By: "  "}}, {By: operator}, {What: "Bad What", By: operator},
+	} {
+		if err := storage.Audit(t.Context(), l, d, never); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
+			t.Errorf("%+v: %v", d, err)
 		}
 	}
 }

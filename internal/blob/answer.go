@@ -53,6 +53,9 @@ func (w wire) do(req *http.Request, x *exchange) (*http.Response, error) {
 	call, _ := req.Context().Value(callKey{}).(call)
 	call.watch(req)
 	resp, err := w.next.Do(req)
+	if err == nil && resp == nil {
+		err = errors.New("the transport returned neither an answer nor an error")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -25,14 +25,23 @@ type Keeper struct {
 	mu    sync.Mutex // guards what follows
 	out   *writer
 	plans int
+	ended bool
 }
 
+// errEnded is why nothing more is written to a bundle.
+var errEnded = fmt.Errorf("%w: the bundle has its end", storage.ErrClosed)
+
 // NewKeeper begins a bundle. Source says where the plans come from, for people. If w has a method Sync, as an [os.File]
-// does, it is called before a plan counts as kept.
+// does, it is called before a plan counts as kept. A file that is not empty is [storage.ErrInvalid]: a bundle has one to itself.
 func NewKeeper(w io.Writer, source string) (*Keeper, error) {
 	l, err := limitsOf(0)
 	if err != nil {
 		return nil, err
+	}
+	if file, ok := w.(io.Seeker); ok {
+		if size, err := file.Seek(0, io.SeekEnd); err == nil && size > 0 {
+			return nil, failed("NewKeeper", fmt.Errorf("%w: the file has %d bytes already, and a bundle needs an empty one", storage.ErrInvalid, size))
+		}
 	}
 	encoder, err := newEncoder(l.concurrency)
 	if err != nil {
@@ -58,7 +67,7 @@ func (k *Keeper) settle() error {
 }
 
 // Keep writes a plan. When it returns nil, a crash does not lose the copy. After an error of writing, each call fails. It
-// has the form of [storage.PurgeOptions].Keep.
+// has the form of [storage.PurgeOptions].Keep. After Close it is [storage.ErrClosed].
 func (k *Keeper) Keep(_ context.Context, plan *workflow.Plan) error {
 	r, err := encode(k.encoder, workflow.Copy(plan))
 	if err != nil {
@@ -66,6 +75,9 @@ func (k *Keeper) Keep(_ context.Context, plan *workflow.Plan) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.ended {
+		return errEnded
+	}
 	k.out.put(r)
 	k.plans++
 	return k.settle()
@@ -88,6 +100,9 @@ func (k *Keeper) KeepAll(ctx context.Context, from storage.Reader, f storage.Fil
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
+		if k.ended {
+			return errEnded
+		}
 		k.out.put(e.record)
 		k.plans++
 		return k.out.err
@@ -104,8 +119,14 @@ func (k *Keeper) Plans() int {
 	return k.plans
 }
 
-// Close writes the end of the bundle, and does not close the writer. No other call may be under way.
+// Close writes the end of the bundle, and does not close the writer. No other call may be under way. A second Close writes nothing.
 func (k *Keeper) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended {
+		return k.settle()
+	}
+	k.ended = true
 	defer k.encoder.Close()
 	k.out.finish(end{Plans: k.plans})
 	return k.settle()

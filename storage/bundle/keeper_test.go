@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -100,5 +102,30 @@ func TestKeptBundleMayBeCut(t *testing.T) {
 	})
 	if k, err = bundle.NewKeeper(&disk{room: 1 << 20}, ""); err != nil || !errors.Is(k.KeepAll(context.Background(), unreadable, storage.Filters{}), storage.ErrCorrupt) {
 		t.Errorf("a plan that can't be read is kept: %v", err)
+	}
+}
+
+// TestKeeperNeedsAnEmptyFile opens a file as a nightly job does, with O_APPEND: a second bundle in it could not be read.
+func TestKeeperNeedsAnEmptyFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "purged")
+	for _, want := range []error{nil, storage.ErrInvalid} {
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		k, err := bundle.NewKeeper(file, "")
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if err != nil {
+			continue
+		}
+		if err := errors.Join(k.Close(), k.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := k.Keep(t.Context(), new(workflow.Plan)); !errors.Is(err, storage.ErrClosed) {
+			t.Errorf("a plan after the end: %v", err)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,8 +25,8 @@ func CheckAuditEntry(d storage.AuditEntry) error {
 	switch {
 	case !workflow.IsV7(d.ID):
 		return Invalid("ID", "%s is not a UUIDv7", d.ID)
-	case d.What == "" || len(d.What) > 30 || strings.Trim(d.What, "abcdefghijklmnopqrstuvwxyz-") != "":
-		return Invalid("What", "%.100q is not a word of at most 30 lower-case letters and hyphens", d.What)
+	case d.CheckWhat() != nil:
+		return d.CheckWhat()
 	case len(d.Plans) > storage.MaxAuditPlans:
 		return Invalid("Plans", "has %d plans, at most %d are allowed", len(d.Plans), storage.MaxAuditPlans)
 	case d.From.IsZero() != d.To.IsZero():
