@@ -80,7 +80,7 @@
 // # Contexts
 //
 // A request that fails for a temporary reason is tried again until the context ends or, without a deadline,
-// for Retry.MaxElapsed: give calls a deadline. A call returns soon after its context ends. A write that was
+// for Options.Backoff.MaxElapsed: give calls a deadline. A call returns soon after its context ends. A write that was
 // under way at that time is [storage.ErrUnknown].
 //
 // # Errors

@@ -14,7 +14,7 @@ import (
 
 // List yields plans, newest first by the time in their IDs: at most limit of them, or all if limit is 0. With a
 // limit it reads about as much as is wanted, so neither requests nor memory grow with the vault. Without a limit it reads up
-// to five pages ahead, unless [WithConcurrency] allows fewer.
+// to five pages ahead, unless [Options].Concurrency allows fewer.
 //
 // List itself returns ErrInvalid, for a negative limit, or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx ends,
 // it is the last element. If the metadata of a plan can't be read, it takes the plan's place, and the others follow; for a

@@ -179,11 +179,8 @@ type Engine struct {
 // vault does not offer what an option needs.
 func New(vault storage.Vault, opts Options) (*Engine, error) {
 	opts, err := opts.withDefaults()
-	reg := registryOf(vault)
-	if reg == nil {
-		err = errors.Join(err, driver.Invalid("vault", "has no registry of plugins: open it with one"))
-	}
-	if err != nil {
+	reg, lacks := registryOf(vault)
+	if err = errors.Join(err, lacks); err != nil {
 		return nil, &storage.Error{Op: "engine.New", Err: err}
 	}
 	e := &Engine{
@@ -203,13 +200,19 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// registryOf returns the registry that a vault was opened with, or nil.
-func registryOf(vault storage.Vault) *registry.Register {
+// registryOf returns the registry that a vault was opened with.
+func registryOf(vault storage.Vault) (*registry.Register, error) {
+	if vault == nil {
+		return nil, driver.Invalid("vault", "is nil")
+	}
 	has, ok := storage.As[interface{ Registry() *registry.Register }](vault)
 	if !ok {
-		return nil
+		return nil, fmt.Errorf("vault: %w: a %T tells no registry of plugins: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)
 	}
-	return has.Registry()
+	if has.Registry() == nil {
+		return nil, driver.Invalid("vault", "has no registry of plugins: open it with one")
+	}
+	return has.Registry(), nil
 }
 
 // Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
@@ -271,31 +274,34 @@ func (e *Engine) accept(offer func(*workflow.Plan)) {
 // runnable returns an error that names each action whose plugin can't run.
 func (e *Engine) runnable(plan *workflow.Plan) error {
 	var errs []error
-	for o := range workflow.Walk(plan) {
+	for o, path := range workflow.Paths(plan) {
 		if a, ok := o.(*workflow.Action); ok {
 			if _, err := e.plugin(a); err != nil {
-				errs = append(errs, err)
+				errs = append(errs, driver.Invalid("Plugin", "of action %s: %v", path, err))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return &storage.Error{Op: "Submit", Plan: plan.ID, Err: errors.Join(errs...)}
+	}
+	return nil
 }
 
 func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 	known, found := e.reg.Plugin(a.Plugin)
 	if !found {
-		return nil, fmt.Errorf("action %q needs plugin %q, which is not registered", a.Name, a.Plugin)
+		return nil, fmt.Errorf("%q is not registered", a.Plugin)
 	}
 	plugin, runs := known.(Plugin)
 	if !runs {
-		return nil, fmt.Errorf("action %q needs plugin %q, which has no Run", a.Name, a.Plugin)
+		return nil, fmt.Errorf("%q has no Run", a.Plugin)
 	}
 	return plugin, nil
 }
 
-// Run runs plans until ctx ends, and calls Recovery beside them, at the start and each hour. If the vault has a method Upkeep, as
-// that on Azure Blob Storage, Run calls it daily, for the first time after an hour or two. If the vault is a
-// [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
+// Run runs plans until ctx ends, and calls Recovery beside them, at the start and each hour. If the vault builds
+// catalogues, as that on Azure Blob Storage, Run lets it do so daily, for the first time after an hour or two. If the vault
+// offers a [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
 // Options.UntilIdle, when no plan is left. A call of Run while another one is active returns an error.
 //

@@ -65,7 +65,8 @@ func TestNewTellsWhatADecoratorHides(t *testing.T) {
 		{whole.Vault, nil, "", nil},
 		{hiding{whole, plugins}, nil, "a engine_test.hiding does not tell whether it is suspended, and enforces no policy of retention: a decorator needs a method Unwrap for that", nil},
 		{hiding{whole, plugins}, &fleet.Options{}, "", errors.ErrUnsupported},
-		{struct{ storage.Vault }{whole}, nil, "", storage.ErrInvalid},
+		{struct{ storage.Vault }{whole}, nil, "", errors.ErrUnsupported},
+		{nil, nil, "", storage.ErrInvalid},
 		{memvault.New(nil, memvault.Options{}), nil, "", storage.ErrInvalid},
 	} {
 		told := ""

@@ -74,7 +74,10 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	l := newLogged()
-	never := func(context.Context) error { t.Error("a wrong entry did not keep the change from being made"); return nil }
+	never := func(context.Context) error {
+		t.Error("a wrong entry did not keep the change from being made")
+		return nil
+	}
 	for _, d := range []storage.AuditEntry{
 		{What: "purge"}, {What: "purge", By: workflow.Attribution{Why: "because"}}, {What: "purge", By: workflow.Attribution{By: "eve\x00"}},
 		{What: "purge", By: workflow.Attribution{By: "  "}}, {By: operator}, {What: "Bad What", By: operator},

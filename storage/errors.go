@@ -92,6 +92,9 @@ type Error struct {
 // others.
 func (e *Error) Error() string {
 	_, name, _ := strings.Cut(e.Blob, "/")
+	if e.Err == nil {
+		return e.text(name, "unknown error")
+	}
 	return e.text(name, e.Err.Error())
 }
 
@@ -115,6 +118,9 @@ func (e *Error) Format(s fmt.State, verb rune) {
 // Detail returns the text of an error for operators: with the containers, hosts and URLs that are not in the texts of
 // the [Error] values that it wraps. Neither text has secrets.
 func Detail(err error) string {
+	if err == nil {
+		return ""
+	}
 	text, at := err.Error(), 0
 	expand(err, func(short, long string) {
 		if i := strings.Index(text[at:], short); i >= 0 {

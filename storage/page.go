@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,16 +24,25 @@ type Page struct {
 	Next string
 }
 
+// MaxPage is the most plans of a page.
+const MaxPage = 5_000
+
 // ListPage returns the page of a listing that a token names, or the first one if the token is empty, with at most size
-// plans. Zero filters select all plans. The token has the place in the listing, and no secret; it stays valid while plans
-// come and go. A page costs what a Search with a Limit of size plus one costs.
+// plans, [MaxPage] at most. Zero filters select all plans. The token has the place in the listing, and no secret; it stays
+// valid while plans come and go. All pages of a listing have the same filters: a time such as an hour ago is computed once. A
+// page costs what a Search with a Limit of size plus one costs.
 //
-// A plan that can't be read is an error, which comes with the other results and with the next token. The error is [ErrInvalid] for a size that is not
-// positive, for filters with a Limit or BeforeID, and for a token that ListPage did not return for the same filters.
+// A plan that can't be read is an error, which comes with the other results and with the next token. The error is
+// [ErrInvalid] for another size, for filters with a Limit or BeforeID, and for a token that ListPage did not return for the
+// same filters.
 func ListPage(ctx context.Context, vault Reader, filters Filters, token string, size int) (page Page, err error) {
 	place, err := pageAfter(filters, token)
-	if err == nil && (size < 1 || filters.Limit != 0 || filters.BeforeID != uuid.Nil) {
-		err = fmt.Errorf("%w: a page has a positive size, and its filters neither a Limit nor a BeforeID", ErrInvalid)
+	switch {
+	case err != nil:
+	case size < 1 || size > MaxPage:
+		err = invalid("size", "%d is not between 1 and %d", size, MaxPage)
+	case filters.Limit != 0 || filters.BeforeID != uuid.Nil:
+		err = invalid("Filters", "has a Limit or a BeforeID, which are up to the page")
 	}
 	if err != nil {
 		return page, &Error{Op: "ListPage", Err: err}
@@ -74,6 +85,10 @@ func planOf(f Stream[ListResult]) uuid.UUID {
 
 // pageToken returns the token of the page that follows a plan: the plan's ID, and a sum by which other filters are noticed.
 func pageToken(f Filters, last uuid.UUID) string {
+	for _, t := range []*time.Time{&f.After, &f.Before, &f.EndedAfter, &f.EndedBefore} {
+		*t = t.UTC()
+	}
+	f.ByStatus = slices.Sorted(slices.Values(f.ByStatus))
 	text, _ := json.Marshal(f) // all of its fields can be written
 	sum := sha256.Sum256(text)
 	return base64.RawURLEncoding.EncodeToString(append(last[:], sum[:8]...))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -106,8 +107,9 @@ func TestListPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range map[string]func() (storage.Page, error){
-		"no size": func() (storage.Page, error) { return storage.ListPage(ctx, vault, own, "", 0) },
-		"a limit": func() (storage.Page, error) { return storage.ListPage(ctx, vault, storage.Filters{Limit: 3}, "", 1) },
+		"a huge size": func() (storage.Page, error) { return storage.ListPage(ctx, vault, own, "", math.MaxInt) },
+		"no size":     func() (storage.Page, error) { return storage.ListPage(ctx, vault, own, "", 0) },
+		"a limit":     func() (storage.Page, error) { return storage.ListPage(ctx, vault, storage.Filters{Limit: 3}, "", 1) },
 		"a place": func() (storage.Page, error) {
 			return storage.ListPage(ctx, vault, storage.Filters{BeforeID: ids[0]}, "", 1)
 		},

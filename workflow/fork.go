@@ -196,6 +196,9 @@ func belongsToRun(o, parent Object) bool {
 // Copy returns a copy of a plan with everything below it and all versions, so that an engine can change it while others
 // read the plan. It shares requests, responses and errors with p.
 func Copy(p *Plan) *Plan {
+	if p == nil {
+		return nil
+	}
 	c := copied(reflect.ValueOf(p)).Interface().(*Plan)
 	c.Labels = maps.Clone(p.Labels)
 	return c
