@@ -191,7 +191,7 @@ func TestCatalogueAndListingAgree(t *testing.T) {
 				if got := gather(t, v, f); !reflect.DeepEqual(got, want) || len(got) != chosen {
 					t.Fatalf("seed %d: %+v: %d plans, %d are listed, %d should be", seed, f, len(got), len(want), chosen)
 				}
-				if got, err := v.Count(t.Context(), f); err != nil || got != int64(len(want)) {
+				if got, err := v.Count(t.Context(), f); err != nil || got != len(want) {
 					t.Fatalf("seed %d: %+v: Count: %d, want %d: %v", seed, f, got, len(want), err)
 				}
 				var paged []storage.ListResult
@@ -579,7 +579,7 @@ func TestStats(t *testing.T) {
 		want := map[string]DayStats{}
 		for container := range a.server.Containers() {
 			date, _ := prefix("test").parseDay(container)
-			d := DayStats{Day: storage.DayOf(date), Plans: map[workflow.Status]int64{}, Held: date.Equal(first.AddDate(0, 0, 2))}
+			d := DayStats{Day: storage.DayOf(date), Plans: map[workflow.Status]int{}, Held: date.Equal(first.AddDate(0, 0, 2))}
 			for b := range a.server.Blobs(container) {
 				d.Blobs++
 				d.Bytes += int64(len(b.Body))

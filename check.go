@@ -40,7 +40,7 @@ func (a *Admin) Check(ctx context.Context, o CheckOptions) (report CheckReport, 
 				return err
 			}
 			if o.Progress != nil {
-				o.Progress(storage.Progress{Done: int64(i + 1), Total: int64(len(days))})
+				o.Progress(storage.Progress{Done: i + 1, Total: len(days)})
 			}
 		}
 		return c.checkRecords(ctx)

@@ -50,7 +50,7 @@ type CatalogueReport struct {
 // CataloguedDay is a day whose catalogue was built.
 type CataloguedDay struct {
 	Day   storage.Day
-	Plans int64
+	Plans int
 	Bytes int64 // of the catalogue
 }
 
@@ -156,7 +156,7 @@ func (c *cataloguing) run(ctx context.Context) error {
 			errs[i] = c.build(ctx, d, found[i].ETag)
 		}
 		if c.opts.Progress != nil {
-			c.opts.Progress(storage.Progress{Done: int64(i + 1), Total: int64(len(days))})
+			c.opts.Progress(storage.Progress{Done: i + 1, Total: len(days)})
 		}
 	}
 	return errors.Join(errs...)
@@ -369,7 +369,7 @@ func (s *store) tallyPlans(ctx context.Context, d day) (t tally, err error) {
 }
 
 // encode lists the plans of a day, and returns the catalogue and their number. It returns nil if it skips the day.
-func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int64, err error) {
+func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int, err error) {
 	e, err := catalogue.NewEncoder(d.container, blob.MaxBody)
 	if err != nil {
 		return nil, 0, err

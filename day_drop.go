@@ -114,7 +114,7 @@ func (x *expiry) mixed(ctx context.Context, size int) (bool, error) {
 
 // recent returns how many plans of a day are of a status within reach but ended too late. The catalogue of the day mostly
 // shows that with one request; without one, the plans are listed.
-func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.Reach, d day, size int) (n int64, err error) {
+func (s *store) recent(ctx context.Context, p retention.Policy, reach retention.Reach, d day, size int) (n int, err error) {
 	f := storage.Filters{ByStatus: reach.Statuses(), EndedAfter: d.seen}
 	for _, status := range f.ByStatus {
 		if end := p.EndedBefore(status, d.seen); end.Before(f.EndedAfter) {

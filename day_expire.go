@@ -131,7 +131,7 @@ func (x expiring) run(ctx context.Context) (report ExpireReport, err error) {
 	}
 	slices.Reverse(days)
 	days = slices.DeleteFunc(days, func(d day) bool { return !isPast(d.date, d.seen) || !x.o.Empty && !x.o.due(d) })
-	progress := storage.Progress{Total: int64(len(days))}
+	progress := storage.Progress{Total: len(days)}
 	var errs []error
 	for first := true; len(days) > 0; first = false {
 		if ctx.Err() != nil {

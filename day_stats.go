@@ -32,18 +32,19 @@ type DayStats struct {
 	// Held says that the day is held ([Admin.Hold]).
 	Held bool
 	// Plans are the numbers of plans by status. Statuses without plans are absent.
-	Plans map[workflow.Status]int64
+	Plans map[workflow.Status]int
 	// Unreadable is the number of plans whose metadata can't be read, so that their status is unknown.
-	Unreadable int64
+	Unreadable int
 	// Foreign is the number of plans that another program wrote.
-	Foreign int64
+	Foreign int
 	// Blobs and Bytes are the number and the total size of all blobs in the day's container, with strays and markers,
 	// but without earlier versions and deleted blobs. They are zero unless [StatsOptions.Bytes] is set.
-	Blobs, Bytes int64
+	Blobs int
+	Bytes int64
 }
 
 // Total returns the number of plans, whatever their status, without those of another program.
-func (d DayStats) Total() (n int64) {
+func (d DayStats) Total() (n int) {
 	for _, of := range d.Plans {
 		n += of
 	}
@@ -128,7 +129,7 @@ func (s *store) countDays(ctx context.Context, days []day) iter.Seq2[DayStats, e
 		defer stop()
 		p, err, more := next()
 		for _, d := range days {
-			counted := DayStats{Day: storage.DayOf(d.date), Held: d.lease == blob.LeasedForever, Plans: map[workflow.Status]int64{}}
+			counted := DayStats{Day: storage.DayOf(d.date), Held: d.lease == blob.LeasedForever, Plans: map[workflow.Status]int{}}
 			for more && err == nil && p.keys.container == d.container {
 				counted.add(p)
 				p, err, more = next()
@@ -157,7 +158,10 @@ func (d *DayStats) add(p candidate) {
 }
 
 // size is how much is stored in a day.
-type size struct{ blobs, bytes int64 }
+type size struct {
+	blobs int
+	bytes int64
+}
 
 // sizeOf lists all blobs of a day.
 func (s *store) sizeOf(ctx context.Context, d day) (sum size, err error) {

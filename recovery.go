@@ -121,7 +121,7 @@ type recovery struct {
 	report   RepairReport
 	errs     []error
 	dropping map[string]bool // the containers with the mark of an expiry
-	looked   int64           // plans that were looked at
+	looked   int             // plans that were looked at
 
 	catalogued []day // that may have a catalogue; of a thorough Recovery
 }

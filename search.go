@@ -110,7 +110,7 @@ func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
 // Changes made meanwhile may or may not count. A plan whose metadata can't be read does not count; the error names the
 // first. If the others are plans of another program, the error is a [*storage.ForeignError]. With any other error the count
 // is 0.
-func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
+func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int, err error) {
 	err = v.call(ctx, "Count", uuid.Nil, func(ctx context.Context) error {
 		err := driver.CheckCount(filters)
 		if err == nil {
@@ -123,7 +123,7 @@ func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, er
 
 // count counts the plans that the filters choose. The error is that of the first plan that can't be read, or the
 // error that ended the listing.
-func (v *Vault) count(ctx context.Context, f storage.Filters) (n int64, unread error) {
+func (v *Vault) count(ctx context.Context, f storage.Filters) (n int, unread error) {
 	var others storage.ForeignError
 	var firstOther uuid.UUID
 	for p, err := range (search{v.store, f, false}).find(ctx) {

@@ -40,7 +40,7 @@ type candidate struct {
 	truncated bool  // name and description are too long for metadata: the entry has them whole
 	undecided bool  // whether the filters choose the plan depends on the part of the name that was cut
 	err       error // why the plan can't be read
-	weight    int64 // how many plans of a day and a status it counts for, where results are not wanted; 0 for one plan
+	weight    int   // how many plans of a day and a status it counts for, where results are not wanted; 0 for one plan
 }
 
 // choose reads the metadata of a plan's entry into the candidate, and reports whether the filters choose the

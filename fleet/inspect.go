@@ -257,7 +257,7 @@ const readAtOnce = 8
 func (i *inspector) read(ctx context.Context) error {
 	chosen := i.chosen()
 	var mu sync.Mutex
-	progress := storage.Progress{Total: int64(len(chosen))}
+	progress := storage.Progress{Total: len(chosen)}
 	err := atMost(readAtOnce, chosen, func(p *OpenPlan) error {
 		p.ReadAt = i.Now
 		plan, err := i.store.Read(ctx, p.Plan.ID)

@@ -124,7 +124,7 @@ func (h *past) listed(ctx context.Context, v *azblob.Vault) error {
 		return err
 	}
 	n, err := v.Count(ctx, storage.Filters{})
-	if err := reported(err, n == int64(len(h.plans)), n); err != nil {
+	if err := reported(err, n == len(h.plans), n); err != nil {
 		return err
 	}
 	for _, p := range h.plans {

@@ -246,7 +246,7 @@ func list(ctx context.Context, s *stage) error {
 			want := slices.DeleteFunc(s.newestFirst(), func(p *workflow.Plan) bool { return !matches(p) })
 			err := shows(want)(s.vault.Search(ctx, f))
 			n, countErr := s.vault.Count(ctx, f)
-			return errors.Join(err, reported(countErr, n == int64(len(want)), n))
+			return errors.Join(err, reported(countErr, n == len(want), n))
 		}
 	}
 	name := fmt.Sprintf("plan %d", perDay)

@@ -59,7 +59,7 @@ func LacksRight(err error) bool {
 // ForeignError is the error of a Count that left plans of another program out. It is [ErrForeign].
 type ForeignError struct {
 	// Plans is how many were left out.
-	Plans int64
+	Plans int
 }
 
 // Error returns the error as one line.

@@ -40,18 +40,18 @@ type PurgeOptions struct {
 // PurgeReport is what Purge did.
 type PurgeReport struct {
 	// Deleted is the number of plans that were removed. In a dry run, they would be.
-	Deleted int64
+	Deleted int
 	// Gone is the number of plans that somebody else removed first.
-	Gone int64
+	Gone int
 	// Held is the number of plans that are kept because their day is held, and HeldDays are these days, newest
 	// first.
-	Held     int64
+	Held     int
 	HeldDays []Day
 	// Foreign is the number of plans that are kept because another program wrote them, whether they are what is selected or
 	// not.
-	Foreign int64
+	Foreign int
 	// Failed is the number of plans that could not be read or removed. The error says why, of the first ten.
-	Failed int64
+	Failed int
 	// More says that plans may be left, because the budget was used up, the context ended, or the vault refuses all calls.
 	// Another Purge continues.
 	More bool

@@ -101,7 +101,7 @@ func stock(t *testing.T) *stocked {
 	return v
 }
 
-func (v *stocked) left(t *testing.T) int64 {
+func (v *stocked) left(t *testing.T) int {
 	t.Helper()
 	n, err := v.Count(t.Context(), storage.Filters{})
 	if err != nil {
@@ -126,7 +126,7 @@ func TestPurge(t *testing.T) {
 		name   string
 		filter storage.Filters
 		opts   storage.PurgeOptions
-		want   int64
+		want   int
 	}{
 		{"by age", storage.Filters{Before: purged.Add(-time.Hour)}, storage.PurgeOptions{}, 60},
 		{"by status", storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, storage.PurgeOptions{}, 30},

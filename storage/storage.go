@@ -114,7 +114,7 @@ type Reader interface {
 	// value counts all plans. Limit and BeforeID are ErrInvalid. If a plan can't be read, the error names the
 	// first such plan, and the count has the others; if only plans of another program can't, it is a
 	// [*ForeignError]. Any other error comes with a count of 0.
-	Count(ctx context.Context, filters Filters) (int64, error)
+	Count(ctx context.Context, filters Filters) (int, error)
 }
 
 // Updater stores the progress of plans. An update writes the fields of one object, and not those of its

@@ -60,7 +60,7 @@ func (p planned) String() string {
 // due is a bulk change that may have to be confirmed. R is the library's report.
 type due[R any] struct {
 	change
-	n       int64               // how much there is to do
+	n       int                 // how much there is to do
 	found   R                   // by a look
 	err     error               // what the look could not read, which does not keep the rest
 	wouldDo func(planned) error // prints what was found, for a dry run

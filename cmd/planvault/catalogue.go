@@ -14,7 +14,7 @@ import (
 type cataloguedRow struct {
 	Day    string `json:"day" help:"the day"`
 	Result string `json:"result" help:"due, built or skipped"` // due, built or skipped
-	Plans  int64  `json:"plans,omitzero" help:"how many plans the catalogue has"`
+	Plans  int    `json:"plans,omitzero" help:"how many plans the catalogue has"`
 	Bytes  int64  `json:"bytes,omitzero" help:"its size"`
 	Reason string `json:"reason,omitempty" help:"a code for why it was skipped"`
 	Why    string `json:"why,omitempty" help:"why it was skipped"`
@@ -29,7 +29,7 @@ func (a *app) catalogue(ctx context.Context, v *azblob.Vault, o azblob.Catalogue
 	if err != nil {
 		return err
 	}
-	n := int64(len(found.Built))
+	n := len(found.Built)
 	return carryOut(ctx, a, o.DryRun, due[azblob.CatalogueReport]{
 		change: change{doing: "catalogue", what: plural(n, "day"), requests: estimate(a.meter.traffic().requests, step{buildCatalogue, n})},
 		n:      n, found: found, journal: v, entry: about("catalogue"),

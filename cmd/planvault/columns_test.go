@@ -18,7 +18,7 @@ import (
 // --wide has the IDs whole.
 func TestShortTablesFit(t *testing.T) {
 	long, far := strings.Repeat("日本 e\u0301x", 40), time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	id, silence, many, month := workflow.NewV7(), 1e9, int64(123_456_789), 12345.67
+	id, silence, many, size, month := workflow.NewV7(), 1e9, 123_456_789, int64(123_456_789), 12345.67
 	tables := map[string]func(a *app) error{
 		"list": func(a *app) error {
 			return newColumns(a, a.planColumns()).print([]report.Listed{{ID: id, Status: "NotStarted", Submitted: far, Took: report.Span{Start: far, End: far.AddDate(200, 0, 0)}, Name: long}})
@@ -36,7 +36,7 @@ func TestShortTablesFit(t *testing.T) {
 			return newColumns(a, dayColumns(false)).print([]dayRow{{Day: "2026-11-21", Plans: 1_234_567, NotStarted: 1_234_567, Running: 1_234_567, Completed: 1_234_567, Held: true, Unreadable: 12}})
 		},
 		"stats --bytes": func(a *app) error {
-			return newColumns(a, dayColumns(true)).print([]dayRow{{Day: "2026-11-21", Plans: many, Running: 1_234_567, Blobs: &many, Bytes: &many, Month: &month, Held: true, Unreadable: 12}})
+			return newColumns(a, dayColumns(true)).print([]dayRow{{Day: "2026-11-21", Plans: many, Running: 1_234_567, Blobs: &many, Bytes: &size, Month: &month, Held: true, Unreadable: 12}})
 		},
 	}
 	for name, print := range tables {

@@ -38,8 +38,8 @@ func (a *app) countCommand() *cobra.Command {
 // tally is how many plans there are, of a status, group or day, or at all.
 type tally struct {
 	kind
-	Plans   int64 `json:"plans" help:"how many plans there are"`
-	Foreign int64 `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	Plans   int `json:"plans" help:"how many plans there are"`
+	Foreign int `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 }
 
 // kind is what the plans of a tally have in common.
@@ -74,7 +74,7 @@ func (t tally) text() string { return t.Status + t.Group + t.Day }
 // count prints how many plans filters select.
 func (a *app) count(ctx context.Context, v storage.Reader, f storage.Filters) error {
 	n, unread := v.Count(ctx, f)
-	var foreign int64
+	var foreign int
 	if left, ok := errors.AsType[*storage.ForeignError](unread); ok {
 		foreign, unread = left.Plans, nil
 	}
@@ -87,11 +87,11 @@ func (a *app) count(ctx context.Context, v storage.Reader, f storage.Filters) er
 
 // countBy prints how many plans there are of each status, group or day. It counts all in one listing.
 func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, by string) error {
-	plans := map[kind]int64{}
+	plans := map[kind]int{}
 	p := a.progress("count", "plan", 0)
 	defer p.end()
 	var unread error // the first plan that can't be read, as in Count
-	var foreign int64
+	var foreign int
 	for r := range search(ctx, v, f) {
 		switch {
 		case errors.Is(r.Err, storage.ErrForeign):

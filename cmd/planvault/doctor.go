@@ -87,12 +87,12 @@ func (x *doctor) run(ctx context.Context) error {
 		return []string{f.Result, f.Check, f.Finding}
 	}, "RESULT", "CHECK", "FINDING")
 	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.vault, x.busy, x.account}
-	p := x.a.progress("doctor", "step", int64(len(steps))).then(untouched)
+	p := x.a.progress("doctor", "step", len(steps)).then(untouched)
 	for i, step := range steps {
 		if !step(ctx) || ctx.Err() != nil {
 			break
 		}
-		p.at(int64(i + 1))
+		p.at(i + 1)
 	}
 	p.end()
 	x.a.sites = nil // what is to say about the vault was said

@@ -38,7 +38,7 @@ var (
 // step is a step of a change, and how often the change takes it.
 type step struct {
 	of    price.Tally
-	times int64
+	times int
 }
 
 // estimate returns what looking took and the steps of a change take together.

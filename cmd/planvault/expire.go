@@ -44,7 +44,7 @@ type expiredRow struct {
 	Day    string `json:"day" help:"the day"`
 	Result string `json:"result" help:"what became of it"`
 	// Plans is how many plans were in the day. It is counted for days that are dropped.
-	Plans     *int64      `json:"plans,omitempty" help:"how many plans it had"`
+	Plans     *int        `json:"plans,omitempty" help:"how many plans it had"`
 	Open      int         `json:"open,omitempty" help:"how many plans keep it, because they are open or being changed"`
 	OpenPlans []uuid.UUID `json:"openPlans,omitempty" help:"some of these"`
 	Foreign   []uuid.UUID `json:"foreignPlans,omitempty" help:"some plans of another program, which keep it"`
@@ -67,12 +67,12 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 		return err
 	}
 	if keep != keepNone {
-		requests = estimate(requests, step{copyDay, int64(found.Dropped())}, step{readPlan, all})
+		requests = estimate(requests, step{copyDay, found.Dropped()}, step{readPlan, all})
 	}
 	what := plural(found.Dropped(), "day") + " with " + plural(all, "plan")
 	return carryOut(ctx, a, o.DryRun, due[azblob.ExpireReport]{
 		change: change{doing: "expire", what: what, requests: requests},
-		n:      int64(found.Dropped()), found: found, err: failed, journal: v, entry: dropped(found).auditEntry("expire"),
+		n:      found.Dropped(), found: found, err: failed, journal: v, entry: dropped(found).auditEntry("expire"),
 		wouldDo: func(p planned) error {
 			return cmp.Or(a.printExpired(found, plans, true), a.print(p, p.after("would drop "+what)))
 		},
@@ -84,7 +84,7 @@ func (a *app) expire(ctx context.Context, v *azblob.Vault, o azblob.ExpireOption
 			if k.keeper != nil {
 				o.Keep = func(ctx context.Context, day storage.Day) error { return k.keeper.KeepAll(ctx, v, driver.OfDay(day)) }
 			}
-			p := a.progress("expire", "day", int64(len(found.Days))).then(goOn)
+			p := a.progress("expire", "day", len(found.Days)).then(goOn)
 			o.Progress = p.reach
 			o.By = a.attributionOf(ctx)
 			r, err = v.Admin().Expire(ctx, o)
@@ -111,23 +111,23 @@ func dropped(r azblob.ExpireReport) days {
 
 // expireTakes returns the requests of an expiry after a dry run.
 func expireTakes(looked price.Tally, found azblob.ExpireReport) price.Tally {
-	open := int64(0)
+	open := 0
 	for _, d := range found.Days {
 		if d.Result == azblob.ExpireOpen {
 			open++
 		}
 	}
-	return estimate(looked, step{dropDay, int64(found.Dropped())}, step{keepDay, open})
+	return estimate(looked, step{dropDay, found.Dropped()}, step{keepDay, open})
 }
 
 // countedAtOnce is how many days are counted at a time.
 const countedAtOnce = 8
 
 // countDays counts the plans of the days that would be dropped. A plan that can't be read does not count.
-func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.ExpireReport) (plans map[string]int64, all int64, err error) {
-	p := a.progress("count the plans", "day", int64(found.Dropped())).then(untouched)
+func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.ExpireReport) (plans map[string]int, all int, err error) {
+	p := a.progress("count the plans", "day", found.Dropped()).then(untouched)
 	defer p.end()
-	plans = map[string]int64{}
+	plans = map[string]int{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countedAtOnce)
@@ -152,7 +152,7 @@ func (a *app) countDays(ctx context.Context, v *azblob.Vault, found azblob.Expir
 }
 
 // printExpired prints the days.
-func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int64, dryRun bool) error {
+func (a *app) printExpired(r azblob.ExpireReport, plans map[string]int, dryRun bool) error {
 	var rows []expiredRow
 	for _, d := range r.Days {
 		row := expiredRow{Day: d.Day.String(), Result: string(d.Result), Open: d.Open, OpenPlans: d.Plans, DryRun: dryRun}

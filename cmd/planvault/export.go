@@ -58,7 +58,7 @@ func (a *app) export(ctx context.Context, v storage.Vault, f storage.Filters, fi
 		return unreadable
 	}
 	e := exported{file, report.Plans, report.Bytes, report.Unreadable, report.Foreign}
-	a.noteForeign(int64(e.Foreign))
+	a.noteForeign(e.Foreign)
 	return errors.Join(unreadable, a.print(e, func(w io.Writer) {
 		fmt.Fprintf(w, "%s, %s in %s\n", plural(e.Plans, "plan"), byteSize(e.Bytes), e.File)
 		if e.Unreadable > 0 {

@@ -36,7 +36,7 @@ func (a *app) tryFirstHour(ctx context.Context, ramp bool) error {
 	}
 	a.remark("The containers of the first hour begin with %s- and are removed at the end.", where.Prefix)
 	a.grace.Store(int64(firsthour.ClearLimit + interruptGrace))
-	p := a.progress("first hour", "probe", int64(firsthour.Count())).then("what it made is removed, unless it is named here")
+	p := a.progress("first hour", "probe", firsthour.Count()).then("what it made is removed, unless it is named here")
 	count := a.meter.observer().Request
 	probe.Transport, probe.Ramp = a.transport, ramp
 	probe.Sent = func(class string) { count(ctx, azblob.RequestEvent{Class: azblob.Class(class)}) }

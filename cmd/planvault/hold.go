@@ -28,7 +28,7 @@ func (a *app) holdCommand() *cobra.Command {
 				defer slow.Stop()
 				return v.Admin().Hold(ctx, day, a.attributionOf(ctx))
 			}
-			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, int64(len(d))}, do: hold}, nil
+			return dayChange{days: d, doing: "hold", done: "held", takes: step{holdDay, len(d)}, do: hold}, nil
 		})
 	change := c.RunE
 	c.Args = nil
@@ -68,7 +68,7 @@ func (a *app) releaseCommand() *cobra.Command {
 			release := func(ctx context.Context, day storage.Day) error {
 				return v.Admin().Release(ctx, day, a.attributionOf(ctx))
 			}
-			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, int64(len(d))}, do: release}, err
+			return dayChange{days: d, doing: "release", done: "released", takes: step{releaseDay, len(d)}, do: release}, err
 		})
 }
 
@@ -176,7 +176,7 @@ type dayChange struct {
 func (a *app) changeDays(ctx context.Context, v storage.Vault, c dayChange, dryRun bool) error {
 	all := plural(len(c.days), "day")
 	return carryOut(ctx, a, dryRun, due[struct{}]{
-		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: int64(len(c.days)), journal: v, entry: c.days.auditEntry(c.doing),
+		change: change{doing: c.doing, what: all, requests: estimate(nil, c.takes)}, n: len(c.days), journal: v, entry: c.days.auditEntry(c.doing),
 		wouldDo: func(p planned) error {
 			err := printTable(a, heldRows(c.days.sorted(), "would be "+c.done), heldRow.cells, "DAY", "RESULT")
 			return cmp.Or(err, a.print(p, p.after("would "+c.doing+" "+all)))
@@ -189,7 +189,7 @@ func (a *app) changeDays(ctx context.Context, v storage.Vault, c dayChange, dryR
 // eachDay changes days, one after the other. A day that fails does not stop the others.
 func (a *app) eachDay(ctx context.Context, c dayChange) error {
 	t := newTable(a, heldRow.cells, "DAY", "RESULT")
-	p := a.progress(c.doing, "day", int64(len(c.days))).then(goOn)
+	p := a.progress(c.doing, "day", len(c.days)).then(goOn)
 	defer p.end()
 	var errs []error
 	for _, day := range c.days.sorted() {

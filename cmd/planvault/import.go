@@ -110,7 +110,7 @@ func (a *app) importFile(ctx context.Context, path string, o importFlags) error 
 
 // importTakes returns the requests of an import of plans that the vault lacks.
 func importTakes(plans, parts int) price.Tally {
-	return estimate(nil, step{restorePlan, int64(plans)}, step{restorePart, int64(parts)})
+	return estimate(nil, step{restorePlan, plans}, step{restorePart, parts})
 }
 
 // verifyFile reads a bundle to its end.
@@ -150,7 +150,7 @@ func (a *app) reportVerified(r bundle.VerifyReport, path string, err error, only
 
 // restoreBundle restores the plans of a bundle that was verified.
 func (a *app) restoreBundle(ctx context.Context, v *azblob.Vault, file *os.File, found bundle.VerifyReport, o importFlags) error {
-	p := a.progress("import", "plan", int64(found.Plans)).then(goOn)
+	p := a.progress("import", "plan", found.Plans).then(goOn)
 	t := newTable(a, func(r importedRow) []string { return []string{r.ID.String(), string(r.Result)} }, "PLAN", "RESULT")
 	var printErr, err error
 	entry := about("import")

@@ -81,10 +81,10 @@ func (a *app) printPlans(found iter.Seq[storage.Stream[storage.ListResult]], lim
 	defer p.end()
 	var rows []report.Listed // what is to be sorted
 	var last uuid.UUID
-	var printed, unread, foreign int64
+	var printed, unread, foreign int
 	more := false
 	for r := range found {
-		if more = limit > 0 && printed == int64(limit); more {
+		if more = limit > 0 && printed == limit; more {
 			break
 		}
 		switch {

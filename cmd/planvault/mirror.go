@@ -91,11 +91,11 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	changes := found.Copied + found.Updated + found.Deleted
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
 	// What the Recovery at the beginning takes is not in it: a listing for each day of the copy.
-	requests := estimate(a.meter.traffic().requests, step{restorePlan, int64(found.Copied)}, step{restorePart, int64(found.CopiedParts)},
-		step{updatePlan, int64(found.Updated)}, step{purgePlan, int64(found.Deleted)}, step{lookAtRole, int64(changes)})
+	requests := estimate(a.meter.traffic().requests, step{restorePlan, found.Copied}, step{restorePart, found.CopiedParts},
+		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{lookAtRole, changes})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
 		change: change{doing: "mirror", what: what, requests: requests},
-		n:      int64(changes), found: found, err: err, journal: into, entry: about("mirror"),
+		n:      changes, found: found, err: err, journal: into, entry: about("mirror"),
 		wouldDo: func(p planned) error {
 			m := mirroredOf(found, p)
 			return a.print(m, func(w io.Writer) {
@@ -104,7 +104,7 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 			})
 		},
 		do: func(ctx context.Context) (mirror.Report, error) {
-			return a.runMirror(ctx, a.progress("mirror", "plan", int64(found.Plans+found.Extra+found.Deleted)).then(goOn), pair, o)
+			return a.runMirror(ctx, a.progress("mirror", "plan", found.Plans+found.Extra+found.Deleted).then(goOn), pair, o)
 		},
 		done: func(r mirror.Report, _ error) (more bool, err error) {
 			m := mirroredOf(r, planned{})

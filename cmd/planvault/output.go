@@ -82,7 +82,7 @@ func (a *app) remark(format string, args ...any) {
 }
 
 // noteForeign tells how many plans of another program are not part of the results.
-func (a *app) noteForeign(n int64) {
+func (a *app) noteForeign(n int) {
 	if n > 0 {
 		fmt.Fprintf(a.stderr, "planvault: left out %s written by another program\n", plural(n, "plan"))
 	}
@@ -239,7 +239,7 @@ func orDash(text string) string {
 }
 
 // countOrDash returns a number, or a dash if it is not known.
-func countOrDash(n *int64) string {
+func countOrDash(n *int) string {
 	if n == nil {
 		return "-"
 	}

@@ -100,7 +100,7 @@ func (a *app) findPlan(ctx context.Context, v storage.Reader, text string) (id u
 				names[id] = r.Result.Name
 			}
 			seen, oldest = seen+1, id
-			p.at(int64(seen))
+			p.at(seen)
 		}
 	}
 	back := fmt.Sprintf("those of the last %d days", newestDays)

@@ -114,7 +114,7 @@ func lookUp(ctx context.Context, v storage.Reader, id uuid.UUID) (storage.ListRe
 }
 
 // countOwn counts the plans that filters select. Those of another program are no failure.
-func countOwn(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
+func countOwn(ctx context.Context, v storage.Reader, f storage.Filters) (int, error) {
 	n, err := v.Count(ctx, f)
 	if errors.Is(err, storage.ErrForeign) {
 		err = nil

@@ -65,10 +65,10 @@ func wholeDays(flag string, g age) (int, error) {
 
 // policyWork is what a step of a policy has to do.
 type policyWork struct {
-	Drop  int   `json:"drop" help:"how many days are dropped"`                // days
-	Purge int   `json:"purge" help:"how many days lose some plans"`           // days of which some plans are removed
-	Plans int64 `json:"plans" help:"how many plans are removed one by one"`   // that are removed one by one
-	Held  int   `json:"held" help:"how many days stay because they are held"` // days that are held
+	Drop  int `json:"drop" help:"how many days are dropped"`                // days
+	Purge int `json:"purge" help:"how many days lose some plans"`           // days of which some plans are removed
+	Plans int `json:"plans" help:"how many plans are removed one by one"`   // that are removed one by one
+	Held  int `json:"held" help:"how many days stay because they are held"` // days that are held
 }
 
 func workOf(days []retention.Day) (w policyWork) {
@@ -100,7 +100,7 @@ func (w policyWork) String() string {
 }
 
 func (w policyWork) takes() price.Tally {
-	return estimate(nil, step{retireDay, int64(w.Drop)}, step{keepDay, int64(w.Purge)}, step{purgePlan, w.Plans})
+	return estimate(nil, step{retireDay, w.Drop}, step{keepDay, w.Purge}, step{purgePlan, w.Plans})
 }
 
 // policySet is what became of a policy that was set.

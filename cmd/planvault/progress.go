@@ -59,12 +59,12 @@ type progress struct {
 	next        string // what to do after an interrupt
 
 	mu          sync.Mutex
-	done, total int64 // total is 0 if it is not known
+	done, total int // total is 0 if it is not known
 	began, drew time.Time
 }
 
 // progress begins a progress line, such as "purge: 1,200 of 5,000 plans, 230/s, 16s left". A total of 0 is not known.
-func (a *app) progress(doing, unit string, total int64) *progress {
+func (a *app) progress(doing, unit string, total int) *progress {
 	p := &progress{screen: &a.screen, doing: doing, unit: unit, total: total, began: time.Now()}
 	a.reached.Store(p)
 	return p
@@ -88,13 +88,13 @@ const (
 const redraw = 100 * time.Millisecond
 
 // at notes how many are done.
-func (p *progress) at(done int64) {
+func (p *progress) at(done int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.set(done)
 }
 
-func (p *progress) set(done int64) {
+func (p *progress) set(done int) {
 	p.done = done
 	now := time.Now()
 	if p.screen.w == nil || now.Sub(p.drew) < redraw {
@@ -148,7 +148,7 @@ func (p *progress) pace(took time.Duration) string {
 	rate := float64(p.done) / took.Seconds()
 	text := fmt.Sprintf(", %.3g/s", rate)
 	if rate >= 1000 {
-		text = fmt.Sprintf(", %s/s", count(int64(rate)))
+		text = fmt.Sprintf(", %s/s", count(int(rate)))
 	}
 	if left := p.total - p.done; left > 0 {
 		text += ", " + span(time.Duration(float64(left)/rate*float64(time.Second))) + " left"

@@ -44,20 +44,20 @@ func (a *app) purgeCommand() *cobra.Command {
 // purgePlanned is what a purge would remove.
 type purgePlanned struct {
 	planned
-	Plans    int64    `json:"plans" help:"how many plans would be removed"`
-	Open     int64    `json:"open,omitzero" help:"how many of them are open"`
-	Held     int64    `json:"held" help:"how many would be kept because their day is held"`
+	Plans    int      `json:"plans" help:"how many plans would be removed"`
+	Open     int      `json:"open,omitzero" help:"how many of them are open"`
+	Held     int      `json:"held" help:"how many would be kept because their day is held"`
 	HeldDays []string `json:"heldDays,omitempty" help:"these days"`
 }
 
 // purgeDone is what a purge removed.
 type purgeDone struct {
-	Removed  int64    `json:"removed" help:"how many plans were removed"`
-	Gone     int64    `json:"gone" help:"how many somebody else removed first"`
-	Held     int64    `json:"held" help:"how many were kept because their day is held"`
+	Removed  int      `json:"removed" help:"how many plans were removed"`
+	Gone     int      `json:"gone" help:"how many somebody else removed first"`
+	Held     int      `json:"held" help:"how many were kept because their day is held"`
 	HeldDays []string `json:"heldDays,omitempty" help:"these days"`
-	Failed   int64    `json:"failed" help:"how many could not be removed"`
-	Foreign  int64    `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+	Failed   int      `json:"failed" help:"how many could not be removed"`
+	Foreign  int      `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 	More     bool     `json:"more" help:"whether the budget ended it early"`
 }
 
@@ -119,7 +119,7 @@ func (a *app) purge(ctx context.Context, v *azblob.Vault, f storage.Filters, o s
 func isOpen(s workflow.Status) bool { return !s.Final() }
 
 // countOpen counts the open plans among those that filters select.
-func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int64, error) {
+func countOpen(ctx context.Context, v storage.Reader, f storage.Filters) (int, error) {
 	open := slices.DeleteFunc(slices.Clone(f.ByStatus), workflow.Status.Final)
 	if f.ByStatus == nil {
 		open = []workflow.Status{workflow.NotStarted, workflow.Running}
@@ -152,7 +152,7 @@ func (d purgeDone) text(w io.Writer) {
 }
 
 // writeHeld says what was kept because it is held.
-func writeHeld(w io.Writer, plans int64, days []string) {
+func writeHeld(w io.Writer, plans int, days []string) {
 	if plans > 0 {
 		fmt.Fprintf(w, "%s kept because of held days: %s\n", plural(plans, "plan"), strings.Join(days, " "))
 	}

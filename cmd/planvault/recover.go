@@ -119,7 +119,7 @@ func (a *app) recover(ctx context.Context, v *azblob.Vault, o azblob.RepairOptio
 			return err
 		}
 	}
-	n, catalogues := int64(len(found.Plans)), int64(len(found.Catalogues))
+	n, catalogues := len(found.Plans), len(found.Catalogues)
 	return carryOut(ctx, a, false, due[azblob.RepairReport]{
 		change: change{
 			doing: "recover", what: plural(n, "plan"), requests: estimate(a.meter.traffic().requests, step{recoverPlan, n}, step{buildCatalogue, catalogues}),

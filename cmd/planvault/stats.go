@@ -35,16 +35,16 @@ func (a *app) statsCommand() *cobra.Command {
 // dayRow is a day of planvault stats, or the total.
 type dayRow struct {
 	Day        string   `json:"day" help:"the day on which the plans were created"`
-	Plans      int64    `json:"plans" help:"how many these are"`
-	NotStarted int64    `json:"notStarted" help:"how many of them have not begun"`
-	Running    int64    `json:"running" help:"how many run"`
-	Completed  int64    `json:"completed" help:"how many are Completed"`
-	Failed     int64    `json:"failed" help:"how many are Failed"`
-	Stopped    int64    `json:"stopped" help:"how many are Stopped"`
-	Unreadable int64    `json:"unreadable,omitempty" help:"how many can't be read"`
-	Foreign    int64    `json:"foreign,omitempty" help:"how many another program wrote"`
+	Plans      int      `json:"plans" help:"how many these are"`
+	NotStarted int      `json:"notStarted" help:"how many of them have not begun"`
+	Running    int      `json:"running" help:"how many run"`
+	Completed  int      `json:"completed" help:"how many are Completed"`
+	Failed     int      `json:"failed" help:"how many are Failed"`
+	Stopped    int      `json:"stopped" help:"how many are Stopped"`
+	Unreadable int      `json:"unreadable,omitempty" help:"how many can't be read"`
+	Foreign    int      `json:"foreign,omitempty" help:"how many another program wrote"`
 	Held       bool     `json:"held,omitempty" help:"whether the day is held"`
-	Blobs      *int64   `json:"blobs,omitempty" help:"with --bytes, how many blobs the day has"`
+	Blobs      *int     `json:"blobs,omitempty" help:"with --bytes, how many blobs the day has"`
 	Bytes      *int64   `json:"bytes,omitempty" help:"with --bytes, the size of these"`
 	Month      *float64 `json:"dollarsPerMonth,omitempty" help:"with --bytes, what storing them costs"`
 }
@@ -64,7 +64,7 @@ func dayRowOf(d azblob.DayStats, bytes bool) dayRow {
 
 // dayColumns are the columns of stats. Beside bytes, the short table says of the statuses only how many plans are open.
 func dayColumns(bytes bool) []column[dayRow] {
-	number := func(title string, shown shownIn, n func(dayRow) int64) column[dayRow] {
+	number := func(title string, shown shownIn, n func(dayRow) int) column[dayRow] {
 		return column[dayRow]{title: title, shown: shown, cell: func(r dayRow) string { return count(n(r)) }}
 	}
 	status := inBoth
@@ -73,16 +73,16 @@ func dayColumns(bytes bool) []column[dayRow] {
 	}
 	columns := []column[dayRow]{
 		{title: "DAY", cell: func(r dayRow) string { return r.Day }},
-		number(">PLANS", inBoth, func(r dayRow) int64 { return r.Plans }),
-		number(">NOT STARTED", status, func(r dayRow) int64 { return r.NotStarted }),
-		number(">RUNNING", status, func(r dayRow) int64 { return r.Running }),
-		number(">COMPLETED", status, func(r dayRow) int64 { return r.Completed }),
-		number(">FAILED", status, func(r dayRow) int64 { return r.Failed }),
-		number(">STOPPED", status, func(r dayRow) int64 { return r.Stopped }),
+		number(">PLANS", inBoth, func(r dayRow) int { return r.Plans }),
+		number(">NOT STARTED", status, func(r dayRow) int { return r.NotStarted }),
+		number(">RUNNING", status, func(r dayRow) int { return r.Running }),
+		number(">COMPLETED", status, func(r dayRow) int { return r.Completed }),
+		number(">FAILED", status, func(r dayRow) int { return r.Failed }),
+		number(">STOPPED", status, func(r dayRow) int { return r.Stopped }),
 	}
 	if bytes {
 		columns = append(columns,
-			number(">OPEN", inShort, func(r dayRow) int64 { return r.NotStarted + r.Running }),
+			number(">OPEN", inShort, func(r dayRow) int { return r.NotStarted + r.Running }),
 			column[dayRow]{title: ">BLOBS", cell: func(r dayRow) string { return countOrDash(r.Blobs) }},
 			column[dayRow]{title: ">SIZE", cell: func(r dayRow) string { return byteSize(*r.Bytes) }},
 			column[dayRow]{title: ">$/MONTH", cell: func(r dayRow) string { return dollars(*r.Month) }})
@@ -118,7 +118,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 	}
 	p := a.progress("stats", "day", 0).then("--created-before goes on with the days before")
 	t := newColumns(a, dayColumns(o.Bytes)).streamed()
-	sum := azblob.DayStats{Plans: map[workflow.Status]int64{}}
+	sum := azblob.DayStats{Plans: map[workflow.Status]int{}}
 	g := growth{today: storage.DayOf(time.Now())}
 	n := 0
 	for d := range days {
@@ -127,7 +127,7 @@ func (a *app) stats(ctx context.Context, v *azblob.Vault, o azblob.StatsOptions)
 			break
 		}
 		n++
-		p.reach(storage.Progress{Done: int64(n), Total: int64(n + d.Result.Left)})
+		p.reach(storage.Progress{Done: n, Total: n + d.Result.Left})
 		addStats(&sum, d.Result)
 		g.add(d.Result)
 		if err = t.add(dayRowOf(d.Result, o.Bytes)); err != nil {
@@ -163,7 +163,7 @@ func (g *growth) add(d azblob.DayStats) {
 	g.oldest = d.Day
 	for _, sum := range []*azblob.DayStats{&g.last, &g.before} {
 		if sum.Plans == nil {
-			sum.Plans = map[workflow.Status]int64{}
+			sum.Plans = map[workflow.Status]int{}
 		}
 	}
 	switch {
@@ -219,7 +219,7 @@ func (a *app) estimateStats(ctx context.Context, v *azblob.Vault, o azblob.Stats
 		return err
 	}
 	var sample azblob.DayStats
-	var plans int64
+	var plans int
 	for _, d := range days {
 		n := d.Total()
 		if plans += n; n > 0 && (sample.Total() == 0 || n < sample.Total()) {

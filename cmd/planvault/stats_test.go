@@ -45,7 +45,7 @@ func TestStatsGrowth(t *testing.T) {
 
 // TestGrowthPrice: running a plan writes each of its blobs three times, at $0.055 for 10,000; a GB costs $0.0208 a month.
 func TestGrowthPrice(t *testing.T) {
-	g := growth{last: azblob.DayStats{Plans: map[workflow.Status]int64{workflow.Completed: 100}, Blobs: 10_000, Bytes: 100e9}}
+	g := growth{last: azblob.DayStats{Plans: map[workflow.Status]int{workflow.Completed: 100}, Blobs: 10_000, Bytes: 100e9}}
 	want := "growth: 100 plans, 100 GB in the last 30 days; running them took about $0.17, and storing them costs $2.08 a month"
 	if got := g.line(true); got != want {
 		t.Errorf("%s, not %s", got, want)

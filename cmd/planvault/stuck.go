@@ -70,7 +70,7 @@ func (a *app) stuck(i fleet.Inspection, err error, all bool, limit int, o *order
 	if err := a.printOpen(rows, all); err != nil {
 		return err
 	}
-	a.noteForeign(int64(i.Foreign))
+	a.noteForeign(i.Foreign)
 	if i.Unread > 0 {
 		fmt.Fprintf(a.stderr, "planvault: not read: %s that may be stuck; --reads 0 reads all\n", plural(i.Unread, "plan"))
 	}

@@ -222,12 +222,12 @@ func (r *Reader) chosen(m Match, data []byte) (plans []Plan, err error) {
 }
 
 // Count returns the numbers of plans by status. It reads a block only if the directory does not tell the number.
-func (r *Reader) Count(ctx context.Context) (map[workflow.Status]int64, error) {
-	n := map[workflow.Status]int64{}
+func (r *Reader) Count(ctx context.Context) (map[workflow.Status]int, error) {
+	n := map[workflow.Status]int{}
 	var unsure []Match
 	for _, m := range r.left {
 		if m.Exact {
-			n[m.Status] += int64(m.Wanted)
+			n[m.Status] += m.Wanted
 		} else {
 			unsure = append(unsure, m)
 		}
@@ -242,7 +242,7 @@ func (r *Reader) Count(ctx context.Context) (map[workflow.Status]int64, error) {
 			if err != nil {
 				return nil, err
 			}
-			n[m.Status] += int64(len(chosen))
+			n[m.Status] += len(chosen)
 		}
 	}
 	return n, nil

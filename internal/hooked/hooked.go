@@ -35,7 +35,7 @@ type Call struct {
 	// The results. Do sets them.
 	Plan    *workflow.Plan
 	Found   bool
-	Count   int64
+	Count   int
 	Listing Listing
 	Roster  storage.Roster
 	Entries []storage.AuditEntry
@@ -119,9 +119,9 @@ func (v *Vault) Search(ctx context.Context, f storage.Filters) (Listing, error) 
 	return get(ctx, v, "Search", c, &c.Listing, func(c *Call) (Listing, error) { return v.below.Search(c.Ctx, c.Filters) })
 }
 
-func (v *Vault) Count(ctx context.Context, f storage.Filters) (int64, error) {
+func (v *Vault) Count(ctx context.Context, f storage.Filters) (int, error) {
 	c := &Call{Filters: f}
-	return get(ctx, v, "Count", c, &c.Count, func(c *Call) (int64, error) { return v.below.Count(c.Ctx, c.Filters) })
+	return get(ctx, v, "Count", c, &c.Count, func(c *Call) (int, error) { return v.below.Count(c.Ctx, c.Filters) })
 }
 
 func (v *Vault) UpdatePlan(ctx context.Context, o *workflow.Plan) error {

@@ -98,7 +98,7 @@ func export(ctx context.Context, from storage.Vault, w io.Writer, o ExportOption
 			report.Plans++
 		}
 		if o.Progress != nil {
-			o.Progress(storage.Progress{Done: int64(report.Plans + report.Unreadable + report.Foreign)})
+			o.Progress(storage.Progress{Done: report.Plans + report.Unreadable + report.Foreign})
 		}
 		return nil
 	})

@@ -355,7 +355,7 @@ func (r *reader) each(ctx context.Context, o ImportOptions, report *VerifyReport
 			report.Parts += p.parts
 			report.Bytes = p.next
 			if o.Progress != nil {
-				o.Progress(storage.Progress{Done: int64(report.Plans)})
+				o.Progress(storage.Progress{Done: report.Plans})
 			}
 		}
 		return err

@@ -24,13 +24,13 @@ func (v *Vault) Search(ctx context.Context, filters storage.Filters) (iter.Seq[s
 }
 
 // Count returns how many plans match.
-func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int64, err error) {
+func (v *Vault) Count(ctx context.Context, filters storage.Filters) (n int, err error) {
 	err = v.call(ctx, "Count", new(uuid.UUID), func() error {
 		if err := driver.CheckCount(filters); err != nil {
 			return err
 		}
 		found, err := v.store.search(filters)
-		n = int64(len(found))
+		n = len(found)
 		return err
 	})
 	return n, err

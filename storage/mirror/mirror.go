@@ -567,6 +567,6 @@ func (r *run) count(change func(*Report)) {
 	defer r.mu.Unlock()
 	change(&r.report)
 	if r.opts.Progress != nil {
-		r.opts.Progress(storage.Progress{Done: int64(r.report.Plans + r.report.Extra + r.report.Deleted)})
+		r.opts.Progress(storage.Progress{Done: r.report.Plans + r.report.Extra + r.report.Deleted})
 	}
 }

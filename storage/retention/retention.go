@@ -135,11 +135,11 @@ type Day struct {
 	Reach Reach
 	Held  bool
 	// Plans are the numbers of plans by status. They are nil for ReachFinal, unless Recent is positive.
-	Plans map[workflow.Status]int64
+	Plans map[workflow.Status]int
 	// Recent is the number of plans of a status within reach that the policy keeps, because they ended later.
-	Recent int64
+	Recent int
 	// Unreadable is the number of plans whose status is unknown. They are kept until the day is dropped.
-	Unreadable int64
+	Unreadable int
 }
 
 // Operation is what is to be done with a day.
@@ -153,7 +153,7 @@ const (
 )
 
 // Due returns how many of Plans the policy no longer keeps.
-func (d Day) Due() (n int64) {
+func (d Day) Due() (n int) {
 	for _, s := range d.Reach.Statuses() {
 		n += d.Plans[s]
 	}

@@ -63,7 +63,7 @@ func TestEndedBefore(t *testing.T) {
 }
 
 func TestOperation(t *testing.T) {
-	type plans = map[workflow.Status]int64
+	type plans = map[workflow.Status]int
 	for _, test := range []struct {
 		d    retention.Day
 		want retention.Operation

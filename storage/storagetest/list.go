@@ -214,7 +214,7 @@ func listDuringWrites(s *stage) {
 			s.Errorf("a plan is on two pages")
 		}
 		for _, f := range []storage.Filters{{}, after} {
-			if n, err := v.Count(s.ctx, f); err != nil || n < int64(len(stay)) {
+			if n, err := v.Count(s.ctx, f); err != nil || n < len(stay) {
 				s.Errorf("Count %+v: %d plans, %v, and at least %d exist", f, n, err, len(stay))
 			}
 		}

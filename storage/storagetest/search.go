@@ -430,7 +430,7 @@ func searchStatus(s *stage) {
 // count checks that Count agrees with what a search without a limit should find.
 func (s *stage) count(want int, f storage.Filters) {
 	s.Helper()
-	if n, err := s.vault.Count(s.ctx, f); n != int64(want) || err != nil {
+	if n, err := s.vault.Count(s.ctx, f); n != want || err != nil {
 		s.Errorf("Count %+v: got %d, %v, want %d", f, n, err, want)
 	}
 }
@@ -452,12 +452,12 @@ func countServiceDies(s *stage) {
 	plans := s.ages(12)
 	for _, f := range []storage.Filters{{}, everyFilter(plans)[0], everyFilter(plans)[1]} {
 		for d := range s.deaths() {
-			var n int64
+			var n int
 			err := d.run(func(ctx context.Context, v storage.Vault) (err error) {
 				n, err = v.Count(ctx, f)
 				return err
 			})
-			if err == nil && n != int64(len(plans)) || err != nil && n != 0 {
+			if err == nil && n != len(plans) || err != nil && n != 0 {
 				s.Errorf("Count %+.60v: %d plans, %v", f, n, err)
 			}
 		}

@@ -135,16 +135,16 @@ func TestHistory(t *testing.T) {
 			{"Count by group", true, groups, 2 * groupOf},
 			{"List(10)", false, storage.Filters{Limit: 10}, 10},
 		} {
-			var n int64
+			var n int
 			var err error
 			if op.counts {
 				n, err = v.Count(t.Context(), op.filter)
 			} else {
-				n = int64(len(vaulttest.Collect(t, v, op.filter)))
+				n = len(vaulttest.Collect(t, v, op.filter))
 			}
 			vaulttest.Must(t, err)
 			t.Logf("%s: %d plans, %d requests, %d round trips, %.1f MB", op.name, n, took.Requests, took.RoundTrips, float64(took.BytesReceived)/1e6)
-			if n != int64(op.want) || took.Requests > 1+2*h.days || took.RoundTrips > 12 {
+			if n != op.want || took.Requests > 1+2*h.days || took.RoundTrips > 12 {
 				t.Errorf("%s: %d plans of %d, %+v", op.name, n, op.want, took)
 			}
 		}
@@ -162,7 +162,7 @@ func TestBuildCost(t *testing.T) {
 	v, took := watched(t, server, c)
 	report, err := v.Admin().Catalogue(t.Context(), azblob.CatalogueOptions{})
 	vaulttest.Must(t, err)
-	if len(report.Built) != 1 || report.Built[0].Plans != int64(n) || took.Requests > 40+n/2500 {
+	if len(report.Built) != 1 || report.Built[0].Plans != n || took.Requests > 40+n/2500 {
 		t.Errorf("a day of %d plans: %+v, %+v", n, report, took)
 	}
 	t.Logf("a day of %d plans: %d requests, %.1f MB received; the catalogue has %.1f MB; the heap grew by %.0f MB at most", n, took.Requests,

@@ -79,7 +79,7 @@ func TestExpire(t *testing.T) {
 		for _, dry := range []bool{true, false} {
 			var progress storage.Progress
 			report := expired(t, v, azblob.ExpireOptions{DryRun: dry, Progress: func(p storage.Progress) { progress = p }})
-			if got := text(report.Days); !slices.Equal(got, want) || progress.Done != int64(len(want)) || report.Dropped() != 4 {
+			if got := text(report.Days); !slices.Equal(got, want) || progress.Done != len(want) || report.Dropped() != 4 {
 				t.Errorf("dry run: %t: %v and %+v, want %v", dry, got, progress, want)
 			}
 			if dry && vaulttest.Stored(server) != before {

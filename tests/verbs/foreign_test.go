@@ -111,7 +111,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 			step("Stats", func() {
 				days, err := storage.Collect(v.Admin().Stats(ctx, azblob.StatsOptions{}))
 				vaulttest.Must(t, err)
-				for i, want := range []struct{ own, others int64 }{{1, 0}, {0, 1}, {1, 1}} {
+				for i, want := range []struct{ own, others int }{{1, 0}, {0, 1}, {1, 1}} {
 					if days[i].Total() != want.own || days[i].Foreign != want.others || days[i].Unreadable != 0 {
 						t.Errorf("Stats of day %d: %+v", i, days[i])
 					}

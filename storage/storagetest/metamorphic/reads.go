@@ -116,7 +116,7 @@ func (r *modelRun) filters() storage.Filters {
 func (r *modelRun) count(f storage.Filters) {
 	f.Limit, f.BeforeID = 0, uuid.Nil
 	what := "Count " + r.words(f)
-	var got int64
+	var got int
 	err := r.with(func(ctx context.Context, v storage.Vault) (err error) {
 		got, err = v.Count(ctx, f)
 		return err
@@ -125,7 +125,7 @@ func (r *modelRun) count(f storage.Filters) {
 	if r.now.cut() && wasCut(err) {
 		return
 	}
-	var sure, possible int64
+	var sure, possible int
 	for _, worlds := range r.worlds {
 		if slices.ContainsFunc(worlds, func(w world) bool { return w.matches(f) }) {
 			possible++
