@@ -1,8 +1,10 @@
 package azblob
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"iter"
 
 	"github.com/google/uuid"
 
@@ -42,43 +44,64 @@ func (c control) Record(ctx context.Context, d storage.AuditEntry) error {
 	})
 }
 
-// AuditEntries returns the entries of the audit log that the filters select, newest first, with one request for each 1,000.
+// AuditEntries yields the entries of the audit log that the filters select, newest first, with one request for each 1,000.
 // It stops at the limit.
 //
-// Errors: [storage.ErrCorrupt] and [storage.ErrSchema] for entries that can't be read, together with the others.
-func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
-	err = c.call(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error {
-		log := blob.Ref{Container: c.prefix.log(), Name: auditDir}
-		o := blob.ListOptions{Prefix: auditDir, Metadata: true, MaxResults: 1000}
-		if !f.Before.IsZero() {
-			o.StartFrom = auditEntriesFrom(f.Before)
+// Errors: [storage.ErrInvalid] for a negative limit; [storage.ErrCorrupt] and [storage.ErrSchema] in the place of entries that
+// can't be read.
+func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (iter.Seq[storage.Stream[storage.AuditEntry]], error) {
+	if err := c.refuse(ctx, "AuditEntries", driver.CheckAuditFilters(f)); err != nil {
+		return nil, err
+	}
+	return func(yield func(storage.Stream[storage.AuditEntry]) bool) {
+		c.observer.observe(ctx, "AuditEntries", uuid.Nil, func(ctx context.Context) error { return c.yieldEntries(ctx, f, yield) })
+	}, nil
+}
+
+// yieldEntries yields the entries that the filters select. It returns the error that ended the sequence, or the first error of
+// an entry.
+func (c control) yieldEntries(ctx context.Context, f storage.AuditFilters, yield func(storage.Stream[storage.AuditEntry]) bool) (first error) {
+	failed := func(err error) bool {
+		err = opError("AuditEntries", uuid.Nil, err)
+		first = cmp.Or(first, err)
+		return yield(storage.Stream[storage.AuditEntry]{Err: err})
+	}
+	end, err := c.begin()
+	if err != nil {
+		failed(err)
+		return first
+	}
+	defer end()
+	log := blob.Ref{Container: c.prefix.log(), Name: auditDir}
+	o := blob.ListOptions{Prefix: auditDir, Metadata: true, MaxResults: 1000}
+	if !f.Before.IsZero() {
+		o.StartFrom = auditEntriesFrom(f.Before)
+	}
+	found := 0
+	for page, err := range c.client.List(ctx, log.Container, o) {
+		if err != nil {
+			if !blob.Is(err, blob.AbsentContainer) {
+				failed(blobError("list the log", log, err))
+			}
+			return first
 		}
-		var unreadable []error
-		for page, err := range c.client.List(ctx, log.Container, o) {
-			if blob.Is(err, blob.AbsentContainer) {
-				return nil
+		for _, item := range page.Items {
+			id, ok := parseAuditName(item.Name)
+			if !ok {
+				continue // no vault has written it
 			}
-			if err != nil {
-				return errors.Join(append(unreadable, blobError("list the log", log, err))...)
+			more := true
+			switch d, err := c.format.auditEntryOf(id, item.Properties); {
+			case err != nil && f.Match(storage.AuditEntry{ID: id}): // as to its time
+				more = failed(blobError("read the log", blob.Ref{Container: log.Container, Name: item.Name}, err))
+			case err == nil && f.Match(d):
+				found++
+				more = yield(storage.Stream[storage.AuditEntry]{Result: d})
 			}
-			for _, item := range page.Items {
-				id, ok := parseAuditName(item.Name)
-				if !ok {
-					continue // no vault has written it
-				}
-				d, err := c.format.auditEntryOf(id, item.Properties)
-				switch {
-				case err != nil && f.Match(storage.AuditEntry{ID: id}): // as to its time
-					unreadable = append(unreadable, blobError("read the log", blob.Ref{Container: log.Container, Name: item.Name}, err))
-				case err == nil && f.Match(d):
-					found = append(found, d)
-				}
-				if f.Limit > 0 && len(found) == f.Limit || !f.After.IsZero() && workflow.Time(id).Before(f.After) {
-					return errors.Join(unreadable...)
-				}
+			if !more || f.Limit > 0 && found == f.Limit || !f.After.IsZero() && workflow.Time(id).Before(f.After) {
+				return first
 			}
 		}
-		return errors.Join(unreadable...)
-	})
-	return found, err
+	}
+	return first
 }

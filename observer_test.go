@@ -167,7 +167,7 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		}},
 		{"Record", "", false, func(ctx context.Context, v *Vault) error { return v.Control().Record(ctx, goldenAuditEntry()) }},
 		{"AuditEntries", "", false, func(ctx context.Context, v *Vault) error {
-			return failure(v.Control().AuditEntries(ctx, storage.AuditFilters{}))
+			return failure(storage.Collect(v.Control().AuditEntries(ctx, storage.AuditFilters{})))
 		}},
 		{"Expire", "", false, func(ctx context.Context, v *Vault) error {
 			return failure(v.Admin().Expire(audited.Mark(ctx), ExpireOptions{OlderThanDays: 42}))

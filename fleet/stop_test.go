@@ -202,7 +202,7 @@ func TestChangesOfPeople(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		var logged []string
-		found, err := p.AuditEntries(t.Context(), storage.AuditFilters{})
+		found, err := storage.Collect(p.AuditEntries(t.Context(), storage.AuditFilters{}))
 		must(t, err)
 		for _, e := range slices.Backward(found) {
 			logged = append(logged, e.What)

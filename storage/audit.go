@@ -137,7 +137,7 @@ type AuditFilters struct {
 	Day Day
 	// After and Before select by the time of the ID.
 	After, Before time.Time
-	// Limit is the most that are returned; 0 means all.
+	// Limit is the most that are yielded; 0 means all.
 	Limit int
 }
 

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"iter"
 
 	"github.com/google/uuid"
 
@@ -54,9 +55,9 @@ type Control interface {
 	// Record stores an entry of the audit log, and replaces an entry with the same ID. The entry's Stored and At are ignored.
 	// [Audit] calls it for programs.
 	Record(ctx context.Context, d AuditEntry) error
-	// AuditEntries returns the entries that the filters select, newest first. The error joins those that can't be read; the
-	// others are returned all the same.
-	AuditEntries(ctx context.Context, f AuditFilters) ([]AuditEntry, error)
+	// AuditEntries yields the entries that the filters select, newest first, as [Vault.Search] yields plans: in the place of
+	// an entry that can't be read is its error. A negative limit is ErrInvalid.
+	AuditEntries(ctx context.Context, f AuditFilters) (iter.Seq[Stream[AuditEntry]], error)
 }
 
 // Version is a version of a member's record, of a request to stop a plan, or of a note. It is opaque, and can be compared with

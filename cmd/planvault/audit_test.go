@@ -57,7 +57,7 @@ func TestLogOfAFailure(t *testing.T) {
 	if r := s.run(t.Context(), "hold", date(workflow.Time(id)), "--yes"); r.code == exitDone {
 		t.Error("the hold did not fail")
 	}
-	entries, err := s.vault.Control().AuditEntries(t.Context(), storage.AuditFilters{})
+	entries, err := storage.Collect(s.vault.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 	if err != nil || len(entries) != 1 || !strings.HasPrefix(entries[0].Result, "failed: ") || strings.Contains(entries[0].Result, "\n") {
 		t.Errorf("the log has %+v, %v", entries, err)
 	}
@@ -144,7 +144,7 @@ func TestEveryChangeIsInTheLog(t *testing.T) {
 		s.must(t, "recover", "--catalogue", "--yes")
 		s.must(t, "import", file, "--prefix", "imported", "--yes")
 		for prefix, want := range map[string][]string{"copy": {"mirror", "done", "mirror", "done"}, "imported": {"import", "done"}, prefix: {"catalogue", "done"}} {
-			entries, err := s.open(t, prefix).Control().AuditEntries(t.Context(), storage.AuditFilters{})
+			entries, err := storage.Collect(s.open(t, prefix).Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 			must(t, err)
 			var got []string
 			for _, d := range entries {

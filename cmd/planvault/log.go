@@ -106,7 +106,7 @@ func (a *app) logColumns() []column[auditRow] {
 
 // log prints audit entries. Those that can't be read are an error, below the others.
 func (a *app) log(ctx context.Context, v storage.Control, f storage.AuditFilters) error {
-	found, unreadable := v.AuditEntries(ctx, f)
+	found, unreadable := storage.Collect(v.AuditEntries(ctx, f))
 	if unreadable != nil && len(found) == 0 {
 		return unreadable
 	}

@@ -38,7 +38,7 @@ type Call struct {
 	Count   int
 	Listing Listing
 	Roster  storage.Roster
-	Entries []storage.AuditEntry
+	Entries iter.Seq[storage.Stream[storage.AuditEntry]]
 
 	do func() error
 }
@@ -243,9 +243,11 @@ func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {
 	return v.pass(ctx, "Record", &Call{Entry: d}, func(c *Call) error { return v.control().Record(c.Ctx, c.Entry) })
 }
 
-func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) ([]storage.AuditEntry, error) {
+func (v *Vault) AuditEntries(ctx context.Context, f storage.AuditFilters) (iter.Seq[storage.Stream[storage.AuditEntry]], error) {
 	c := &Call{}
-	return get(ctx, v, "AuditEntries", c, &c.Entries, func(c *Call) ([]storage.AuditEntry, error) { return v.control().AuditEntries(c.Ctx, f) })
+	return get(ctx, v, "AuditEntries", c, &c.Entries, func(c *Call) (iter.Seq[storage.Stream[storage.AuditEntry]], error) {
+		return v.control().AuditEntries(c.Ctx, f)
+	})
 }
 
 func (v *Vault) control() storage.Control {

@@ -541,7 +541,7 @@ func TestImportIsLogged(t *testing.T) {
 		{whole, bundle.ImportOptions{By: by}, nil, "import by operator: 3 plans of here: done"},
 	} {
 		_, err := bundle.Import(t.Context(), to, bytes.NewReader(c.text), c.o)
-		entries, logErr := to.Control().AuditEntries(t.Context(), storage.AuditFilters{})
+		entries, logErr := storage.Collect(to.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 		got := ""
 		for _, e := range entries {
 			got += fmt.Sprintf("%s by %s: %s: %s", e.What, e.By.By, e.Detail, e.Result)

@@ -40,6 +40,14 @@ func CheckAuditEntry(d storage.AuditEntry) error {
 	return CheckDays("From", d.From, "To", d.To)
 }
 
+// CheckAuditFilters returns [storage.ErrInvalid] for a negative limit.
+func CheckAuditFilters(f storage.AuditFilters) error {
+	if f.Limit < 0 {
+		return Invalid("AuditFilters.Limit", "%d is negative", f.Limit)
+	}
+	return nil
+}
+
 // RecordedAuditEntry returns an audit entry as a vault keeps it: with the time of its ID, and times in UTC.
 func RecordedAuditEntry(d storage.AuditEntry, stored time.Time) storage.AuditEntry {
 	d.By = workflow.Attribution{By: d.By.By, Why: d.By.Why, At: workflow.Time(d.ID)}

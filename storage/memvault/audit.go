@@ -2,6 +2,7 @@ package memvault
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -23,16 +24,36 @@ func (c control) Record(ctx context.Context, d storage.AuditEntry) error {
 	})
 }
 
-// AuditEntries returns the audit entries that the filters select, newest first.
-func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (found []storage.AuditEntry, err error) {
-	err = c.call(ctx, "AuditEntries", new(uuid.UUID), func() error {
-		for _, id := range slices.SortedFunc(maps.Keys(c.store.audit), driver.NewestFirst) {
-			if d := c.store.audit[id]; f.Match(d) && (f.Limit <= 0 || len(found) < f.Limit) {
-				d.Plans = slices.Clone(d.Plans)
-				found = append(found, d)
+// AuditEntries yields the audit entries that the filters select, newest first.
+func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (iter.Seq[storage.Stream[storage.AuditEntry]], error) {
+	check := func() error { return driver.CheckAuditFilters(f) }
+	if err := c.call(context.WithoutCancel(ctx), "AuditEntries", new(uuid.UUID), check); err != nil {
+		return nil, err
+	}
+	return func(yield func(storage.Stream[storage.AuditEntry]) bool) {
+		var found []storage.AuditEntry
+		err := c.call(ctx, "AuditEntries", new(uuid.UUID), func() error {
+			found = c.store.entries(f)
+			return nil
+		})
+		for _, d := range found {
+			if !yield(storage.Stream[storage.AuditEntry]{Result: d}) {
+				return
 			}
 		}
-		return nil
-	})
-	return found, err
+		if err != nil {
+			yield(storage.Stream[storage.AuditEntry]{Err: err})
+		}
+	}, nil
+}
+
+// entries returns the audit entries that the filters select, newest first.
+func (s *Store) entries(f storage.AuditFilters) (found []storage.AuditEntry) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.audit), driver.NewestFirst) {
+		if d := s.audit[id]; f.Match(d) && (f.Limit == 0 || len(found) < f.Limit) {
+			d.Plans = slices.Clone(d.Plans)
+			found = append(found, d)
+		}
+	}
+	return found
 }

@@ -179,7 +179,7 @@ func TestWhoAsks(t *testing.T) {
 				t.Errorf("pair %d: %v, %v", i, err, follow)
 			}
 		}
-		if entries, err := to.Control().AuditEntries(t.Context(), storage.AuditFilters{}); err != nil || len(entries) > 0 {
+		if entries, err := storage.Collect(to.Control().AuditEntries(t.Context(), storage.AuditFilters{})); err != nil || len(entries) > 0 {
 			t.Errorf("%v, %v", entries, err)
 		}
 		for range 2 { // the second time, nothing is left to do
@@ -192,7 +192,7 @@ func TestWhoAsks(t *testing.T) {
 		must(t, err)
 		time.Sleep(time.Second)
 		must(t, mirror.Promote(t.Context(), to, by))
-		entries, err := to.Control().AuditEntries(t.Context(), storage.AuditFilters{})
+		entries, err := storage.Collect(to.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 		must(t, err)
 		got := ""
 		for _, e := range slices.Backward(entries) {

@@ -445,7 +445,7 @@ func TestChangesAreLogged(t *testing.T) {
 		if !errors.Is(setErr, storage.ErrInvalid) || !errors.Is(removeErr, storage.ErrInvalid) || !errors.Is(hidden, errors.ErrUnsupported) {
 			t.Errorf("%v, %v, %v", setErr, removeErr, hidden)
 		}
-		entries, err := v.Control().AuditEntries(t.Context(), storage.AuditFilters{})
+		entries, err := storage.Collect(v.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 		got := ""
 		for _, e := range slices.Backward(entries) {
 			got += fmt.Sprintf("%s by %s: %s: %s\n", e.What, e.By.By, e.Detail, e.Result)

@@ -16,7 +16,7 @@ func auditPromises() []promise {
 	return []promise{
 		{"entries come back newest first, as they were recorded last", auditFound},
 		{"filters select by plan, day and time, up to a limit", auditSelected},
-		{"an entry that is too long is ErrInvalid and not stored", auditInvalid},
+		{"an entry that is too long, and a negative limit, are ErrInvalid", auditInvalid},
 		{"entries are no plans and no members", auditApart},
 	}
 }
@@ -24,7 +24,7 @@ func auditPromises() []promise {
 // entries returns the audit entries that the filters select.
 func (s *stage) entries(f storage.AuditFilters) []storage.AuditEntry {
 	s.Helper()
-	found, err := s.control(s.open()).AuditEntries(s.ctx, f)
+	found, err := storage.Collect(s.control(s.open()).AuditEntries(s.ctx, f))
 	s.must(err)
 	return found
 }
@@ -124,6 +124,8 @@ func auditInvalid(s *stage) {
 			s.Errorf("a wrong %s is refused with %v", field, err)
 		}
 	}
+	_, err := s.control(s.vault).AuditEntries(s.ctx, storage.AuditFilters{Limit: -1})
+	s.names("AuditFilters.Limit", "AuditEntries", uuid.Nil, err)
 	if found := s.entries(storage.AuditFilters{}); len(found) > 0 {
 		s.Errorf("bad entries were stored: %+v", found)
 	}

@@ -91,7 +91,9 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 	case "audit":
 		return []method{
 			on("Record", all, func(ctx context.Context, v control) error { return v.Record(ctx, entryAt(moment)) }),
-			on("AuditEntries", all, func(ctx context.Context, v control) error { return second(v.AuditEntries(ctx, storage.AuditFilters{})) }),
+			on("AuditEntries", all, func(ctx context.Context, v control) error {
+				return second(storage.Collect(v.AuditEntries(ctx, storage.AuditFilters{})))
+			}),
 		}
 	}
 	return list

@@ -50,7 +50,7 @@ func TestAdminSaysWhoAsked(t *testing.T) {
 			vaulttest.Must(t, change.do(t.Context(), v.Admin(), workflow.Attribution{By: "ana", Why: change.entry}))
 			logged = append(logged, change.entry)
 			_ = change.do(t.Context(), v.Admin(), workflow.Attribution{By: "bob"})
-			entries, err := v.Control().AuditEntries(t.Context(), storage.AuditFilters{})
+			entries, err := storage.Collect(v.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
 			vaulttest.Must(t, err)
 			var got []string
 			for _, e := range slices.Backward(entries) {
