@@ -132,8 +132,11 @@ func TestPairs(t *testing.T) {
 			pairs = append(pairs, mirror.Pair{Source: copied, Copy: original}, mirror.Pair{Source: copied, Copy: memvault.New(nil, memvault.Options{})})
 		}
 		for i, pair := range append(pairs, []mirror.Pair{
-			{Source: original, Copy: other}, {Source: original, Copy: open()}, {Source: original, Copy: hooked.Wrap(original, func(c *hooked.Call) error { return c.Do() })},
-			{Source: copied, Copy: copied}, {Source: other, Copy: other},
+			{Source: original, Copy: other},
+			{Source: original, Copy: open()},
+			{Source: original, Copy: hooked.Wrap(original, func(c *hooked.Call) error { return c.Do() })},
+			{Source: copied, Copy: copied},
+			{Source: other, Copy: other},
 		}...) {
 			if i == 2 {
 				must(t, original.Delete(t.Context(), p.ID))
