@@ -146,7 +146,7 @@ func TestPlansOfAnotherProgram(t *testing.T) {
 		v := vaulttest.OnEmulator(t, server)
 		server.PutContainer(vaulttest.ContainerOf(vaulttest.DaysAgo(0)), nil) // without the marks of a vault
 		others := vaulttest.PutForeign(server, vaulttest.DaysAgo(0), 1)
-		must(t, fleet.Stop(t.Context(), v, others.Plan, ana))
+		must(t, v.Control().AddStop(t.Context(), others.Plan, ana)) // fleet.Stop would refuse it
 		n := join(t, v, fleet.Options{TakeUnclaimed: true, Observer: fleet.Observer{
 			Failure: func(_ context.Context, e fleet.FailureEvent) {
 				if !errors.Is(e.Err, context.DeadlineExceeded) { // of a search at the moment when the loop below ends

@@ -173,7 +173,7 @@ func (n *node) obey(c command) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if c.Stop != uuid.Nil {
-		_ = n.call(ctx, message{What: stopAsked, Plan: c.Stop}, func(ctx context.Context) error { return n.engine.Stop(ctx, c.Stop, workflow.Attribution{}) })
+		_ = n.call(ctx, message{What: stopAsked, Plan: c.Stop}, func(ctx context.Context) error { return n.engine.Stop(ctx, c.Stop, workflow.Attribution{By: "chaos"}) })
 		return
 	}
 	p := planOf(c.Submit, n.Interval)
