@@ -2,11 +2,13 @@ package costs_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
@@ -122,6 +124,15 @@ var ofMembers = []operation{
 	{"AddStop", onMember(func(ctx context.Context, v *azblob.Vault, m storage.Member) error {
 		return v.Control().AddStop(ctx, m.ID, workflow.Attribution{})
 	})},
+	{"fleet.Stop, logged", func(t testing.TB, s *scene) func() {
+		stop := func(p *workflow.Plan) {
+			vaulttest.Must(t, fleet.Stop(t.Context(), s.vault, p.ID, workflow.Attribution{By: "ana"}))
+		}
+		p, first := plantest.Small(), plantest.Small()
+		vaulttest.Must(t, errors.Join(s.vault.Create(t.Context(), p), s.vault.Create(t.Context(), first)))
+		stop(first) // the containers are there
+		return func() { stop(p) }
+	}},
 }
 
 // onMember measures do on a stored member.
