@@ -79,8 +79,12 @@ func TestAudit(t *testing.T) {
 		return nil
 	}
 	for _, d := range []storage.AuditEntry{
-		{What: "purge"}, {What: "purge", By: workflow.Attribution{Why: "because"}}, {What: "purge", By: workflow.Attribution{By: "eve\x00"}},
-		{What: "purge", By: workflow.Attribution{By: "  "}}, {By: operator}, {What: "Bad What", By: operator},
+		{What: "purge"},
+		{What: "purge", By: workflow.Attribution{Why: "because"}},
+		{What: "purge", By: workflow.Attribution{By: "eve\x00"}},
+		{What: "purge", By: workflow.Attribution{By: "  "}},
+		{By: operator},
+		{What: "Bad What", By: operator},
 	} {
 		if err := storage.Audit(t.Context(), l, d, never); !errors.Is(err, storage.ErrInvalid) || len(l.entries) > 0 {
 			t.Errorf("%+v: %v", d, err)

@@ -28,7 +28,7 @@ func TestPing(t *testing.T) {
 		for _, exists := range []bool{false, true} {
 			for _, opts := range []azblob.PingOptions{{}, {Writes: true, Deletes: true}} {
 				report, err := v.Ping(t.Context(), opts)
-				if err != nil || report.Exists != exists || report.Writable != (opts.Writes) || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
+				if err != nil || report.Exists != exists || report.Writable != opts.Writes || report.Deletable != report.Writable || report.Server == "" || report.Latency <= 0 || report.Skew.Abs() > 2*time.Second {
 					t.Errorf("%+v, %v", report, err)
 				}
 			}
