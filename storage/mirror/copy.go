@@ -299,6 +299,7 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 
 // Promote makes a copy a vault of its own: from then on, no mirror writes to it, and engines may work on it. It first marks
 // the copy as promoted, and then ends its suspension. It may be repeated. by says who asks, for the audit log of the copy.
+// [ErrNoCopy] means that the vault is no copy; nothing was changed.
 func Promote(ctx context.Context, copied storage.Vault, by workflow.Attribution) error {
 	control, err := storage.Require[storage.Control](copied)
 	if err = errors.Join(storage.CheckBy(by), err); err == nil {
@@ -338,6 +339,9 @@ func promote(ctx context.Context, copied storage.Control, by string) error {
 				return err
 			}
 		}
+	}
+	if !found {
+		return ErrNoCopy
 	}
 	return nil
 }

@@ -206,3 +206,15 @@ func TestWhoAsks(t *testing.T) {
 		}
 	})
 }
+
+// TestPromoteOfNoCopy promotes a vault that is no copy: it stays as it is, and the caller learns that nothing was promoted.
+func TestPromoteOfNoCopy(t *testing.T) {
+	v := memvault.New(nil, memvault.Options{})
+	p := created(t, v, workflow.Running)
+	if err := mirror.Promote(t.Context(), v, by); !errors.Is(err, mirror.ErrNoCopy) {
+		t.Error(err)
+	}
+	if there, err := v.Exists(t.Context(), p.ID); err != nil || !there {
+		t.Errorf("%t, %v", there, err)
+	}
+}
