@@ -76,12 +76,12 @@ const (
 // repairs say what repairs the problems of each kind.
 var repairs = map[ProblemKind]string{
 	ProblemIncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
-	ProblemOrphan:         "a thorough Recovery removes it",
-	ProblemMissing:        "a thorough Recovery restores it, unless it is an object: restore that from a backup",
+	ProblemOrphan:         "a thorough Repair removes it",
+	ProblemMissing:        "a thorough Repair restores it, unless it is an object: restore that from a backup",
 	ProblemUnreadable:     "restore it from a backup, or delete the plan",
 	ProblemDisagreement:   "restore one of the two from a backup, or delete the plan",
 	ProblemUnfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
-	ProblemUnmarked:       "a thorough Recovery restores the marker",
+	ProblemUnmarked:       "a thorough Repair restores the marker",
 	ProblemLeftMarker:     "Recovery removes it",
 	ProblemStray:          "nothing needs it, and no vault removes it: delete it if nobody knows it",
 	ProblemForeign:        "no vault changes it: find out which program writes here, and give each a prefix of its own",

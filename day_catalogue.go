@@ -398,7 +398,7 @@ func (c *cataloguing) encode(ctx context.Context, d day) (body []byte, plans int
 			c.skip(d, SkipUnreadable, "the metadata of plan %s can't be read: %v", b.keys.plan, err)
 			return nil, 0, nil
 		case !p.State.Status.Final():
-			c.skip(d, SkipLostMarker, "plan %s is %s, and no marker leads to it: a thorough Recovery restores the marker", b.keys.plan, p.State.Status)
+			c.skip(d, SkipLostMarker, "plan %s is %s, and no marker leads to it: a thorough Repair restores the marker", b.keys.plan, p.State.Status)
 			return nil, 0, nil
 		}
 		if err = e.Add(p); err != nil {

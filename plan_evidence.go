@@ -100,7 +100,7 @@ const (
 	setBack
 	// lostMarker: an open plan has no marker.
 	lostMarker
-	// unverified: a whole plan whose sub-objects a thorough Recovery looks for.
+	// unverified: a whole plan whose sub-objects a thorough Repair looks for.
 	unverified
 )
 
@@ -302,7 +302,7 @@ func (d diagnosis) err() error {
 	case lostEntry, restorableEntry:
 		remedy := "Delete removes what is there"
 		if diagnose(d.signs(true)) == restorableEntry {
-			remedy = "a thorough Recovery restores it"
+			remedy = "a thorough Repair restores it"
 		}
 		return vaultError("look for entry", d.keys.entry(), "%w: it is missing beside its object: %s", storage.ErrCorrupt, remedy)
 	case foreignPlan:

@@ -252,7 +252,7 @@ func TestProblemRepair(t *testing.T) {
 		want string
 	}{
 		{ProblemIncompletePlan, plan, keys.entry().String(), "Recovery removes it"},
-		{ProblemOrphan, plan, keys.container + "/actions/a.json", "a thorough Recovery removes it"},
+		{ProblemOrphan, plan, keys.container + "/actions/a.json", "a thorough Repair removes it"},
 		{ProblemMissing, plan, keys.entry().String(), "restores it"},
 		{ProblemUnreadable, plan, keys.object().String(), "from a backup"},
 		{ProblemDisagreement, plan, keys.entry().String(), "from a backup"},

@@ -129,7 +129,7 @@ func (s planStore) partLost(ctx context.Context, err error) error {
 	if _, headErr := s.client.Head(ctx, s.keys.object()); headErr != nil {
 		return blobError("look for object", s.keys.object(), headErr)
 	}
-	return withCause(err, "%w: it is missing, although the plan exists: a thorough Recovery restores it: %w", storage.ErrCorrupt, clientError(err))
+	return withCause(err, "%w: it is missing, although the plan exists: a thorough Repair restores it: %w", storage.ErrCorrupt, clientError(err))
 }
 
 // join adds the plan's own fields, which the entry has, to an object whose sub-objects are up to date, and

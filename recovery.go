@@ -61,10 +61,10 @@ type RepairReport struct {
 	// Plans are the plans that were repaired, would be in a dry run, or could not be, newest first. A plan
 	// that needed several repairs is listed once for each.
 	Plans []RepairedPlan
-	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Recovery has built it anew, or
+	// Catalogues are the days whose catalogue was damaged or differed from the day. A thorough Repair has built it anew, or
 	// only removed it if a plan of the day is open.
 	Catalogues []storage.Day
-	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Recovery
+	// Strays are the blobs that no vault writes, as container/name, in no order. Only a thorough Repair
 	// looks for them, and it leaves them alone.
 	Strays []string
 }
@@ -123,7 +123,7 @@ type recovery struct {
 	dropping map[string]bool // the containers with the mark of an expiry
 	looked   int             // plans that were looked at
 
-	catalogued []day // that may have a catalogue; of a thorough Recovery
+	catalogued []day // that may have a catalogue; of a thorough Repair
 }
 
 // run recovers the plans of all days. A day that can't be listed, or a plan that can't be repaired, does not
@@ -405,7 +405,7 @@ func (r *recovery) restoreMarker(ctx context.Context, d diagnosis, b *planBlobs)
 	})
 }
 
-// completePlan finishes the last update of a plan. It needs all sub-objects, so a thorough Recovery restores
+// completePlan finishes the last update of a plan. It needs all sub-objects, so a thorough Repair restores
 // them first.
 func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) (again bool, err error) {
 	if r.opts.Thorough {
@@ -419,7 +419,7 @@ func (r *recovery) completePlan(ctx context.Context, d diagnosis, b *planBlobs) 
 }
 
 // setBack handles a final object beside an entry that is not final, unless a second look finds the entry final: the
-// plan may have been completed between the answers for entry and object. A thorough Recovery restores the entry.
+// plan may have been completed between the answers for entry and object. A thorough Repair restores the entry.
 func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err error) {
 	now, err := r.plan(d.keys).headPlan(ctx, "look at entry")
 	if err != nil {
@@ -430,14 +430,14 @@ func (r *recovery) setBack(ctx context.Context, d diagnosis) (again bool, err er
 	}
 	if !r.opts.Thorough {
 		return false, r.fail(ctx, d.keys, d.String(), vaultError("compare entry and object", d.keys.entry(),
-			"%w: the object is final and the entry is not, so the entry was set back: a thorough Recovery restores it", storage.ErrCorrupt))
+			"%w: the object is final and the entry is not, so the entry was set back: a thorough Repair restores it", storage.ErrCorrupt))
 	}
 	d.entry, d.object = now.entry, now.object
 	done, err := r.repair(ctx, d.keys, d.String(), func() (string, error) { return r.plan(d.keys).restoreEntry(ctx, d) })
 	return done && !r.opts.DryRun, err
 }
 
-// verify looks for the sub-objects of a plan, in a thorough Recovery. They are written before the object, so a missing
+// verify looks for the sub-objects of a plan, in a thorough Repair. They are written before the object, so a missing
 // one was lost from outside.
 func (r *recovery) verify(ctx context.Context, d diagnosis) error {
 	object, read, err := r.plan(d.keys).readObject(ctx)

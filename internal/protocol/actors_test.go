@@ -90,7 +90,7 @@ type call struct {
 	lacking  rules // the rules that are taken away
 	two      bool  // the plan has two sub-objects
 	brief    bool  // it has the shorter of two grace periods
-	thorough bool  // it is a thorough Recovery
+	thorough bool  // it is a thorough Repair
 	patient  bool  // it leaves old remains to Recovery
 	long     bool  // it has the longer of two grace periods
 	history  []answer
@@ -905,7 +905,7 @@ const (
 	wait                      // a writer may be active
 	remains                   // left by an unfinished Create or Delete; to remove
 	lost                      // entry or object was lost from outside; to report, and nothing is changed
-	restorable                // a thorough Recovery can restore the entry
+	restorable                // a thorough Repair can restore the entry
 )
 
 // diagnose distinguishes the remains of a Create, Restore or Delete from a loss. A Create without an object has
@@ -1160,7 +1160,7 @@ func (c *call) complete(open *store, seen version) result {
 	return done
 }
 
-// verify is recovery.verify, of a thorough Recovery: a missing sub-object was lost from outside.
+// verify is recovery.verify, of a thorough Repair: a missing sub-object was lost from outside.
 func (c *call) verify() result {
 	o := c.read1("read object", object)
 	if !o.there() {

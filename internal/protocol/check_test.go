@@ -209,7 +209,7 @@ func (x *explorer) results(st *state, creator actor) string {
 	switch {
 	case found[0] != "" && !borne:
 		return found[0]
-	case !may && st.lost == 0: // a restored sub-object beside a Delete is in the way until the next thorough Recovery
+	case !may && st.lost == 0: // a restored sub-object beside a Delete is in the way until the next thorough Repair
 		return found[1]
 	}
 	return ""
@@ -242,7 +242,7 @@ func (x *explorer) afterRecovery(end ending) string {
 	}
 	withdrawn := !was[entry].there() && !was[object].there()
 	if b := blob(end.lost - 1); x.thorough && end.lost != 0 && b != object && !withdrawn && !s[b].there() && !was[deleteMarker].there() && (b != marker || s[entry].status != final) {
-		return fmt.Sprintf("a thorough Recovery has not restored the %s", b)
+		return fmt.Sprintf("a thorough Repair has not restored the %s", b)
 	}
 	if x.thorough && s.visible() && s[entry].status == notStarted && s[part1].status != notStarted {
 		return "a plan is NotStarted, but its sub-objects have advanced"

@@ -34,7 +34,7 @@ const (
 	dayRestore                // of a final plan
 	dayUpdate                 // of a final plan
 	dayDelete
-	dayRepair // a thorough Recovery that restores a lost entry
+	dayRepair // a thorough Repair that restores a lost entry
 	dayHold   // Hold and Release
 	dayExpire
 	dayClear // Recovery, where it removes what an Expire left
@@ -42,7 +42,7 @@ const (
 )
 
 func (r dayRole) String() string {
-	return [...]string{"Create", "Restore", "Update", "Delete", "thorough Recovery", "Hold", "Expire", "Recovery", "Catalogue"}[r]
+	return [...]string{"Create", "Restore", "Update", "Delete", "thorough Repair", "Hold", "Expire", "Recovery", "Catalogue"}[r]
 }
 
 // planForm is what is stored of the plan.
@@ -207,7 +207,7 @@ const (
 	dayInvalidatesFirst   rule = "K1: a change removes the catalogue after its commit"
 	dayInvalidates        rule = "K1: a change does not remove the catalogue"
 	dayUpdateMarks        rule = "K2: the update of a final plan writes no marker"
-	dayRepairMarks        rule = "K2: a thorough Recovery restores an entry without a marker"
+	dayRepairMarks        rule = "K2: a thorough Repair restores an entry without a marker"
 	dayChangeMarker       rule = "K2: the update of a final plan uses the plan's marker"
 	dayChangeMatch        rule = "K2: an update removes a change marker of any version"
 	dayChangeShared       rule = "K2: an update removes a change marker that it has taken over"

@@ -317,7 +317,7 @@ func (d *closedDay) mayBegin(st *dayState, i int) bool {
 	return st.plan == formHeadless
 }
 
-// change yields the next steps of Create, Restore, Update, Delete and a thorough Recovery: marker, removal of the
+// change yields the next steps of Create, Restore, Update, Delete and a thorough Repair: marker, removal of the
 // catalogue and a look, commit.
 func (d *closedDay) change(st *dayState, i int, step stepper) {
 	role, s, c := d.roles[i], d.slot(i), st.calls[i]

@@ -30,7 +30,7 @@
 // # A closed day
 //
 // The catalogue of a day, changes of one of its plans, holds and expiry. A change is a Create, a Restore, an update of a
-// final plan, a Delete, or a thorough Recovery that restores an entry. The model has its marker, the removal of the
+// final plan, a Delete, or a thorough Repair that restores an entry. The model has its marker, the removal of the
 // catalogue with a look at the day, and its commit. Calls die, freeze and take longer than their grace periods; requests take
 // effect late; leases run out; an answer may be dated by a clock that has not passed midnight yet. In some situations a
 // dropped container is created again, a marker is lost, or machines sleep, so their clocks don't show how late they are.

@@ -515,7 +515,7 @@ func TestCrashInThoroughRecovery(t *testing.T) {
 		return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), azblob.RepairOptions{Thorough: true}))
 	}
 	lost := func(name string, in vaulttest.State, lose func(t *testing.T, w vaulttest.World, plan *workflow.Plan)) scenario {
-		return scenario{"thorough Recovery of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
+		return scenario{"thorough Repair of " + name, func(t *testing.T, w vaulttest.World, shape vaulttest.Shape) func() *call {
 			plan, _ := in(t, w, shape())
 			lose(t, w, plan)
 			return func() *call { return &call{do: recovery, plan: plan, before: plan, after: plan} }

@@ -251,7 +251,7 @@ func wrongs() map[string]wrong {
 	}
 }
 
-// TestWrongCatalogues stores a wrong catalogue, and lets Check, Catalogue with Verify or a thorough Recovery find it: in a dry run,
+// TestWrongCatalogues stores a wrong catalogue, and lets Check, Catalogue with Verify or a thorough Repair find it: in a dry run,
 // and after a crash at each request of an earlier one. No listing reads a catalogue that does not name its day.
 func TestWrongCatalogues(t *testing.T) {
 	menders := map[string]func(ctx context.Context, v *azblob.Vault, dry bool) (days int, err error){

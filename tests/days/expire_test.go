@@ -277,7 +277,7 @@ func TestLeftExpiry(t *testing.T) {
 			return v.Create(ctx, vaulttest.PlanOf(day))
 		},
 		"Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error { return v.Recovery(ctx) },
-		"thorough Recovery": func(ctx context.Context, v *azblob.Vault, _ time.Time) error {
+		"thorough Repair": func(ctx context.Context, v *azblob.Vault, _ time.Time) error {
 			return vaulttest.ErrOf(v.Admin().Repair(audited.Mark(ctx), vaulttest.Thorough))
 		},
 		"Recovery of a held day": func(ctx context.Context, v *azblob.Vault, day time.Time) error {

@@ -243,7 +243,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 	}
 }
 
-// TestWrongCatalogueBesideOneFalseAnswer gives Check and a thorough Recovery one false answer to each request, of a day whose
+// TestWrongCatalogueBesideOneFalseAnswer gives Check and a thorough Repair one false answer to each request, of a day whose
 // catalogue lacks a plan. Neither says that the day is sound.
 func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {

@@ -150,7 +150,7 @@ func (l *history) failOver(t *testing.T, r *rand.Rand, what string) error {
 		t.Errorf("%s: a second Recovery changed something", what)
 	}
 	if _, err := v.Admin().Repair(audited.Mark(t.Context()), azblob.RepairOptions{Thorough: true}); err != nil && !errors.Is(err, storage.ErrCorrupt) {
-		t.Errorf("%s: thorough Recovery: %v", what, err)
+		t.Errorf("%s: thorough Repair: %v", what, err)
 	}
 	_, _ = l.read(t, what, v)
 	return beforeErr

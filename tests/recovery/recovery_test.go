@@ -204,7 +204,7 @@ func TestRecoveryBesideAnUpdate(t *testing.T) {
 }
 
 // TestEntrySetBack gives Recovery a final object beside an entry that is not final, as after a failover that
-// lost the newest write of one blob. The plan was final, so a thorough Recovery restores it. Any other reports it.
+// lost the newest write of one blob. The plan was final, so a thorough Repair restores it. Any other reports it.
 func TestEntrySetBack(t *testing.T) {
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		v := vaulttest.OnEmulator(t, server)

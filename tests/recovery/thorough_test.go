@@ -34,7 +34,7 @@ func atOne(t *testing.T, w vaulttest.World, plan *workflow.Plan) (about, shown *
 	return plan, plan
 }
 
-// TestThoroughRecovery damages a plan from outside. A thorough Recovery repairs what it can, and the default
+// TestThoroughRecovery damages a plan from outside. A thorough Repair repairs what it can, and the default
 // one leaves the damage alone. Neither changes anything in a dry run, or while a writer may be at work.
 func TestThoroughRecovery(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
@@ -70,7 +70,7 @@ func TestThoroughRecovery(t *testing.T) {
 	for what, c := range map[string]struct {
 		in     vaulttest.State
 		damage func(d vaulttest.Damaged)
-		did    string // by a thorough Recovery
+		did    string // by a thorough Repair
 		blind  bool   // the default one does not come across it
 		young  bool   // it waits for grace period and margin
 		then   func(t *testing.T, v *azblob.Vault, plan *workflow.Plan)
@@ -153,8 +153,8 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		says     string
 		remedy   func(t *testing.T, v *azblob.Vault, d vaulttest.Damaged, lost []emulator.Blob)
 	}{
-		"entry, not started": {vaulttest.NotStarted, entry, false, "a thorough Recovery restores it", restored},
-		"entry, running":     {vaulttest.AtWork, entry, false, "a thorough Recovery restores it", restored},
+		"entry, not started": {vaulttest.NotStarted, entry, false, "a thorough Repair restores it", restored},
+		"entry, running":     {vaulttest.AtWork, entry, false, "a thorough Repair restores it", restored},
 		"object":             {vaulttest.AtWork, object, true, "restore the blob from a backup, or Delete the plan", fromBackup},
 	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
@@ -190,7 +190,7 @@ func TestRecoveryLeavesLossesAlone(t *testing.T) {
 		d := vaulttest.DamagedOf(server, plan)
 		d.Lose(d.Parts()[0])
 		v := vaulttest.OnEmulator(t, server)
-		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "a thorough Recovery restores it") {
+		if _, err := v.Read(t.Context(), plan.ID); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "a thorough Repair restores it") {
 			t.Errorf("Read: %v", err)
 		}
 		vaulttest.Should(t, vaulttest.ErrOf(v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough)))
@@ -264,7 +264,7 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 // because nothing is wrong.
 func TestThoroughRecoveryBesideWork(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
-	vaulttest.BeforeEach(t, "a thorough Recovery", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
+	vaulttest.BeforeEach(t, "a thorough Repair", func(t *testing.T, server *emulator.Server, at *vaulttest.NthRequest) {
 		v := vaulttest.OnEmulator(t, server)
 		_, ending := vaulttest.Running(t, v, plantest.Small())
 		doomed := vaulttest.Created(t, v, plantest.Small())
@@ -332,7 +332,7 @@ func TestTakenMarkerIsNobodysAlone(t *testing.T) {
 	})
 }
 
-// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and lets a thorough Recovery
+// TestRewrittenPartsAreUpdated loses sub-objects of a plan that has not started, and lets a thorough Repair
 // rewrite them. Updates accept the versions that a Read returns afterwards. The same holds after a Recovery
 // that died at one of its writes, or that worked beside another, once the next one has run.
 func TestRewrittenPartsAreUpdated(t *testing.T) {

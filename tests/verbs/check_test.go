@@ -250,7 +250,7 @@ func ExampleProblem_String() {
 }
 
 // TestStraysOnAnyService checks a store on services that support startFrom and on older ones. Both find the
-// same strays with the same number of requests. A thorough Recovery reports them, and leaves them alone.
+// same strays with the same number of requests. A thorough Repair reports them, and leaves them alone.
 func TestStraysOnAnyService(t *testing.T) {
 	efforttest.NotShort(t, efforttest.OneAtATime)
 	strays := []string{"0", "blocks", "notes.txt", "plans.bak", "old/1", "old/2", "old/deeper/3", "zz/1"}
@@ -287,7 +287,7 @@ func TestStraysOnAnyService(t *testing.T) {
 			slices.Sort(want)
 			untouched := vaulttest.Untouched(t, server)
 			if report, err := v.Admin().Repair(audited.Mark(t.Context()), vaulttest.Thorough); err != nil || len(report.Strays) != len(names) || len(report.Plans) != 0 || report.Open != 30 {
-				t.Errorf("a thorough Recovery: %+v, %v", report, err)
+				t.Errorf("a thorough Repair: %+v, %v", report, err)
 			}
 			untouched()
 			now, requests := check(v)
