@@ -333,8 +333,14 @@ func TestBusyPlansKeepTheirPlace(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		next := s.create(plan(block("b", sequence("s", second("next")))))
 		time.Sleep(30 * time.Minute)
-		if synctest.Wait(); s.done["short"] != 1 || s.ran["next"] != 0 || s.read(next.ID).State.Status != workflow.NotStarted {
+		synctest.Wait()
+		s.mu.Lock()
+		if s.done["short"] != 1 || s.ran["next"] != 0 {
 			t.Errorf("beside a busy plan: ran %v", s.ran)
+		}
+		s.mu.Unlock()
+		if now := s.read(next.ID); now.State.Status != workflow.NotStarted {
+			t.Errorf("beside a busy plan, the next one is %s", now.State.Status)
 		}
 		must(t, <-ended)
 		if s.read(p.ID).State.Status != workflow.Completed || s.read(next.ID).State.Status != workflow.Completed {
