@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/blob"
+	"github.com/planvault/azblob/internal/tee"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -351,12 +352,12 @@ func levelOf(o Outcome) slog.Level {
 // that the one before it returned, and the ends are called in the reverse order.
 func Tee(observers ...Observer) Observer {
 	t := Observer{
-		RequestStart: tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.RequestStart }),
-		Request:      tee(observers, func(o Observer) func(context.Context, RequestEvent) { return o.Request }),
-		Retry:        tee(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
-		Conflict:     tee(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
-		Repair:       tee(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
-		Damage:       tee(observers, func(o Observer) func(context.Context, DamageEvent) { return o.Damage }),
+		RequestStart: tee.Of(observers, func(o Observer) func(context.Context, RequestEvent) { return o.RequestStart }),
+		Request:      tee.Of(observers, func(o Observer) func(context.Context, RequestEvent) { return o.Request }),
+		Retry:        tee.Of(observers, func(o Observer) func(context.Context, RetryEvent) { return o.Retry }),
+		Conflict:     tee.Of(observers, func(o Observer) func(context.Context, ConflictEvent) { return o.Conflict }),
+		Repair:       tee.Of(observers, func(o Observer) func(context.Context, RepairEvent) { return o.Repair }),
+		Damage:       tee.Of(observers, func(o Observer) func(context.Context, DamageEvent) { return o.Damage }),
 	}
 	observers = slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return o.OperationStart == nil })
 	if len(observers) > 0 {
@@ -382,24 +383,6 @@ func startAll(ctx context.Context, observers []Observer, op Operation) (context.
 	return ctx, func(e OperationEnd) {
 		for _, end := range slices.Backward(ends) {
 			end(e)
-		}
-	}
-}
-
-// tee returns a function that calls one function of each observer, or nil if no observer has it.
-func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
-	var all []func(context.Context, E)
-	for _, o := range observers {
-		if f := pick(o); f != nil {
-			all = append(all, f)
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return func(ctx context.Context, event E) {
-		for _, f := range all {
-			f(ctx, event)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/tee"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
@@ -165,31 +166,13 @@ func none[E any](context.Context, E) {}
 // Tee returns an observer that calls all of these, in order. Fields that are nil are left out.
 func Tee(observers ...Observer) Observer {
 	return Observer{
-		Joined:   tee(observers, func(o Observer) func(context.Context, JoinedEvent) { return o.Joined }),
-		PickedUp: tee(observers, func(o Observer) func(context.Context, PickedUpEvent) { return o.PickedUp }),
-		Changed:  tee(observers, func(o Observer) func(context.Context, ChangedEvent) { return o.Changed }),
-		Left:     tee(observers, func(o Observer) func(context.Context, LeftEvent) { return o.Left }),
-		Problem:  tee(observers, func(o Observer) func(context.Context, ProblemEvent) { return o.Problem }),
-		Hindered: tee(observers, func(o Observer) func(context.Context, HinderedEvent) { return o.Hindered }),
-		Panicked: tee(observers, func(o Observer) func(context.Context, PanickedEvent) { return o.Panicked }),
-		Draining: tee(observers, func(o Observer) func(context.Context, DrainingEvent) { return o.Draining }),
-	}
-}
-
-// tee returns a function that calls one function of each observer, or nil if all of them are nil.
-func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
-	var all []func(context.Context, E)
-	for _, o := range observers {
-		if f := pick(o); f != nil {
-			all = append(all, f)
-		}
-	}
-	if all == nil {
-		return nil
-	}
-	return func(ctx context.Context, e E) {
-		for _, f := range all {
-			f(ctx, e)
-		}
+		Joined:   tee.Of(observers, func(o Observer) func(context.Context, JoinedEvent) { return o.Joined }),
+		PickedUp: tee.Of(observers, func(o Observer) func(context.Context, PickedUpEvent) { return o.PickedUp }),
+		Changed:  tee.Of(observers, func(o Observer) func(context.Context, ChangedEvent) { return o.Changed }),
+		Left:     tee.Of(observers, func(o Observer) func(context.Context, LeftEvent) { return o.Left }),
+		Problem:  tee.Of(observers, func(o Observer) func(context.Context, ProblemEvent) { return o.Problem }),
+		Hindered: tee.Of(observers, func(o Observer) func(context.Context, HinderedEvent) { return o.Hindered }),
+		Panicked: tee.Of(observers, func(o Observer) func(context.Context, PanickedEvent) { return o.Panicked }),
+		Draining: tee.Of(observers, func(o Observer) func(context.Context, DrainingEvent) { return o.Draining }),
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/tee"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -137,30 +138,12 @@ func LogObserver(l *slog.Logger) Observer {
 // Tee returns an observer that calls several observers, in their order.
 func Tee(observers ...Observer) Observer {
 	return Observer{
-		Heartbeat: tee(observers, func(o Observer) func(context.Context, HeartbeatEvent) { return o.Heartbeat }),
-		Failure:   tee(observers, func(o Observer) func(context.Context, FailureEvent) { return o.Failure }),
-		Removal:   tee(observers, func(o Observer) func(context.Context, RemovalEvent) { return o.Removal }),
-		Claim:     tee(observers, func(o Observer) func(context.Context, ClaimEvent) { return o.Claim }),
-		Takeover:  tee(observers, func(o Observer) func(context.Context, TakeoverEvent) { return o.Takeover }),
-		Fenced:    tee(observers, func(o Observer) func(context.Context, FencedEvent) { return o.Fenced }),
-		Gauges:    tee(observers, func(o Observer) func(context.Context, GaugesEvent) { return o.Gauges }),
-	}
-}
-
-// tee returns a function that calls one function of each observer, or nil if all of them are nil: gauges cost requests.
-func tee[E any](observers []Observer, pick func(Observer) func(context.Context, E)) func(context.Context, E) {
-	var all []func(context.Context, E)
-	for _, o := range observers {
-		if f := pick(o); f != nil {
-			all = append(all, f)
-		}
-	}
-	if all == nil {
-		return nil
-	}
-	return func(ctx context.Context, event E) {
-		for _, f := range all {
-			f(ctx, event)
-		}
+		Heartbeat: tee.Of(observers, func(o Observer) func(context.Context, HeartbeatEvent) { return o.Heartbeat }),
+		Failure:   tee.Of(observers, func(o Observer) func(context.Context, FailureEvent) { return o.Failure }),
+		Removal:   tee.Of(observers, func(o Observer) func(context.Context, RemovalEvent) { return o.Removal }),
+		Claim:     tee.Of(observers, func(o Observer) func(context.Context, ClaimEvent) { return o.Claim }),
+		Takeover:  tee.Of(observers, func(o Observer) func(context.Context, TakeoverEvent) { return o.Takeover }),
+		Fenced:    tee.Of(observers, func(o Observer) func(context.Context, FencedEvent) { return o.Fenced }),
+		Gauges:    tee.Of(observers, func(o Observer) func(context.Context, GaugesEvent) { return o.Gauges }),
 	}
 }
