@@ -84,7 +84,8 @@ func Example_fleet() {
 	e, err := engine.New(vault, engine.Options{Fleet: &fleet.Options{Observer: onNode}, Observer: onEngine, UntilIdle: true})
 	check(err)
 	action := &workflow.Action{Name: "greet", Plugin: "greet", Req: ""}
-	check(e.Submit(ctx, &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}))
+	_, err = e.Submit(ctx, &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}})
+	check(err)
 	check(e.Run(ctx))
 	// Output: hello
 }

@@ -10,7 +10,7 @@
 //	…
 //	e, err := engine.New(vault, engine.Options{})
 //	…
-//	err = e.Submit(ctx, plan) // or any process calls vault.Create
+//	submitted, err := e.Submit(ctx, plan) // or any process calls vault.Create
 //	…
 //	err = e.Run(ctx) // until ctx ends
 //
@@ -215,17 +215,17 @@ func registryOf(vault storage.Vault) (*registry.Register, error) {
 	return has.Registry(), nil
 }
 
-// Submit stores a new plan. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
+// Submit stores a new plan and returns a handle on it. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
 // node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares nothing
 // with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run, and returns
 // fleet.ErrSuspended after Run has seen that the vault is suspended. When ctx ends, or the error is storage.ErrUnknown, the
 // plan may have been stored: look for its ID, which is set.
-func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
+func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) (*Handle, error) {
 	if err := e.runnable(plan); err != nil {
-		return err
+		return nil, err
 	}
 	if e.suspended.Load() {
-		return fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrSuspended)
+		return nil, fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrSuspended)
 	}
 	unknown := false
 	err := e.insist(ctx, func(ctx context.Context) error {
@@ -236,19 +236,23 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) error {
 		unknown = unknown || errors.Is(err, storage.ErrUnknown)
 		return err
 	})
-	if err != nil || unknown {
-		return err
+	if err != nil {
+		return nil, err
+	}
+	handle := &Handle{e, plan.ID}
+	if unknown {
+		return handle, nil
 	}
 	stored, err := e.asStored(plan)
 	if err != nil {
-		return nil // a search finds the plan, and says why it can't be read
+		return handle, nil // a search finds the plan, and says why it can't be read
 	}
 	e.accepts.Lock()
 	defer e.accepts.Unlock()
 	if e.offer != nil {
 		e.offer(stored)
 	}
-	return nil
+	return handle, nil
 }
 
 // asStored returns a plan as the vault reads it, which shares nothing with p.

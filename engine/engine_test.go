@@ -507,7 +507,7 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		var plans []*workflow.Plan
 		for i := range 3 {
 			p := plan(block("", sequence("", do(job{Name: fmt.Sprint(i), For: 10 * time.Second}))))
-			must(t, e.Submit(ctx, p))
+			submit(t, e, p)
 			plans = append(plans, p)
 			time.Sleep(time.Millisecond)
 		}
@@ -608,11 +608,11 @@ func badInput(t *testing.T, s *stage) {
 	e := s.engine(s.process(), engine.Options{})
 	for _, plugin := range []string{"nobody", "mute"} {
 		p := plan(block("", sequence("", &workflow.Action{Name: "a", Plugin: plugin})))
-		if err := e.Submit(t.Context(), p); err == nil || !strings.Contains(err.Error(), plugin) {
+		if _, err := e.Submit(t.Context(), p); err == nil || !strings.Contains(err.Error(), plugin) {
 			t.Errorf("%s: %v", plugin, err)
 		}
 	}
-	if err := e.Submit(t.Context(), plan(block("", sequence("", &workflow.Action{Plugin: "job", Retries: -1})))); !errors.Is(err, storage.ErrInvalid) {
+	if _, err := e.Submit(t.Context(), plan(block("", sequence("", &workflow.Action{Plugin: "job", Retries: -1})))); !errors.Is(err, storage.ErrInvalid) {
 		t.Error(err)
 	}
 }

@@ -53,11 +53,13 @@ func Example_stopAndFork() {
 	var running sync.WaitGroup
 	running.Go(func() { check(e.Run(ctx)) })
 	plan := &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{first.Action("one", ""), second.Action("two", "")}}}}}}
-	check(e.Submit(ctx, plan))
+	_, err = e.Submit(ctx, plan)
+	check(err)
 	<-begun
 	fork, err := stopAndFork(ctx, e, vault, plan.ID, workflow.Attribution{By: "ops", Why: "the disk is nearly full"})
 	check(err)
-	check(e.Submit(ctx, fork))
+	_, err = e.Submit(ctx, fork)
+	check(err)
 	<-ended
 	shutdown() // running actions end first
 	running.Wait()
@@ -88,7 +90,8 @@ func Example_fork() {
 	run := func(plan *workflow.Plan) *workflow.Plan {
 		e, err := engine.New(vault, engine.Options{UntilIdle: true})
 		check(err)
-		check(errors.Join(e.Submit(ctx, plan), e.Run(ctx)))
+		_, err = e.Submit(ctx, plan)
+		check(errors.Join(err, e.Run(ctx)))
 		plan, err = vault.Read(ctx, plan.ID)
 		check(err)
 		fmt.Println(plan.State.Status)

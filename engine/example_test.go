@@ -37,7 +37,8 @@ func Example() {
 	check(err)
 	action := greet.Action("say hello", Greet{"world"})
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	check(e.Submit(ctx, plan))
+	_, err = e.Submit(ctx, plan)
+	check(err)
 	check(e.Run(ctx))
 	plan, err = vault.Read(ctx, plan.ID)
 	check(err)
@@ -127,7 +128,8 @@ func ExampleEngine_Stop() {
 	}})
 	check(err)
 	action := &workflow.Action{Name: "work", Plugin: "work", Retries: 1000}
-	check(e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}))
+	_, err = e.Submit(ctx, &workflow.Plan{Name: "endless", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}})
+	check(err)
 	go func() {
 		if err := e.Stop(ctx, <-started, asked); err != nil {
 			log.Print(err)
@@ -165,7 +167,8 @@ func ExampleTypedPlugin_Result() {
 	check(err)
 	actions := []*workflow.Action{order.Action("order goods", "tea"), ship.Action("ship goods", "tea")}
 	plan := &workflow.Plan{Name: "buy", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: actions}}}}}
-	check(e.Submit(context.Background(), plan))
+	_, err = e.Submit(context.Background(), plan)
+	check(err)
 	check(e.Run(context.Background()))
 	plan, err = vault.Read(context.Background(), plan.ID)
 	check(err)

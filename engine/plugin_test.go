@@ -74,7 +74,7 @@ func TestCall(t *testing.T) {
 	p := plan(block("", sequence("", a)))
 	e, err := engine.New(vault, engine.Options{UntilIdle: true, RetryDelay: 1, Poll: 1})
 	if err == nil {
-		err = e.Submit(t.Context(), p)
+		_, err = e.Submit(t.Context(), p)
 	}
 	if err == nil {
 		err = e.Run(t.Context())

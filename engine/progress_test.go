@@ -513,14 +513,14 @@ func TestSubmitRunsAtOnce(t *testing.T) {
 				opts.Fleet = &fleet.Options{}
 			}
 			e := s.engine(p, opts)
-			must(t, e.Submit(t.Context(), plan(block("b", sequence("s", do(job{For: time.Minute}))))))
+			submit(t, e, plan(block("b", sequence("s", do(job{For: time.Minute})))))
 			ended := make(chan error)
 			go func() { ended <- e.Run(t.Context()) }()
 			time.Sleep(20 * time.Second)
 			for i, name := range []string{"idempotent", "first"} {
 				p := plan(block("b", sequence("s", do(job{Name: name, For: time.Second}))))
 				p.Blocks[0].Sequences[0].Actions[0].Idempotent = i == 0
-				must(t, e.Submit(t.Context(), p))
+				submit(t, e, p)
 				time.Sleep(time.Duration(i+1)*trip + trip/2)
 				synctest.Wait()
 				if s.ran[name] != 1 {

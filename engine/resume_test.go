@@ -622,10 +622,10 @@ func TestSubmitLostAnswer(t *testing.T) {
 		})
 		p := plan(block("b", sequence("s", second("a"))))
 		e := s.engine(v, engine.Options{})
-		if err := e.Submit(t.Context(), p); err != nil || calls != 3 {
+		if _, err := e.Submit(t.Context(), p); err != nil || calls != 3 {
 			t.Errorf("%v after %d calls", err, calls)
 		}
-		if err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
+		if _, err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
 			t.Errorf("the same again: %v", err)
 		}
 	})

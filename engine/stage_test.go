@@ -67,6 +67,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+func submit(t testing.TB, e *engine.Engine, p *workflow.Plan) *engine.Handle {
+	t.Helper()
+	handle, err := e.Submit(t.Context(), p)
+	must(t, err)
+	return handle
+}
+
 // onStage calls play in virtual time, with a store in memory.
 func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 	t.Helper()

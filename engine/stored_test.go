@@ -74,7 +74,7 @@ func TestStoredValues(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- e.Run(ctx) }()
 			time.Sleep(time.Minute)
-			must(t, e.Submit(ctx, p))
+			submit(t, e, p)
 			request.Texts["late"] = "" // the caller may change its plan once Submit has returned
 			time.Sleep(time.Hour)
 			cancel()

@@ -31,7 +31,7 @@ func TestSuspendedVault(t *testing.T) {
 		if err := s.left[p.ID]; !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("the engine left the plan: %v", err)
 		}
-		if err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrSuspended) {
+		if _, err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("Submit returns %v", err)
 		}
 		for _, members := range []*fleet.Options{nil, {Name: "second"}} {

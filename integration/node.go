@@ -177,7 +177,10 @@ func (n *node) obey(c command) {
 		return
 	}
 	p := planOf(c.Submit, n.Interval)
-	_ = n.call(ctx, message{What: created, Plan: p.ID}, func(ctx context.Context) error { return n.engine.Submit(ctx, p) })
+	_ = n.call(ctx, message{What: created, Plan: p.ID}, func(ctx context.Context) error {
+		_, err := n.engine.Submit(ctx, p)
+		return err
+	})
 }
 
 // conflicted counts the refused updates of an owner. Only the first one counts: the later ones may be those of

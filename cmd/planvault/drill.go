@@ -227,7 +227,7 @@ func (d *drillRun) work(ctx context.Context, source, reading, copied *azblob.Vau
 	until := time.Now().Add(time.Duration(d.flags.work))
 	for range d.flags.plans {
 		plan := drillPlan()
-		if err := e.Submit(ctx, plan); err != nil {
+		if _, err := e.Submit(ctx, plan); err != nil {
 			return err
 		}
 		d.mu.Lock()

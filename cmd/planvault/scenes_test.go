@@ -148,7 +148,8 @@ func release(name string, takes time.Duration, regions ...string) *workflow.Plan
 func submit(t *testing.T, e *engine.Engine, plans ...*workflow.Plan) {
 	t.Helper()
 	for _, p := range plans {
-		must(t, e.Submit(t.Context(), p))
+		_, err := e.Submit(t.Context(), p)
+		must(t, err)
 		time.Sleep(20 * time.Second)
 	}
 }

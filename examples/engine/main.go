@@ -101,7 +101,8 @@ func run(ctx context.Context, c config) error {
 			if err != nil || slices.ContainsFunc(open, func(p storage.ListResult) bool { return c.node != "" || p.Owner == uuid.Nil }) {
 				return err
 			}
-			return e.Submit(ctx, plan)
+			_, err = e.Submit(ctx, plan)
+			return err
 		}
 		if c.node != "" {
 			return errors.Join(runNode(ctx, e, vault, p, submit), p.err())

@@ -41,7 +41,7 @@ func submits(e *engine.Engine) http.Handler {
 			return
 		}
 		plan := hello(req)
-		switch err := e.Submit(r.Context(), plan); {
+		switch _, err := e.Submit(r.Context(), plan); {
 		case errors.Is(err, storage.ErrInvalid):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case err != nil: // of ErrUnknown, the plan may have been stored

@@ -113,7 +113,8 @@ func (l engineLoad) start(t testing.TB) (op, floor side) {
 		}}
 	}
 	op = each(func() {
-		vaulttest.Must(t, worker.Submit(running, plan))
+		_, err := worker.Submit(running, plan)
+		vaulttest.Must(t, err)
 		<-ended
 	})
 	op.do()

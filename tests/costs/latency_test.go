@@ -101,7 +101,7 @@ func (c *crew) expect(p *workflow.Plan) *life {
 // submit gives a plan to one of the engines.
 func (c *crew) submit(engine int, p *workflow.Plan) *life {
 	l := c.expect(p)
-	if err := c.engines[engine%len(c.engines)].Submit(c.running, p); err != nil {
+	if _, err := c.engines[engine%len(c.engines)].Submit(c.running, p); err != nil {
 		c.t.Error(err)
 	}
 	l.submitted = time.Now()

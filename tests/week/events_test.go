@@ -167,7 +167,7 @@ func (w *week) submit() {
 	w.add(c)
 	c.by = p
 	w.call(func(ctx context.Context) {
-		err := p.engine.Submit(ctx, c.plan)
+		_, err := p.engine.Submit(ctx, c.plan)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.note(nil, c, "%s plan by %s: %v", c.shape, p.name, err)
