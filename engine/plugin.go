@@ -64,15 +64,48 @@ func Task[Req, Resp any](name string, run func(ctx context.Context, call Call, r
 	if run == nil {
 		panic(fmt.Sprintf("engine: Task %q: the function is nil", name))
 	}
-	return &TypedPlugin[Req, Resp]{plugins.Typed[Req, Resp](name), run}
+	return &TypedPlugin[Req, Resp]{Typed: plugins.Typed[Req, Resp](name), run: run}
+}
+
+// TaskOptions are what a plugin that [Task] made says about itself. The zero value says nothing.
+type TaskOptions[Req any] struct {
+	// Check looks at a request before its plan is stored, see [plugins.Checker]. An action without a request passes the
+	// zero value. Default: any request is accepted.
+	Check func(Req) error
+	// IsCheck says that the plugin only looks and changes nothing, see [plugins.Looker]. Once one plugin of a registry says
+	// so, Checks accept no other.
+	IsCheck bool
 }
 
 // TypedPlugin is a [Plugin] that [Task] returns. It also makes actions of the plugin and finds their results, with the types
 // that the compiler checks.
 type TypedPlugin[Req, Resp any] struct {
 	plugins.Typed[Req, Resp]
-	run func(context.Context, Call, Req) (Resp, error)
+	run  func(context.Context, Call, Req) (Resp, error)
+	opts TaskOptions[Req]
 }
+
+// With returns the plugin with options, which replace those of an earlier With. Methods of the request are functions, too:
+//
+//	charge := engine.Task("charge", card.Charge).With(engine.TaskOptions[Charge]{Check: Charge.Check})
+func (p *TypedPlugin[Req, Resp]) With(opts TaskOptions[Req]) *TypedPlugin[Req, Resp] {
+	return &TypedPlugin[Req, Resp]{p.Typed, p.run, opts}
+}
+
+// Check implements [plugins.Checker].
+func (p *TypedPlugin[Req, Resp]) Check(req any) error {
+	if p.opts.Check == nil {
+		return nil
+	}
+	typed, _ := req.(Req)
+	return p.opts.Check(typed)
+}
+
+// HasCheck reports whether the plugin has [TaskOptions.Check].
+func (p *TypedPlugin[Req, Resp]) HasCheck() bool { return p.opts.Check != nil }
+
+// IsCheck implements [plugins.Looker].
+func (p *TypedPlugin[Req, Resp]) IsCheck() bool { return p.opts.IsCheck }
 
 // Action returns an action of the plugin with a name and a request. The caller may set its other fields.
 func (p *TypedPlugin[Req, Resp]) Action(name string, req Req) *workflow.Action {

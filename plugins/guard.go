@@ -26,16 +26,15 @@ type Panic struct {
 // Error returns the value, without the stack.
 func (p *Panic) Error() string {
 	if b, blocked := p.Value.(blocked); blocked {
-		return b.Error()
+		return fmt.Sprintf("%s did not return within %v", b.what(), b.limit)
 	}
 	return fmt.Sprintf("panic: %v", p.Value)
 }
 
-// blocked is the value of the Panic of a method that does not return: the type that is up to its methods.
-type blocked struct{ reflect.Type }
-
-func (b blocked) Error() string {
-	return fmt.Sprintf("the methods that encode or decode a %v did not return within %v", b.Type, jsonLimit)
+// blocked is the value of the Panic of code that does not return.
+type blocked struct {
+	what  func() string
+	limit time.Duration
 }
 
 // Blocked reports whether the code did not return.
@@ -54,8 +53,32 @@ func Guard(do func() error) (err error) {
 	return do()
 }
 
-// jsonLimit is how long the methods of a value may take to encode or decode it.
-const jsonLimit = 10 * time.Second
+// guardWithin is [Guard] for do that may not return. do runs in a goroutine of its own. After limit, guardWithin returns a
+// [*Panic] that is Blocked, and do goes on: nobody may use what it changes.
+func guardWithin(limit time.Duration, what func() string, do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		var err error = &Panic{"runtime.Goexit", nil}
+		defer func() { done <- err }()
+		err = Guard(do)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return &Panic{Value: blocked{what, limit}}
+	}
+}
+
+// methodLimit is how long a method of a value may take to encode or decode it, and Check of a plugin to look at a request.
+const methodLimit = 10 * time.Second
+
+// GuardCheck calls the Check of a plugin. It returns a [*Panic] if Check panics, or does not return within ten seconds.
+func GuardCheck(c Checker, req any) error {
+	return guardWithin(methodLimit, func() string { return "Check" }, func() error { return c.Check(req) })
+}
 
 // GuardJSON is [Guard] for do that encodes or decodes a value of type t. If that may call methods of other packages, do runs
 // in a goroutine of its own, and GuardJSON returns a [*Panic] after ten seconds. do goes on then, so nobody may use what it
@@ -64,26 +87,20 @@ func GuardJSON(t reflect.Type, do func() error) error {
 	if !callsMethods(t) {
 		return Guard(do)
 	}
-	done := make(chan error, 1)
-	go func() {
-		var err error = &Panic{"runtime.Goexit", nil}
-		defer func() { done <- err }()
-		err = Guard(do)
-	}()
-	limit := time.NewTimer(jsonLimit)
-	defer limit.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-limit.C:
+	ended := make(chan struct{})
+	err := guardWithin(methodLimit, func() string { return fmt.Sprintf("the methods that encode or decode a %v", t) }, func() error {
+		defer close(ended)
+		return do()
+	})
+	if p, ok := err.(*Panic); ok && p.Blocked() {
 		calls, _ := blockedCalls.LoadOrStore(t, new(atomic.Int64))
 		calls.(*atomic.Int64).Add(1)
 		go func() {
-			<-done
+			<-ended
 			calls.(*atomic.Int64).Add(-1)
 		}()
-		return &Panic{Value: blocked{t}}
 	}
+	return err
 }
 
 // blockedCalls has for a type how many calls of its methods did not return in time and still have not.

@@ -21,6 +21,26 @@ type Plugin interface {
 	Response() any
 }
 
+// Checker is a [Plugin] that looks at requests before they are stored. Create calls Check for each action of a new plan, and of
+// a fork for each that is to run; the request is decoded as for a run, and nil if the action has none. An error refuses the
+// plan with [the path of the action]. Check may return a *workflow.FieldError that names a field of the request, or several
+// errors with errors.Join. It decides by the request alone, sends nothing, and returns soon: after ten seconds, or a panic,
+// the plan is refused.
+//
+// Stored plans are never checked: not when they are read, run or restored. A plugin whose method HasCheck() bool returns false
+// is not asked.
+//
+// [the path of the action]: https://pkg.go.dev/github.com/planvault/azblob/workflow#Paths
+type Checker interface {
+	Check(req any) error
+}
+
+// Looker is a [Plugin] that may say that it only looks and changes nothing. If any plugin of a registry says so, Create
+// accepts no other plugin in the Checks of a new plan. A fork keeps the plugins of its plan.
+type Looker interface {
+	IsCheck() bool
+}
+
 // Typed is a [Plugin] that is its name and two types, for a vault alone:
 //
 //	reg.Register(plugins.Typed[Greet, Greeting]("greet"))

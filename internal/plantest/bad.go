@@ -145,8 +145,8 @@ func BadTrees() []BadPlan {
 	}
 }
 
-// BadNewPlans returns plans that are wrong only when they are new: they have begun, they have an owner, or
-// their IDs are too far ahead.
+// BadNewPlans returns plans that are wrong only when they are new: they have begun, they have an owner, their IDs are too far
+// ahead, or a plugin refuses a request.
 func BadNewPlans() []BadPlan {
 	ahead := func() uuid.UUID { return workflow.NewV7At(time.Now().Add(25 * time.Hour)) }
 	const tooFar = "lies more than a day ahead"
@@ -156,6 +156,10 @@ func BadNewPlans() []BadPlan {
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
+		}},
+		{"Blocks[1].Sequences[0].Actions[1].Req.Text", `plugin "picky" refuses action`, func(p *workflow.Plan) {
+			a := p.Blocks[1].Sequences[0].Actions[1]
+			a.Plugin, a.Req = PickyName, Request{}
 		}},
 	}
 	for _, object := range []struct {

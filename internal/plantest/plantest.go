@@ -67,9 +67,23 @@ func (w *Written) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Register returns a new register with the plugins [PluginName] and [LooseName].
+// Register returns a new register with the plugins [PluginName], [LooseName] and [PickyName].
 func Register() *registry.Register {
-	return registry.Must(plugins.Typed[Request, *Response](PluginName), plugins.Typed[Loose, *Loose](LooseName))
+	return registry.Must(plugins.Typed[Request, *Response](PluginName), plugins.Typed[Loose, *Loose](LooseName), picky{PickyName})
+}
+
+// PickyName is the name of a plugin whose Check refuses each request without a Text.
+const PickyName = "picky"
+
+type picky struct {
+	plugins.Typed[Request, *Response]
+}
+
+func (picky) Check(req any) error {
+	if r, ok := req.(Request); ok && r.Text != "" {
+		return nil
+	}
+	return &workflow.FieldError{Field: "Text", Problem: "is empty"}
 }
 
 // Small returns a plan with one action as an author builds it: without IDs, times and states.

@@ -17,6 +17,7 @@ import (
 type Register struct {
 	mu      sync.RWMutex
 	plugins map[string]plugins.Plugin
+	checks  map[string]bool // the plugins that say that they are
 }
 
 // New returns an empty register.
@@ -54,7 +55,21 @@ func (r *Register) Register(p plugins.Plugin) error {
 		r.plugins = make(map[string]plugins.Plugin)
 	}
 	r.plugins[name] = p
+	if l, ok := p.(plugins.Looker); ok && l.IsCheck() {
+		if r.checks == nil {
+			r.checks = make(map[string]bool)
+		}
+		r.checks[name] = true
+	}
 	return nil
+}
+
+// MayCheck reports whether the Checks of a new plan may name a plugin: those that say so with IsCheck, or any if none does.
+// See [plugins.Looker].
+func (r *Register) MayCheck(name string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.checks) == 0 || r.checks[name]
 }
 
 // Plugin returns the plugin with this name, and whether there is one.

@@ -32,8 +32,8 @@ func CheckID(id uuid.UUID) error {
 
 // CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
 // [workflow.Validate] finds, IDs too far ahead, statuses, attempts and owner of a plan that has begun, and, if reg
-// is not nil, plugins that it lacks, requests that do not fit their plugins or would be read back as something else, and
-// plugins whose types can't be stored whole.
+// is not nil, plugins that it lacks, requests that do not fit their plugins, that a [plugins.Checker] refuses or that would be
+// read back as something else, plugins whose types can't be stored whole, and plugins in Checks that are none.
 //
 // In a fork, which has ForkedFrom, what [workflow.CarriedOver] yields as carried over may be Completed. It then has
 // times and, if it is an action, attempts, and what it needs below it is Completed as well.
@@ -41,11 +41,12 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	notBegun := asAuthored
+	rules := []workflow.Rule{notAhead, asAuthored, knownPlugin(reg), survives(reg), isCheck(reg), passes(plan, reg, nil)}
 	if plan.ForkedFrom != uuid.Nil {
-		notBegun = asForked(plan)
+		carried := maps.Collect(workflow.CarriedOver(plan))
+		rules = []workflow.Rule{notAhead, asForked(carried), knownPlugin(reg), survives(reg), passes(plan, reg, carried)}
 	}
-	return invalid(workflow.Validate(plan, notAhead, notBegun, knownPlugin(reg), survives(reg)))
+	return invalid(workflow.Validate(plan, rules...))
 }
 
 // CheckRestored returns [storage.ErrInvalid] if the plan can't be restored, with every wrong field: those that
@@ -184,8 +185,7 @@ func asAuthored(o workflow.Object, bad func(field, problem string)) {
 }
 
 // asForked returns a rule: a fork has not begun, but for what is carried over.
-func asForked(plan *workflow.Plan) workflow.Rule {
-	carried := maps.Collect(workflow.CarriedOver(plan))
+func asForked(carried map[workflow.Object]bool) workflow.Rule {
 	return func(o workflow.Object, bad func(field, problem string)) {
 		if carried[o] {
 			asCarried(o, bad)
