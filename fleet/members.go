@@ -120,6 +120,7 @@ func (n *Node) note(r storage.Roster) {
 			w.end(&StopError{s.Attribution()})
 		}
 	}
+	n.noteSignalsLocked(r)
 	n.notifyLocked()
 }
 

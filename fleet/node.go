@@ -45,6 +45,7 @@ type Node struct {
 	letGo      map[letting]struct{}               // what the other members of the last look have let go; it does not change
 	gauger     uuid.UUID                          // the member that looked after the gauges at the last look
 	stops      map[uuid.UUID]workflow.Attribution // the plans that were asked to stop, at the last look
+	signals    map[uuid.UUID]int                  // the largest number of a signal of each plan, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
 	pauses     map[uuid.UUID]pause // the plans that the node has let go

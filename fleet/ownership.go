@@ -292,6 +292,8 @@ type work struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	rests int // calls of Rest whose wake was not called
+	// signalled is closed when the plan has more signals. It is nil if nobody waits for that.
+	signalled chan struct{}
 }
 
 // own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
@@ -456,6 +458,9 @@ func (n *Node) forgetLocked(plan uuid.UUID, w *work) {
 		return
 	}
 	w.end(context.Canceled)
+	if w.signalled != nil {
+		close(w.signalled)
+	}
 	if w.rests > 0 {
 		n.resting--
 	}

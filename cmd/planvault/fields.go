@@ -152,6 +152,7 @@ func (a *app) outputs() []output {
 		{commands: "count", row: tally{}},
 		{commands: "report", row: reported{}},
 		{commands: "fork", row: forked{}},
+		{commands: "signal", row: signalled{}},
 		{commands: "stop", row: stopped{}},
 		{commands: "takeover", row: takenOver{}},
 		{commands: "check", row: checkReport{}},
