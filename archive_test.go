@@ -106,6 +106,9 @@ func (a *archive) plan(at time.Time) *workflow.Plan {
 	if p.ID[15]%4 == 0 {
 		p.ForkedFrom = a.groups[p.ID[14]%3]
 	}
+	if p.ID[15]%3 == 0 {
+		p.Submitted.By = []string{"ops", "план@example.com"}[p.ID[14]%2]
+	}
 	p.State.Status = []workflow.Status{workflow.Completed, workflow.Completed, workflow.Completed, workflow.Failed, workflow.Stopped}[a.r.IntN(5)]
 	p.State.Start = p.SubmitTime.Add(time.Duration(a.r.Int64N(int64(time.Minute))))
 	if p.State.Start.Nanosecond()%10 > 0 { // not every engine sets it

@@ -15,8 +15,8 @@ import (
 )
 
 // Create stores a plan. It takes N+3 requests for N sub-objects, and one more for the first plan of a day.
-// Before it sends any, it fills in what the author left out: IDs (as UUIDv7), PlanIDs and SubmitTime, so that
-// the same plan can be created again after [storage.ErrUnknown]. Every status must be NotStarted.
+// Before it sends any, it fills in what the author left out: IDs (as UUIDv7), PlanIDs, SubmitTime, and
+// Submitted from the context (see [storage.WithActor]), so that the same plan can be created again after [storage.ErrUnknown]. Every status must be NotStarted.
 //
 // The last request makes the plan visible as a whole; before it no reader sees any part. A Create that takes
 // longer than the grace period fails. If the plan has been started by then it stays, and the error is
@@ -34,10 +34,9 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		id = plan.ID
 	}
 	return v.call(ctx, "Create", id, func(ctx context.Context) error {
-		if err := driver.CheckNew(plan, v.reg); err != nil {
+		if err := driver.Accept(ctx, plan, v.reg); err != nil {
 			return err
 		}
-		driver.Complete(plan)
 		identify(ctx, plan.ID)
 		return opError("Create", plan.ID, v.create(ctx, plan, planMarks{}))
 	})

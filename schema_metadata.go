@@ -29,6 +29,7 @@ const (
 	metaDescr      = "descr"
 	metaLabels     = "labels"
 	metaSubmitTime = "submittime"
+	metaSubmitter  = "submittedby" // only of a plan whose submitter is known
 	metaState      = "state"
 	metaPlanType   = "plantype"
 	metaSchema     = "schema"
@@ -67,6 +68,7 @@ var listed = []listedField{
 	rowOf(metaPlanID, true, func(r *storage.ListResult) *uuid.UUID { return &r.ID }, idText, uuid.Parse),
 	rowOf(metaGroupID, false, func(r *storage.ListResult) *uuid.UUID { return &r.GroupID }, idText, uuid.Parse),
 	rowOf(metaSubmitTime, true, func(r *storage.ListResult) *time.Time { return &r.SubmitTime }, timeText, parseTime),
+	rowOf(metaSubmitter, false, func(r *storage.ListResult) *string { return &r.SubmittedBy }, submitterText, decodeText),
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
@@ -98,6 +100,8 @@ func idText(id uuid.UUID) (string, error) {
 func timeText(t time.Time) (string, error) { return t.UTC().Format(time.RFC3339Nano), nil }
 
 func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339Nano, text) }
+
+func submitterText(by string) (string, error) { return encodeText(by), nil }
 
 func epochText(epoch int64) (string, error) {
 	if epoch == 0 {

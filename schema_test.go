@@ -46,8 +46,9 @@ func goldenPlan() *workflow.Plan {
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
 		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
-		Forked:  workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
-		Stopped: workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
+		Submitted: workflow.Actor{By: "<shop>@example.com, план", From: "orders-2 & request 7"},
+		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
+		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -236,7 +237,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.Labels, older.Forked, older.Stopped = nil, workflow.Attribution{}, workflow.Attribution{}
+	older.Labels, older.Submitted, older.Forked, older.Stopped = nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
@@ -513,9 +514,10 @@ func TestPlanMetadataFits(t *testing.T) {
 	}
 }
 
-// TestLabelsAreNeverCut has the longest labels beside long names and descriptions.
+// TestLabelsAreNeverCut has the longest labels and the longest submitter beside long names and descriptions.
 func TestLabelsAreNeverCut(t *testing.T) {
 	plan := goldenPlan()
+	plan.Submitted.By = textOf("計", workflow.MaxBy)
 	plan.Labels = map[string]string{}
 	for i := range workflow.MaxLabels {
 		plan.Labels[strings.Repeat("k", workflow.MaxLabelKey-1)+string(rune('a'+i))] = textOf("計", workflow.MaxLabelValue)
@@ -578,7 +580,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
 		}
 	}
-	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.Owner != plan.Owner || r.Epoch != plan.Epoch || r.ForkedFrom != plan.ForkedFrom || !maps.Equal(r.Labels, plan.Labels) {
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.SubmittedBy != plan.Submitted.By || r.Owner != plan.Owner || r.Epoch != plan.Epoch || r.ForkedFrom != plan.ForkedFrom || !maps.Equal(r.Labels, plan.Labels) {
 		t.Errorf("%s: %+v is listed", what, r)
 	}
 }

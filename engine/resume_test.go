@@ -622,8 +622,9 @@ func TestSubmitLostAnswer(t *testing.T) {
 		})
 		p := plan(block("b", sequence("s", second("a"))))
 		e := s.engine(v, engine.Options{})
-		if _, err := e.Submit(t.Context(), p); err != nil || calls != 3 {
-			t.Errorf("%v after %d calls", err, calls)
+		by := workflow.Actor{By: "ana@example.com", From: "orders-2"}
+		if _, err := e.Submit(storage.WithActor(t.Context(), by), p); err != nil || calls != 3 || p.Submitted != by {
+			t.Errorf("%v after %d calls, submitted by %v", err, calls, p.Submitted)
 		}
 		if _, err := e.Submit(t.Context(), p); !errors.Is(err, storage.ErrExists) {
 			t.Errorf("the same again: %v", err)

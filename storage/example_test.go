@@ -51,3 +51,25 @@ func ExampleCollect() {
 	// 2 plans, the newest is the third <nil>
 	// true
 }
+
+// A service says who sent a request, with the name that the login proved. Searches find what they submitted.
+func ExampleWithActor() {
+	vault := memvault.New(nil, memvault.Options{})
+	for _, user := range []string{"ana@example.com", "ben@example.com"} {
+		ctx := storage.WithActor(context.Background(), workflow.Actor{By: user, From: "orders-2"})
+		if err := vault.Create(ctx, &workflow.Plan{Name: "order of " + user}); err != nil {
+			fmt.Println(err)
+		}
+	}
+
+	ctx := context.Background()
+	found, err := storage.Collect(vault.Search(ctx, storage.Filters{BySubmitter: []string{"ana@example.com"}}))
+	for _, r := range found {
+		plan, _ := vault.Read(ctx, r.ID)
+		fmt.Println(r.Name, r.SubmittedBy, plan.Submitted.From)
+	}
+	fmt.Println(err)
+	// Output:
+	// order of ana@example.com ana@example.com orders-2
+	// <nil>
+}

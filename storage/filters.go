@@ -22,6 +22,8 @@ type Filters struct {
 	ByGroupIDs []uuid.UUID
 	// ByForkedFrom selects the forks of these plans, which need not exist.
 	ByForkedFrom []uuid.UUID
+	// BySubmitter selects plans by Submitted.By, which it compares as a whole.
+	BySubmitter []string
 	// ByStatus selects plans by their own status.
 	ByStatus []workflow.Status
 	// NamePrefix and NameContains select plans whose name begins with a text, and contains a text. They compare

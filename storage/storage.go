@@ -46,7 +46,8 @@ type Vault interface {
 
 // Creator stores new plans.
 type Creator interface {
-	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime.
+	// Create stores a plan. It first fills in what the author left out: IDs as UUIDv7, PlanIDs, SubmitTime, and Submitted
+	// from the context (see [WithActor]).
 	// Every status must be NotStarted, except for what a fork carries over (see [workflow.Fork]). When Create
 	// returns nil, every State.ETag is set. No reader sees any of the plan before all of it is stored.
 	//
@@ -212,6 +213,8 @@ type ListResult struct {
 	Descr      string
 	Labels     map[string]string
 	SubmitTime time.Time
+	// SubmittedBy is the plan's Submitted.By.
+	SubmittedBy string
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.
 	State workflow.State

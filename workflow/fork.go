@@ -36,7 +36,7 @@ type ForkOptions struct {
 // the work that they judge is left.
 //
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
-// order. ForkedFrom is the ID of p. The IDs of the sub-objects are new. An action that runs again therefore has another
+// order. ForkedFrom is the ID of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore has another
 // idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its plugin
 // must find that out. Before Create, the caller may change what is NotStarted, such as a request, and may make more run
 // again: use State.Reset, and set Attempts to nil.
@@ -99,7 +99,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 	f.ID = forkID(p, opts)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
-	f.Forked, f.Stopped = opts.By, Attribution{}
+	f.Submitted, f.Forked, f.Stopped = Actor{}, opts.By, Attribution{}
 	return f
 }
 

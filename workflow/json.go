@@ -185,6 +185,7 @@ type (
 	bareDeferBatch      DeferBatch
 	bareState           State
 	bareAttribution     Attribution
+	bareActor           Actor
 )
 
 func (p *Plan) form() form { return &planForm{fields: formOf((*barePlan)(p), &p.unknown)} }
@@ -207,13 +208,15 @@ func (s *State) form() form { return new(formOf((*bareState)(s), &s.unknown)) }
 
 func (d *Attribution) form() form { return new(formOf((*bareAttribution)(d), &d.unknown)) }
 
+func (a *Actor) form() form { return new(formOf((*bareActor)(a), &a.unknown)) }
+
 // writing are the options of the model's JSON. Like encoding/json, it escapes U+2028 and U+2029, which JavaScript does not
 // allow in strings. Raw JSON is written as it is, without its blanks.
 var writing = jsonv2.JoinOptions(
 	jsonv2.Deterministic(true), jsontext.EscapeForJS(true), jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true),
 	jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
 		writes[*Plan](), writes[*Checks](), writes[*Block](), writes[*Sequence](), writes[*Action](), writes[*Attempt](),
-		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](),
+		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](),
 		jsonv2.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error {
 			text, err := t.UTC().AppendText(append(enc.AvailableBuffer(), '"'))
 			if err != nil {
@@ -247,7 +250,7 @@ var readers = sync.Pool{New: func() any {
 	r := new(reader)
 	r.options = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
 		reads[*Plan](r), reads[*Checks](r), reads[*Block](r), reads[*Sequence](r), reads[*Action](r), reads[*Attempt](r),
-		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r),
+		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r),
 		jsonv2.UnmarshalFromFunc(readDuration),
 	))
 	return r

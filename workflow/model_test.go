@@ -54,6 +54,7 @@ func stored() *workflow.Plan {
 	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed
 	p.Owner, p.Epoch, p.ForkedFrom = id(0), 1<<60, id(99)
+	p.Submitted = workflow.Actor{By: "shop@example.com", From: "orders-2, request 7"}
 	p.Forked = workflow.Attribution{By: "ops@example.com", Why: "the cache is warm again", At: p.SubmitTime}
 	p.Stopped = workflow.Attribution{By: "root@host-3", Why: "wrong \"cluster\"", At: p.RuntimeUpdate}
 	p.State.Status = workflow.Failed

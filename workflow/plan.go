@@ -51,6 +51,10 @@ type Plan struct {
 	State State `json:"state,omitzero"`
 	// SubmitTime is when the plan was given to Create, which fills it in.
 	SubmitTime time.Time `json:"submitTime,omitzero"`
+	// Submitted says who submitted the plan, and from where; SubmitTime says when. Whoever calls Create may set it. Create
+	// fills it in from its context: see storage.WithActor. A fork has the one who submitted the fork, and ForkedFrom leads to
+	// the plan before it.
+	Submitted Actor `json:"submitted,omitzero"`
 	// Reason is what made the plan fail.
 	Reason FailureReason `json:"reason,omitzero"`
 	// RuntimeUpdate is when the engine last worked on the plan. Only the engine uses it; the vault stores it

@@ -192,8 +192,9 @@ func (v *validator) fields(o Object) {
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
-		c.attribution("Forked.", o.Forked)
-		c.attribution("Stopped.", o.Stopped)
+		c.under("Submitted.", o.Submitted.check)
+		c.under("Forked.", o.Forked.check)
+		c.under("Stopped.", o.Stopped.check)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}
@@ -285,9 +286,9 @@ func (c fieldChecks) forkedFrom(p *Plan) {
 	}
 }
 
-// attribution checks an attribution in a field.
-func (c fieldChecks) attribution(field string, d Attribution) {
-	d.check(func(name, problem string, args ...any) { c.bad(field+name, problem, args...) })
+// under reports what a check finds wrong with a field of a plan.
+func (c fieldChecks) under(field string, check func(bad func(field, problem string, args ...any))) {
+	check(func(name, problem string, args ...any) { c.bad(field+name, problem, args...) })
 }
 
 // badError reports whether wrapped would report something.

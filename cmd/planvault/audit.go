@@ -83,6 +83,16 @@ func (a *app) attributionOf(ctx context.Context) workflow.Attribution {
 	return workflow.Attribution{By: a.who.as, Why: a.who.reason}
 }
 
+// submits returns a context for the creation of plans by whoever makes a change, from this process's user and host, unless
+// they are all that is known of who it is.
+func (a *app) submits(ctx context.Context) context.Context {
+	actor := workflow.Actor{By: a.attributionOf(ctx).By, From: clip(a.userName(), workflow.MaxBy)}
+	if actor.From == actor.By {
+		actor.From = ""
+	}
+	return storage.WithActor(ctx, actor)
+}
+
 // asks returns who makes a change of a vault, and why, for the library, which keeps the log. It is an error if there should be a
 // vault and is none.
 func (a *app) asks(ctx context.Context, v storage.Vault) (workflow.Attribution, error) {

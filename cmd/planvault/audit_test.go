@@ -67,15 +67,18 @@ func TestLogOfAFailure(t *testing.T) {
 func TestWhoAndWhy(t *testing.T) {
 	s := newStage(t)
 	p := planOf(workflow.NewV7(), workflow.Stopped, "one")
+	p.Submitted = workflow.Actor{By: "sh\u202eop@example.com", From: "<orders-2>"}
 	p.Stopped = workflow.Attribution{By: "ops\u202e@example.com", Why: "wrong <cluster>", At: p.SubmitTime}
 	must(t, s.vault.Restore(t.Context(), p))
-	fork := strings.TrimSpace(s.must(t, "fork", p.ID.String(), "--from-failure", "--reason", "now the right one").stdout)
+	fork := strings.TrimSpace(s.must(t, "fork", p.ID.String(), "--from-failure", "--as", "ana", "--reason", "now the right one").stdout)
 	for _, test := range []struct{ id, want, html, json string }{
 		{
 			p.ID.String(), `Stopped by   ops\u202e@example.com, ` + stamp(p.SubmitTime) + ": wrong <cluster>\n",
 			"wrong &lt;cluster&gt;", `"stopped":{"by":"ops` + "\u202e" + `@example.com","why":"wrong <cluster>","at":`,
 		},
-		{fork, "Forked by    operator@desk: now the right one\n", "operator@desk: now the right one", `"forked":{"by":"operator@desk","why":"now the right one"}`},
+		{p.ID.String(), `Submitted by sh\u202eop@example.com, from <orders-2>` + "\n", `sh\u202eop@example.com, from &lt;orders-2&gt;`, `"submittedBy":"sh` + "\u202e" + `op@example.com","started":`},
+		{fork, "Submitted by ana, from operator@desk\n", "ana, from operator@desk", `"submittedFrom":"operator@desk"`},
+		{fork, "Forked by    ana: now the right one\n", "ana: now the right one", `"forked":{"by":"ana","why":"now the right one"}`},
 	} {
 		for command, want := range map[string]string{"show": test.want, "report": test.html, "show --output json": test.json, "log --wide": "now the right one"} {
 			words := append(strings.Fields(command), test.id)

@@ -23,6 +23,8 @@ type column[T any] struct {
 	// least is how many columns of the terminal the cell keeps at least when the short table is too wide. 0 is all.
 	least int
 	shown shownIn
+	// optional leaves the column out if its cells are empty in all rows, or in the first [maxRows] of a longer table.
+	optional bool
 }
 
 // shownIn says which tables have a column: the short one, the one of --wide, or both.
@@ -46,12 +48,12 @@ func newColumns[T any](a *app, columns []column[T]) *table[T] {
 			shown = append(shown, c)
 		}
 	}
-	t := &table[T]{a: a, least: make([]int, len(shown))}
+	t := &table[T]{a: a, least: make([]int, len(shown)), optional: make([]bool, len(shown))}
 	if !a.wide {
 		t.width = a.width()
 	}
 	for i, c := range shown {
-		t.titles, t.least[i] = append(t.titles, c.title), c.least
+		t.titles, t.least[i], t.optional[i] = append(t.titles, c.title), c.least, c.optional
 	}
 	t.cells = func(row T) (cells []string) {
 		for _, c := range shown {

@@ -21,7 +21,7 @@ func TestShortTablesFit(t *testing.T) {
 	id, silence, many, size, month := workflow.NewV7(), 1e9, 123_456_789, int64(123_456_789), 12345.67
 	tables := map[string]func(a *app) error{
 		"list": func(a *app) error {
-			return newColumns(a, a.planColumns()).print([]report.Listed{{ID: id, Status: "NotStarted", Submitted: far, Took: report.Span{Start: far, End: far.AddDate(200, 0, 0)}, Name: long}})
+			return newColumns(a, a.planColumns()).print([]report.Listed{{ID: id, Status: "NotStarted", Submitted: far, Took: report.Span{Start: far, End: far.AddDate(200, 0, 0)}, Name: long, SubmittedBy: long, Labels: map[string]string{"k": long}}})
 		},
 		"nodes": func(a *app) error {
 			return newColumns(a, a.nodeColumns()).print([]nodeRow{{ID: id, Name: long, State: "silent", HeartbeatSeconds: &silence, TTLSeconds: 86400, Started: far, Plans: 12345}})

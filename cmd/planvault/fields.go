@@ -20,15 +20,16 @@ type output struct {
 
 // columnNote is what the help says of a column.
 type columnNote struct {
-	title string
-	shown shownIn
+	title    string
+	shown    shownIn
+	optional bool
 }
 
 // notesOf returns what the help says of columns.
 func notesOf[T any](columns []column[T]) (notes []columnNote) {
 	for _, c := range columns {
 		if title := strings.TrimPrefix(c.title, ">"); title != "" {
-			notes = append(notes, columnNote{title, c.shown})
+			notes = append(notes, columnNote{title, c.shown, c.optional})
 		}
 	}
 	return notes
@@ -38,7 +39,11 @@ func notesOf[T any](columns []column[T]) (notes []columnNote) {
 func (o output) tables() string {
 	var titles []string
 	for _, c := range o.columns {
-		titles = append(titles, c.title+[]string{"", " (without --wide)", " (--wide)"}[c.shown])
+		title := c.title + []string{"", " (without --wide)", " (--wide)"}[c.shown]
+		if c.optional {
+			title += " (if any)"
+		}
+		titles = append(titles, title)
 	}
 	return strings.Join(titles, ", ")
 }

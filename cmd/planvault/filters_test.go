@@ -34,15 +34,16 @@ func TestFilters(t *testing.T) {
 	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	group := uuid.MustParse("0198c0de-0000-7000-8000-000000000001")
 	for args, want := range map[string]storage.Filters{
-		"":                                  {},
-		"--status failed":                   {ByStatus: []workflow.Status{workflow.Failed}},
-		"--status OPEN,Stopped":             {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
-		"--status final --status completed": {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
-		"--group " + group.String():         {ByGroupIDs: []uuid.UUID{group}},
-		"--forked-from " + group.String():   {ByForkedFrom: []uuid.UUID{group}},
-		"--id A-b":                          {IDContains: "A-b"},
-		"--name a --contains b":             {NamePrefix: "a", NameContains: "b"},
-		"--label a=1,b= --label c=2":        {Labels: map[string]string{"a": "1", "b": "", "c": "2"}},
+		"":                                    {},
+		"--status failed":                     {ByStatus: []workflow.Status{workflow.Failed}},
+		"--status OPEN,Stopped":               {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
+		"--status final --status completed":   {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
+		"--group " + group.String():           {ByGroupIDs: []uuid.UUID{group}},
+		"--forked-from " + group.String():     {ByForkedFrom: []uuid.UUID{group}},
+		"--submitted-by a,b --submitted-by c": {BySubmitter: []string{"a,b", "c"}},
+		"--id A-b":                            {IDContains: "A-b"},
+		"--name a --contains b":               {NamePrefix: "a", NameContains: "b"},
+		"--label a=1,b= --label c=2":          {Labels: map[string]string{"a": "1", "b": "", "c": "2"}},
 		"--created-after 2026-11-20 --created-before 2026-11-20T01:00Z": {After: day, Before: day.Add(time.Hour)},
 		"--created-after 27h --ended-after 2w":                          {After: day, EndedAfter: now.AddDate(0, 0, -14)},
 		"--ended-before 2026-11-20T01:00:00+01:00":                      {EndedBefore: day},
@@ -89,6 +90,7 @@ func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
 	p.ID, p.SubmitTime, p.Owner, p.Epoch, p.ForkedFrom = planID(1), time.Now(), planID(2), 1, planID(3)
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
+	p.Submitted.By = "ops"
 	whole := driver.Listed(p)
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {
 		if f.Name == "_" {

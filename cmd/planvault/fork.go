@@ -68,7 +68,7 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, opts work
 	}
 	report.ID, report.Again = &f.ID, nil
 	reached.then(fmt.Sprintf("the same command makes plan %s, unless it exists", f.ID))
-	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func(ctx context.Context) error { return create(ctx, v, f) }); err != nil {
+	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func(ctx context.Context) error { return create(a.submits(ctx), v, f) }); err != nil {
 		if errors.Is(err, storage.ErrExists) { // somebody else was faster
 			err = existing(f.ID, "")
 		}

@@ -103,9 +103,11 @@ type table[T any] struct {
 	rows   [][]string
 	width  int   // what a row may take; 0 is no limit
 	least  []int // what a cell keeps at least when the row is too wide; 0 is all of it
-	began  bool
-	stream bool  // the rows come until the reader has seen enough: add and end return errEnough then
-	failed error // the first failure to write
+	// optional columns are left out if all cells of the first rows are empty; left says which were.
+	optional, left []bool
+	began          bool
+	stream         bool  // the rows come until the reader has seen enough: add and end return errEnough then
+	failed         error // the first failure to write
 }
 
 // maxRows is how many rows are aligned together. Those before are written when there are more.
@@ -163,6 +165,12 @@ func (t *table[T]) end() error {
 		return t.failed
 	}
 	if !t.began {
+		t.leaveOut()
+	}
+	for i, row := range t.rows {
+		t.rows[i] = keep(row, t.left)
+	}
+	if !t.began {
 		titles := make([]string, len(t.titles))
 		for i, title := range t.titles {
 			titles[i] = strings.TrimPrefix(title, ">")
@@ -192,6 +200,25 @@ func (t *table[T]) end() error {
 	}
 	t.rows = t.rows[:0]
 	return t.wrote(t.a.write([]byte(b.String())))
+}
+
+// leaveOut leaves out the optional columns that have no cell in the rows.
+func (t *table[T]) leaveOut() {
+	t.left = make([]bool, len(t.titles))
+	for i, optional := range t.optional {
+		t.left[i] = optional && !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" })
+	}
+	t.titles, t.least = keep(t.titles, t.left), keep(t.least, t.left)
+}
+
+// keep returns the elements of a list that are not left out.
+func keep[E any](list []E, left []bool) (kept []E) {
+	for i, e := range list {
+		if !left[i] {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 // printable returns a text as [human.Line] shows it.

@@ -15,6 +15,7 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // known returns nil for an ID that is not set.
@@ -27,6 +28,7 @@ func known(id uuid.UUID) *uuid.UUID {
 
 // planColumns are the columns of list.
 func (a *app) planColumns() []column[report.Listed] {
+	submitter := func(r report.Listed) string { return r.SubmittedBy }
 	name, status := func(r report.Listed) string { return r.Name }, func(r report.Listed) string { return r.Status }
 	return []column[report.Listed]{
 		idColumn("PLAN", func(r report.Listed) uuid.UUID { return r.ID }),
@@ -40,6 +42,8 @@ func (a *app) planColumns() []column[report.Listed] {
 			compare: by(func(r report.Listed) time.Duration { return r.Ended.Sub(r.Started) }),
 		},
 		{title: "NAME", cell: func(r report.Listed) string { return printable(r.Name, 60) }, compare: by(name), least: 8},
+		{title: "SUBMITTED BY", cell: func(r report.Listed) string { return printable(r.SubmittedBy, 0) }, compare: by(submitter), shown: inWide, optional: true},
+		{title: "LABELS", cell: func(r report.Listed) string { return printable(workflow.FormatLabels(r.Labels), 0) }, least: 8, optional: true},
 	}
 }
 

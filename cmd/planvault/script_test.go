@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/planvault/azblob/internal/goldentest"
+	"github.com/planvault/azblob/workflow"
 )
 
 // TestScripts runs the scripts of testdata/script. Each has a vault of its own, whose connection string is $CONNECTION,
@@ -64,12 +65,20 @@ func scriptRun(ts *testscript.TestScript, args []string) result {
 }
 
 func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 3 {
-		ts.Fatalf("usage: plan ID STATUS NAME")
+	if neg || len(args) < 3 || len(args) > 5 {
+		ts.Fatalf("usage: plan ID STATUS NAME [LABELS [SUBMITTER]]")
 	}
 	id, err := uuid.Parse(args[0])
 	ts.Check(err)
 	statuses, err := parseStatuses(args[1])
 	ts.Check(err)
-	ts.Check(ts.Value(stageKey{}).(*stage).vault.Restore(context.Background(), planOf(id, statuses[0], args[2])))
+	p := planOf(id, statuses[0], args[2])
+	if len(args) > 3 && args[3] != "" {
+		p.Labels, err = workflow.ParseLabels(args[3])
+		ts.Check(err)
+	}
+	if len(args) > 4 {
+		p.Submitted.By = args[4]
+	}
+	ts.Check(ts.Value(stageKey{}).(*stage).vault.Restore(context.Background(), p))
 }

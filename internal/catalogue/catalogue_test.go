@@ -75,6 +75,9 @@ func randomPlans(r *rand.Rand, n, groups int) []Plan {
 		if r.IntN(20) == 0 {
 			p.ForkedFrom = some[r.IntN(len(some))]
 		}
+		if r.IntN(3) == 0 {
+			p.SubmittedBy = []string{"ops", "план@example.com", text()}[r.IntN(3)]
+		}
 		p.SubmitTime = at(created)
 		p.State.Start = at(p.SubmitTime)
 		p.State.End = at(p.State.Start)
@@ -243,8 +246,30 @@ func TestCatalogueNamesItsDay(t *testing.T) {
 	}
 }
 
-// TestOlderCatalogue reads a catalogue of schema 2, which has no labels.
+// TestOlderCatalogue reads catalogues of schema 2, which has no labels, and of schema 4, which has one byte of flags.
 func TestOlderCatalogue(t *testing.T) {
+	plans := olderPlans()
+	for _, schema := range []string{"schema2", "schema4"} {
+		body, err := os.ReadFile(filepath.Join("testdata", schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := search(body, all); err != nil || !reflect.DeepEqual(got, plans) {
+			t.Errorf("%s: %+v, %v", schema, got, err)
+		}
+		for i := range plans { // what schema 4 has
+			if i%2 == 0 {
+				plans[i].Labels = map[string]string{"env": "prod"}
+			}
+			if i%4 == 0 {
+				plans[i].ForkedFrom = plans[8].ID
+			}
+		}
+	}
+}
+
+// olderPlans returns what the golden catalogue of schema 2 has.
+func olderPlans() []Plan {
 	at := day.Add(3 * time.Hour)
 	id := func(n byte) uuid.UUID {
 		return uuid.UUID{0x01, 0x9c, 0xa1, 0xfe, 0x75, n, 0x70, 8: 0x80, 15: n}
@@ -258,13 +283,7 @@ func TestOlderCatalogue(t *testing.T) {
 		}
 		want = append(want, p)
 	}
-	body, err := os.ReadFile(filepath.Join("testdata", "schema2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _, err := search(body, all); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	return want
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -348,7 +367,7 @@ func TestSchemaCoversItsFields(t *testing.T) {
 		names = append(names, f.name)
 	}
 	want := map[int]string{
-		4: "ID GroupID Owner Epoch SubmitTime Name Descr State Labels ForkedFrom",
+		5: "ID GroupID Owner Epoch SubmitTime Name Descr State Labels ForkedFrom SubmittedBy",
 	}
 	if got := strings.Join(names, " "); got != want[Schema] {
 		t.Errorf("schema %d has the fields %q, want %q; other fields are another schema", Schema, got, want[Schema])

@@ -54,6 +54,7 @@ func (s Section) check(part string, data []byte) error {
 type Directory struct {
 	Pages  []Page  // sorted by group
 	Blocks []Block // sorted by their newest plan, newest first
+	schema int
 	zstd   *zstd.Decoder
 }
 
@@ -119,7 +120,7 @@ func ReadDirectory(head []byte, container string) (*Directory, error) {
 	if of := string(in.bytes(in.number())); in.err == nil && of != container {
 		in.fail("it is the catalogue of %.63q, not of %s", of, container)
 	}
-	d := &Directory{Pages: make([]Page, in.count(leastPage))}
+	d := &Directory{schema: int(binary.BigEndian.Uint32(head[len(magic):])), Pages: make([]Page, in.count(leastPage))}
 	for i := range d.Pages {
 		d.Pages[i] = Page{Section: in.section(), number: i, groups: in.number(), first: in.id()}
 		if i > 0 && bytes.Compare(d.Pages[i].first[:], d.Pages[i-1].first[:]) <= 0 {
@@ -218,7 +219,7 @@ func (d *Directory) Postings(p Page, data []byte, groups []uuid.UUID) (found []P
 // memory: clone those that are kept.
 func (d *Directory) Plans(b Block, data []byte) iter.Seq2[Plan, error] {
 	return func(yield func(Plan, error) bool) {
-		r := rows{in: input{part: fmt.Sprintf("block %d", b.Number), offset: b.Offset}, status: b.Status, before: before{last: b.Newest}}
+		r := rows{in: input{part: fmt.Sprintf("block %d", b.Number), offset: b.Offset}, status: b.Status, schema: d.schema, before: before{last: b.Newest}}
 		r.open(d, b, data)
 		for i := range b.Plans {
 			p := r.next()
@@ -248,6 +249,7 @@ type rows struct {
 	in     input
 	col    [columns][]byte
 	status workflow.Status
+	schema int
 	before
 	plan   Plan // the last one
 	groups ids
@@ -305,7 +307,11 @@ func (r *rows) open(d *Directory, b Block, data []byte) {
 
 // next decodes a plan.
 func (r *rows) next() Plan {
-	r.flags = r.bytes(colFlags, 1)[0]
+	if r.schema <= oneByteOfFlags {
+		r.flags = uint16(r.bytes(colFlags, 1)[0])
+	} else {
+		r.flags = binary.BigEndian.Uint16(r.bytes(colFlags, 2))
+	}
 	r.plan = Plan{}
 	for _, f := range fields {
 		f.read(r, &r.plan)
@@ -340,7 +346,7 @@ func (r *rows) varint(col int) int64 {
 }
 
 // time reads a time, unless the flag says that there is none.
-func (r *rows) time(col int, none byte) time.Time {
+func (r *rows) time(col int, none uint16) time.Time {
 	if r.flags&none != 0 {
 		return time.Time{}
 	}

@@ -266,13 +266,13 @@ const (
 	colEnd     // seconds after Start
 	colNanos   // of all times
 	colETag    // difference to the plan before
-	colText    // references into colTexts: name, description, an ETag that is not a number, labels, and ForkedFrom
+	colText    // references into colTexts: name, description, an ETag that is not a number, labels, ForkedFrom and SubmittedBy
 	colLengths // of texts
 	colTexts   // the texts of the block
 	columns
 )
 
-// The flags of a plan.
+// The flags of a plan, which take two bytes.
 const (
 	flagNameCut = 1 << iota
 	flagDescrCut
@@ -282,6 +282,7 @@ const (
 	flagTextETag
 	flagLabels
 	flagFork
+	flagSubmittedBy
 )
 
 // builder makes a block.
@@ -310,9 +311,9 @@ const typicalPlan = 64
 
 // add adds a plan, whose texts may be part of a page of a listing.
 func (b *builder) add(p Plan) {
-	p.Name, p.Descr, p.State.ETag = strings.Clone(p.Name), strings.Clone(p.Descr), strings.Clone(p.State.ETag)
+	p.Name, p.Descr, p.SubmittedBy, p.State.ETag = strings.Clone(p.Name), strings.Clone(p.Descr), strings.Clone(p.SubmittedBy), strings.Clone(p.State.ETag)
 	b.size += typicalPlan
-	for _, s := range []string{p.Name, p.Descr, workflow.FormatLabels(p.Labels)} {
+	for _, s := range []string{p.Name, p.Descr, p.SubmittedBy, workflow.FormatLabels(p.Labels)} {
 		if _, ok := b.texts[s]; !ok {
 			b.texts[s] = 0
 			b.size += len(s)
@@ -358,11 +359,11 @@ func (b *builder) plan(p *Plan) {
 	for _, f := range fields {
 		f.write(b, p)
 	}
-	b.col[colFlags] = append(b.col[colFlags], b.flags)
+	b.col[colFlags] = binary.BigEndian.AppendUint16(b.col[colFlags], b.flags)
 }
 
 // time adds a time as the difference to the one before, or sets the flag if there is none.
-func (b *builder) time(col int, none byte, t time.Time) {
+func (b *builder) time(col int, none uint16, t time.Time) {
 	if t.IsZero() {
 		b.flags |= none
 		return

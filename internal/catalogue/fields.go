@@ -9,10 +9,13 @@ import (
 )
 
 // Schema is the version of the form that is written, and OldestSchema the oldest one that is read. Schema 1 did not
-// name the container of the day, schema 2 had no labels, and schema 3 no forks.
+// name the container of the day, schema 2 had no labels, schema 3 no forks, and schema 4 no submitters and one byte of flags
+// for each plan.
 const (
-	Schema       = 4
+	Schema       = 5
 	OldestSchema = 2
+
+	oneByteOfFlags = 4 // the last schema
 )
 
 // field is how a block has a field of [storage.ListResult].
@@ -35,11 +38,12 @@ var fields = []field{
 	{"State", (*builder).state, (*rows).state},
 	{"Labels", (*builder).labels, (*rows).labels},
 	{"ForkedFrom", (*builder).forkedFrom, (*rows).forkedFrom},
+	{"SubmittedBy", (*builder).submittedBy, (*rows).submittedBy},
 }
 
 // before is what the next value is the difference to, and the flags of the plan.
 type before struct {
-	flags   byte
+	flags   uint16
 	seconds int64     // the time before, which is the plan's own
 	last    uuid.UUID // the plan before
 	etag    uint64    // of the plan before
@@ -83,13 +87,13 @@ func (r *rows) state(p *Plan) {
 }
 
 // cutText encodes a text, and whether it is cut.
-func (b *builder) cutText(text string, flag byte, cut bool) {
+func (b *builder) cutText(text string, flag uint16, cut bool) {
 	if b.text(text); cut {
 		b.flags |= flag
 	}
 }
 
-func (r *rows) cutText(flag byte) (text string, cut bool) { return r.text(), r.flags&flag != 0 }
+func (r *rows) cutText(flag uint16) (text string, cut bool) { return r.text(), r.flags&flag != 0 }
 
 func (b *builder) labels(p *Plan) {
 	if len(p.Labels) > 0 {
@@ -121,5 +125,18 @@ func (r *rows) forkedFrom(p *Plan) {
 	}
 	if text := r.text(); copy(p.ForkedFrom[:], text) != len(text) || len(text) != len(p.ForkedFrom) {
 		r.in.fail("the plan that plan %s was forked from has an ID of %d bytes", p.ID, len(text))
+	}
+}
+
+func (b *builder) submittedBy(p *Plan) {
+	if p.SubmittedBy != "" {
+		b.flags |= flagSubmittedBy
+		b.text(p.SubmittedBy)
+	}
+}
+
+func (r *rows) submittedBy(p *Plan) {
+	if r.flags&flagSubmittedBy != 0 {
+		p.SubmittedBy = r.text()
 	}
 }

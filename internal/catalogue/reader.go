@@ -214,7 +214,7 @@ func (r *Reader) chosen(m Match, data []byte) (plans []Plan, err error) {
 			return nil, err
 		}
 		if bytes.Compare(plan.ID[:], r.From[:]) >= 0 && bytes.Compare(plan.ID[:], r.To[:]) < 0 && r.Chosen(plan) {
-			plan.Name, plan.Descr = strings.Clone(plan.Name), strings.Clone(plan.Descr) // of the block's memory
+			plan.Name, plan.Descr, plan.SubmittedBy = strings.Clone(plan.Name), strings.Clone(plan.Descr), strings.Clone(plan.SubmittedBy) // of the block's memory
 			plans = append(plans, plan)
 		}
 	}

@@ -63,6 +63,14 @@ var filters = []filter{
 		func(f storage.Filters, p *workflow.Plan) bool { return slices.Contains(f.ByForkedFrom, p.ForkedFrom) },
 	},
 	{
+		"BySubmitter", func(_ *rand.Rand, f *storage.Filters, p *workflow.Plan) {
+			if p.Submitted.By != "" {
+				f.BySubmitter = append(f.BySubmitter, p.Submitted.By)
+			}
+		},
+		func(f storage.Filters, p *workflow.Plan) bool { return slices.Contains(f.BySubmitter, p.Submitted.By) },
+	},
+	{
 		"ByStatus", func(r *rand.Rand, f *storage.Filters, _ *workflow.Plan) {
 			f.ByStatus = append(f.ByStatus, workflow.Status(r.IntN(5)))
 		},
@@ -199,7 +207,7 @@ func draw(r *rand.Rand, plans []*workflow.Plan, rows []int) (f storage.Filters) 
 
 // Shows reports whether a listing may show a plan like this. It has a version of its own.
 func Shows(r storage.ListResult, p *workflow.Plan) bool {
-	return r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) &&
+	return r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) && r.SubmittedBy == p.Submitted.By &&
 		r.Owner == p.Owner && r.Epoch == p.Epoch && r.ForkedFrom == p.ForkedFrom && maps.Equal(r.Labels, p.Labels) &&
 		r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
 }

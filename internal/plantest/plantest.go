@@ -217,6 +217,9 @@ func Random(seed uint64) *workflow.Plan {
 	if r.IntN(4) == 0 {
 		p.ForkedFrom = workflow.NewV7()
 	}
+	if r.IntN(3) == 0 {
+		p.Submitted = workflow.Actor{By: []string{"ops@example.com", "=?план 🚀", "  "}[r.IntN(3)], From: "host-3"}
+	}
 	return p
 }
 

@@ -4,7 +4,7 @@
 //
 // A vault calls the functions in this order:
 //
-//   - Create: [CheckNew], [Complete], and [Version] for every object;
+//   - Create: [Accept], and [Version] for every object;
 //   - Restore: [CheckRestored], and [Version] for every object;
 //   - updates: [CheckUpdate], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];

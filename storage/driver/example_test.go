@@ -1,6 +1,7 @@
 package driver_test
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/planvault/azblob/storage/driver"
@@ -11,10 +12,9 @@ import (
 // which children it has, so the vault finds a lost block before it stores anything.
 func Example() {
 	plan := &workflow.Plan{Name: "rollout", Blocks: []*workflow.Block{{Name: "west"}, {Name: "east"}}}
-	if err := driver.CheckNew(plan, nil); err != nil {
+	if err := driver.Accept(context.Background(), plan, nil); err != nil {
 		fmt.Println(err)
 	}
-	driver.Complete(plan)
 	for o := range workflow.Walk(plan) {
 		o.Header().State.ETag = driver.Version("1", o) // "1" is the name that this vault gives to what it stored
 	}

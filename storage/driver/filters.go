@@ -19,7 +19,7 @@ import (
 // Listed returns what a listing shows of a plan. It has every field of a [storage.ListResult].
 func Listed(p *workflow.Plan) storage.ListResult {
 	r := storage.ListResult{
-		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, State: p.State,
+		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, SubmittedBy: p.Submitted.By, State: p.State,
 		Owner: p.Owner, Epoch: p.Epoch, ForkedFrom: p.ForkedFrom,
 	}
 	if len(p.Labels) > 0 {
@@ -76,6 +76,20 @@ var filters = []filter{
 		check: func(f storage.Filters) error { return checkIDs("ByForkedFrom", f.ByForkedFrom) },
 		plan: func(f storage.Filters, r storage.ListResult) bool {
 			return len(f.ByForkedFrom) == 0 || slices.Contains(f.ByForkedFrom, r.ForkedFrom)
+		},
+	},
+	{
+		field: "BySubmitter", reads: "SubmittedBy",
+		check: func(f storage.Filters) error {
+			for i, by := range f.BySubmitter {
+				if err := workflow.CheckActor(workflow.Actor{By: by}); err != nil || by == "" {
+					return Invalid(fmt.Sprintf("Filters.BySubmitter[%d]", i), "%.100q is not one line of 1 to %d bytes, so no plan has it", by, workflow.MaxBy)
+				}
+			}
+			return nil
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return len(f.BySubmitter) == 0 || slices.Contains(f.BySubmitter, r.SubmittedBy)
 		},
 	},
 	{
@@ -316,7 +330,8 @@ func CreatedBefore(f storage.Filters) time.Time {
 // SelectsNothing reports whether a list of the filters is set and has no values, so they select no plan at all.
 func SelectsNothing(f storage.Filters) bool {
 	return f.ByIDs != nil && len(f.ByIDs) == 0 || f.ByGroupIDs != nil && len(f.ByGroupIDs) == 0 ||
-		f.ByForkedFrom != nil && len(f.ByForkedFrom) == 0 || f.ByStatus != nil && len(f.ByStatus) == 0 || f.Labels != nil && len(f.Labels) == 0
+		f.ByForkedFrom != nil && len(f.ByForkedFrom) == 0 || f.BySubmitter != nil && len(f.BySubmitter) == 0 ||
+		f.ByStatus != nil && len(f.ByStatus) == 0 || f.Labels != nil && len(f.Labels) == 0
 }
 
 // ChooseID reports whether the filters may select a plan with this ID, as far as the ID tells. An ID that is

@@ -38,12 +38,12 @@ func TestCreatedBefore(t *testing.T) {
 func TestChooseAllocatesNothing(t *testing.T) {
 	now := time.Now()
 	r := storage.ListResult{
-		ID: workflow.NewV7(), GroupID: uuid.New(), ForkedFrom: uuid.New(), Name: "deploy west", Labels: map[string]string{"a": "1", "b": "2"},
+		ID: workflow.NewV7(), GroupID: uuid.New(), ForkedFrom: uuid.New(), Name: "deploy west", SubmittedBy: "ops", Labels: map[string]string{"a": "1", "b": "2"},
 		State: workflow.State{Status: workflow.Failed, End: now},
 	}
 	f := storage.Filters{
 		ByIDs: []uuid.UUID{uuid.New(), r.ID}, IDContains: strings.ToUpper(r.ID.String()[4:]), ByGroupIDs: []uuid.UUID{uuid.New(), r.GroupID}, ByStatus: []workflow.Status{workflow.Running, workflow.Failed},
-		ByForkedFrom: []uuid.UUID{uuid.New(), r.ForkedFrom}, NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
+		ByForkedFrom: []uuid.UUID{uuid.New(), r.ForkedFrom}, BySubmitter: []string{"dev", "ops"}, NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
 		EndedAfter: now.Add(-time.Hour), EndedBefore: now.Add(time.Hour),
 	}
 	if err := driver.CheckCount(f); err != nil || !driver.Choose(f, r) {
@@ -70,6 +70,7 @@ func TestEveryFilterSelects(t *testing.T) {
 		"IDContains":   {storage.Filters{IDContains: "0"}, "ID"},
 		"ByGroupIDs":   {storage.Filters{ByGroupIDs: []uuid.UUID{uuid.New()}}, "GroupID"},
 		"ByForkedFrom": {storage.Filters{ByForkedFrom: []uuid.UUID{uuid.New()}}, "ForkedFrom"},
+		"BySubmitter":  {storage.Filters{BySubmitter: []string{"ops"}}, "SubmittedBy"},
 		"ByStatus":     {storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, "State"},
 		"NamePrefix":   {storage.Filters{NamePrefix: "de"}, "Name"},
 		"NameContains": {storage.Filters{NameContains: "west"}, "Name"},
@@ -92,8 +93,8 @@ func TestEveryFilterSelects(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("%v are not tested", missing)
 	}
-	if set := (storage.Filters{ByIDs: []uuid.UUID{}, ByGroupIDs: []uuid.UUID{}, ByForkedFrom: []uuid.UUID{}, ByStatus: []workflow.Status{}, Labels: map[string]string{}}).Fields(); len(set) != 5 {
-		t.Errorf("of five lists without values, %v are set", set)
+	if set := (storage.Filters{ByIDs: []uuid.UUID{}, ByGroupIDs: []uuid.UUID{}, ByForkedFrom: []uuid.UUID{}, BySubmitter: []string{}, ByStatus: []workflow.Status{}, Labels: map[string]string{}}).Fields(); len(set) != 6 {
+		t.Errorf("of six lists without values, %v are set", set)
 	}
 	if driver.Choose(storage.Filters{}, storage.ListResult{ID: uuid.New()}) {
 		t.Error("an ID that is not a UUIDv7 is chosen")
@@ -104,6 +105,7 @@ func TestEveryFilterSelects(t *testing.T) {
 func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
 	driver.Complete(p)
+	p.Submitted.By = "ops"
 	p.Owner, p.Epoch, p.ForkedFrom, p.State = workflow.NewV7(), 1, workflow.NewV7(), workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now(), ETag: "1"}
 	r := driver.Listed(p)
 	v := reflect.ValueOf(r)

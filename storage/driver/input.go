@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,6 +59,23 @@ func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
 		return Invalid("Plan", "is nil")
 	}
 	return invalid(workflow.Validate(plan, HasIDs, hasDate, knownPlugin(reg)))
+}
+
+// Accept is how a vault begins to create a plan. It returns the error of [CheckNew], or fills in what the author left out, as
+// [Complete] does, and Submitted from the context (see [storage.WithActor]). A plan that is refused is unchanged.
+func Accept(ctx context.Context, plan *workflow.Plan, reg *registry.Register) error {
+	if err := CheckNew(plan, reg); err != nil {
+		return err
+	}
+	if plan.Submitted == (workflow.Actor{}) {
+		actor := storage.ActorOf(ctx)
+		if err := workflow.CheckActor(actor); err != nil {
+			return fmt.Errorf("%w: the actor of the context: %w", storage.ErrInvalid, err)
+		}
+		plan.Submitted = actor
+	}
+	Complete(plan)
+	return nil
 }
 
 // Complete fills in what the author of a new plan left out: IDs, PlanIDs, SubmitTime.

@@ -125,10 +125,9 @@ func (v *Vault) Create(ctx context.Context, plan *workflow.Plan) error {
 		id = plan.ID
 	}
 	return v.call(ctx, "Create", &id, func() error {
-		if err := driver.CheckNew(plan, v.reg); err != nil {
+		if err := driver.Accept(ctx, plan, v.reg); err != nil {
 			return err
 		}
-		driver.Complete(plan)
 		id = plan.ID
 		return v.store.add(plan, false)
 	})

@@ -21,6 +21,7 @@ func createPromises() []promise {
 	return slices.Concat([]promise{
 		{"Create fills in what the author left out", createFillsIn},
 		{"Create keeps what the author set", createKeeps},
+		{"Create takes who submits a plan from its context, unless the plan says it, and Restore does not", createSubmitted},
 		{"empty optional objects differ from absent ones", createEmptyObjects},
 		{"deep and wide plans come back with all sub-objects in order", createLargeTrees},
 		{"a plan of 5,000 actions comes back whole in every state", create5000Actions},
@@ -68,6 +69,40 @@ func createKeeps(s *stage) {
 		}
 	}
 	s.same(plan, got)
+}
+
+func createSubmitted(s *stage) {
+	caller, author := workflow.Actor{By: "план <ops@example.com>", From: "orders-2, =?request"}, workflow.Actor{From: "a batch"}
+	for _, c := range []struct{ context, plan, want workflow.Actor }{
+		{}, {context: caller, want: caller}, {context: caller, plan: author, want: author}, {plan: author, want: author},
+	} {
+		plan := bare("submitted")
+		plan.Submitted = c.plan
+		s.must(s.vault.Create(storage.WithActor(s.ctx, c.context), plan))
+		if plan.Submitted != c.want {
+			s.Errorf("%+v submits a plan of %+v: Create sets %+v", c.context, c.plan, plan.Submitted)
+		}
+		s.shows(s.vault, plan)
+		s.must(complete(storage.WithActor(s.ctx, workflow.Actor{By: "the engine"}), s.vault, plan))
+		s.shows(s.open(), plan)
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+	}
+	for _, bad := range []workflow.Actor{{By: "\xff"}, {By: "ops\n"}, {By: strings.Repeat("b", workflow.MaxBy+1)}} {
+		plan := bare("not submitted")
+		s.names("By", "Create", uuid.Nil, s.vault.Create(storage.WithActor(s.ctx, bad), plan))
+		if plan.Submitted != (workflow.Actor{}) || plan.ID != uuid.Nil {
+			s.Errorf("a refused Create changed the plan: %+v", plan)
+		}
+	}
+	if restorer, ok := storage.As[storage.Restorer](s.vault); ok {
+		plan := s.create(bare("restored"))
+		s.must(s.vault.Delete(s.ctx, plan.ID))
+		s.must(restorer.Restore(storage.WithActor(s.ctx, caller), plan))
+		s.shows(s.vault, plan)
+		if plan.Submitted != (workflow.Actor{}) {
+			s.Errorf("Restore sets %+v", plan.Submitted)
+		}
+	}
 }
 
 func createEmptyObjects(s *stage) {

@@ -230,6 +230,27 @@ var selections = []selection{
 		},
 	},
 	{
+		name: "who submitted a plan matches as a whole", paged: true,
+		plans: func(s *stage) (plans []*workflow.Plan) {
+			for i, by := range []string{"", "ops", "Ops", "ops ", "ops@example.com", "=?utf-8?b?b3Bz?=", strings.Repeat("я", workflow.MaxBy/2), "ops"} {
+				p := bareAt(longName[:i*1700], time.Now().Add(-time.Duration(i)*time.Second))
+				p.Submitted = workflow.Actor{By: by, From: "ops"}
+				if s.create(p); i > 5 {
+					s.must(complete(s.ctx, s.vault, p))
+				}
+				plans = append(plans, p)
+			}
+			return plans
+		},
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			for _, p := range plans[1:] {
+				by := []string{p.Submitted.By}
+				list = append(list, storage.Filters{BySubmitter: by}, storage.Filters{BySubmitter: append(by, "ops"), ByStatus: statuses[:3]}, storage.Filters{BySubmitter: by, ByIDs: ids(plans)})
+			}
+			return append(list, storage.Filters{BySubmitter: []string{"op"}}, storage.Filters{BySubmitter: []string{}})
+		},
+	},
+	{
 		name: "times of end are exclusive bounds, to the nanosecond, of plans that have ended", paged: true,
 		plans: endedPlans,
 		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
@@ -322,6 +343,9 @@ func searchInvalid(s *stage) {
 		{IDContains: strings.Repeat("0", 33)},
 		{NameContains: "\xff"},
 		{Labels: map[string]string{"no key": ""}},
+		{BySubmitter: []string{"ops", ""}},
+		{BySubmitter: []string{"half a rune: \xc3"}},
+		{BySubmitter: []string{strings.Repeat("b", workflow.MaxBy+1)}},
 	} {
 		search(f)
 		count(f)

@@ -140,6 +140,10 @@ func TestBrokenVaultsAreCaught(t *testing.T) {
 			p.Blocks = blocks[:len(blocks)/2]
 			return c.Do()
 		}), "create/Create fills in what the author left out"},
+		{"nobody submits a plan", creates(func(c *hooked.Call, _ *workflow.Plan) error {
+			c.Ctx = storage.WithActor(c.Ctx, workflow.Actor{})
+			return c.Do()
+		}), "create/Create takes who submits a plan from its context, unless the plan says it, and Restore does not"},
 		{"a fork starts from the beginning", creates(func(c *hooked.Call, p *workflow.Plan) error {
 			anew := plantest.Clone(p)
 			for o := range workflow.Walk(anew) {

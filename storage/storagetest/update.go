@@ -538,7 +538,7 @@ func change(o workflow.Object) {
 	case *workflow.Plan:
 		o.Name, o.Descr, o.Meta, o.Reason, o.RuntimeUpdate = "renamed", "план", []byte{0xff}, workflow.BlockFailed, moment
 		o.Labels = map[string]string{"env": "план"}
-		o.GroupID, o.Owner, o.Epoch = node, node, 1
+		o.GroupID, o.Owner, o.Epoch, o.Submitted = node, node, 1, workflow.Actor{By: "план", From: "there"}
 	case *workflow.Checks:
 		o.Delay = time.Nanosecond
 	case *workflow.Block:

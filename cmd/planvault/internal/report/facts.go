@@ -19,36 +19,39 @@ import (
 // Listed is what a listing knows of a plan. As in [Facts], a field is a fact wherever it is shown: the tag json is its name
 // in JSON, help says what it means there, and tree, page, or shown for both, is its name on a terminal and on a page.
 type Listed struct {
-	ID         uuid.UUID         `shown:"ID" json:"id" help:"the plan's ID"`
-	Group      uuid.UUID         `shown:"Group" json:"group,omitzero" help:"the ID of its group"`
-	Name       string            `json:"name" help:"its name"`
-	Descr      string            `tree:"Description" json:"descr,omitempty" help:"its description"`
-	Labels     map[string]string `shown:"Labels" json:"labels,omitempty" help:"its labels"`
-	Status     string            `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
-	Submitted  time.Time         `shown:"Submitted" json:"submitted,omitzero" help:"when it was submitted"`
-	Started    time.Time         `shown:"Started" json:"started,omitzero" help:"when it began"`
-	Ended      time.Time         `shown:"Ended" json:"ended,omitzero" help:"when it ended"`
-	Took       Span              `shown:"Took" json:"tookSeconds,omitzero" help:"how long it took"`
-	Owner      uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
-	Epoch      int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
-	ForkedFrom uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
+	ID          uuid.UUID         `shown:"ID" json:"id" help:"the plan's ID"`
+	Group       uuid.UUID         `shown:"Group" json:"group,omitzero" help:"the ID of its group"`
+	Name        string            `json:"name" help:"its name"`
+	Descr       string            `tree:"Description" json:"descr,omitempty" help:"its description"`
+	Labels      map[string]string `shown:"Labels" json:"labels,omitempty" help:"its labels"`
+	Status      string            `json:"status" help:"NotStarted, Running, Completed, Failed or Stopped"`
+	Submitted   time.Time         `shown:"Submitted" json:"submitted,omitzero" help:"when it was submitted"`
+	SubmittedBy string            `json:"submittedBy,omitempty" help:"who submitted it, as they said"`
+	Started     time.Time         `shown:"Started" json:"started,omitzero" help:"when it began"`
+	Ended       time.Time         `shown:"Ended" json:"ended,omitzero" help:"when it ended"`
+	Took        Span              `shown:"Took" json:"tookSeconds,omitzero" help:"how long it took"`
+	Owner       uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
+	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
+	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
 // Facts is all that is known of a plan as a whole.
 type Facts struct {
 	Listed
-	Reason       string    `json:"reason,omitempty" help:"why it failed"`
-	Forked       *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
-	Stopped      *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
-	LastProgress time.Time `page:"Last progress" json:"-"`
-	Actions      Counts    `tree:"Actions" json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
+	Submitter     string    `shown:"Submitted by" json:"-"`
+	SubmittedFrom string    `json:"submittedFrom,omitempty" help:"from where it was submitted, as they said"`
+	Reason        string    `json:"reason,omitempty" help:"why it failed"`
+	Forked        *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
+	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
+	LastProgress  time.Time `page:"Last progress" json:"-"`
+	Actions       Counts    `tree:"Actions" json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
 }
 
 // ListedOf returns what a listing knows of a plan.
 func ListedOf(r storage.ListResult) Listed {
 	return Listed{
 		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
-		Submitted: human.UTC(r.SubmitTime), Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
+		Submitted: human.UTC(r.SubmitTime), SubmittedBy: r.SubmittedBy, Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
 		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, ForkedFrom: r.ForkedFrom,
 	}
 }
@@ -57,7 +60,7 @@ func ListedOf(r storage.ListResult) Listed {
 func FactsOf(root *Node) Facts {
 	p := root.Object.(*workflow.Plan)
 	f := Facts{
-		Listed: ListedOf(driver.Listed(p)), Forked: saidOf(p.Forked), Stopped: saidOf(p.Stopped),
+		Listed: ListedOf(driver.Listed(p)), Submitter: submitterOf(p.Submitted), SubmittedFrom: p.Submitted.From, Forked: saidOf(p.Forked), Stopped: saidOf(p.Stopped),
 		LastProgress: p.RuntimeUpdate, Actions: root.Counts(),
 	}
 	f.Took = root.Span
@@ -102,6 +105,14 @@ type Said struct {
 	By  string    `json:"by" help:"who it was, as they said"`
 	Why string    `json:"why,omitempty" help:"why"`
 	At  time.Time `json:"at,omitzero" help:"when"`
+}
+
+// submitterOf says who submitted a plan, and from where.
+func submitterOf(a workflow.Actor) string {
+	if a.From == "" {
+		return a.By
+	}
+	return cmp.Or(a.By, "somebody") + ", from " + a.From
 }
 
 // saidOf returns nil if nobody said anything.

@@ -219,6 +219,30 @@ func TestHistoryFilters(t *testing.T) {
 	}
 }
 
+// TestLabelsLead follows the link of a label whose value has what HTML and addresses escape, to the plans that have it.
+func TestLabelsLead(t *testing.T) {
+	st := newStore()
+	for _, labels := range []map[string]string{{"a+b": "<i> & ?=%"}, {"a+b": "other"}, nil} {
+		must(t, st.Create(storage.WithActor(t.Context(), workflow.Actor{By: "a+b & <ops>"}), &workflow.Plan{Name: "labelled", Labels: labels}))
+	}
+	s := web.New(st, web.Options{})
+	plans := func(url string) (page string, n int) {
+		page = get(t, s, url).Body.String()
+		return page, strings.Count(page, `<a class="name"`)
+	}
+	page, _ := plans("/history")
+	link := regexp.MustCompile(`<a class="tag" href="([^"]+)"><bdi>a&#43;b=&lt;i&gt; &amp; \?=%</bdi>`).FindStringSubmatch(page)
+	if link == nil {
+		t.Fatal(page)
+	}
+	if page, n := plans(html.UnescapeString(link[1])); n != 1 {
+		t.Errorf("%s leads to %d plans: %s", link[1], n, page)
+	}
+	if page, n := plans("/history?submitted-by=" + url.QueryEscape("a+b & <ops>")); n != 3 {
+		t.Errorf("%d plans: %s", n, page)
+	}
+}
+
 func TestFind(t *testing.T) {
 	st := newStore()
 	p := st.add(t, "a", workflow.NotStarted)

@@ -50,6 +50,10 @@ var fields = []field{
 		f.Labels, err = workflow.ParseLabels(text)
 		return err
 	}},
+	{"submitted-by", "Submitted by", "", true, func(f *storage.Filters, text string) error {
+		f.BySubmitter = []string{text}
+		return nil
+	}},
 	{"group", "Group ID", "", true, func(f *storage.Filters, text string) error {
 		f.ByGroupIDs = make([]uuid.UUID, 1)
 		return parseID(&f.ByGroupIDs[0], text)
