@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,55 +22,131 @@ import (
 // countCommand counts plans.
 func (a *app) countCommand() *cobra.Command {
 	var s selection
-	var by string
-	c := a.onVault("count", "Count plans, all or some, by status, group or day",
+	var by grouping
+	c := a.onVault("count", "Count plans, all or some, by status, group, day, submitter or label",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
 			f := s.filters(time.Now())
-			if by == "" {
+			if by.of == nil {
 				return a.count(ctx, v, f)
 			}
 			return a.countBy(ctx, v, f, by)
 		})
 	s.addFlags(c.Flags())
-	c.Flags().Var(oneOf{&by, []string{"status", "group", "day"}}, "by", "count plans of each `KIND`: status, group or day")
+	c.Flags().Var(&by, "by", "count plans of each `KIND`: "+strings.Join(groupingNames(), ", ")+", or label=KEY for each value of a label")
+	_ = c.RegisterFlagCompletionFunc("by", words(append(groupingNames(), byLabel)...)) // it fails for a flag that has completion
 	return c
 }
 
-// tally is how many plans there are, of a status, group or day, or at all.
-type tally struct {
-	kind
-	Plans   int `json:"plans" help:"how many plans there are"`
-	Foreign int `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+// grouping is a value of --by: what the plans of a tally have in common.
+type grouping struct {
+	name  string
+	label string // the key, if it is a label
+	// of returns what a plan has, and whether it has any. tell has it in JSON.
+	of   func(r storage.ListResult) (value string, has bool)
+	tell func(t *tally, value string)
 }
 
-// kind is what the plans of a tally have in common.
-type kind struct {
-	Status string `json:"status,omitempty" help:"with --by status, the status of these"`
-	Group  string `json:"group,omitempty" help:"with --by group, their group, if they have one"`
-	Day    string `json:"day,omitempty" help:"with --by day, the day on which they were created"`
-
-	status workflow.Status
+var groupings = []grouping{
+	{
+		name: "status", of: func(r storage.ListResult) (string, bool) { return r.State.Status.String(), true },
+		tell: func(t *tally, value string) { t.Status = value },
+	},
+	{
+		name: "group", of: func(r storage.ListResult) (string, bool) { return r.GroupID.String(), r.GroupID != uuid.Nil },
+		tell: func(t *tally, value string) { t.Group = value },
+	},
+	{
+		name: "day", of: func(r storage.ListResult) (string, bool) { return date(workflow.Time(r.ID)), true },
+		tell: func(t *tally, value string) { t.Day = value },
+	},
+	{
+		name: "submitter", of: func(r storage.ListResult) (string, bool) { return r.SubmittedBy, r.SubmittedBy != "" },
+		tell: func(t *tally, value string) { t.SubmittedBy = value },
+	},
 }
 
-func kindOf(r storage.ListResult, by string) kind {
-	switch by {
-	case "status":
-		return kind{Status: r.State.Status.String(), status: r.State.Status}
-	case "group":
-		if r.GroupID == uuid.Nil {
-			return kind{}
-		}
-		return kind{Group: r.GroupID.String()}
+func groupingNames() (names []string) {
+	for _, g := range groupings {
+		names = append(names, g.name)
 	}
-	return kind{Day: date(workflow.Time(r.ID))}
+	return names
 }
 
-// compare puts statuses in their order, and groups and days in that of their texts.
-func (t tally) compare(other tally) int {
-	return cmp.Or(cmp.Compare(t.status, other.status), strings.Compare(t.text(), other.text()))
+// byLabel is how --by begins for a label.
+const byLabel = "label="
+
+func (g *grouping) String() string { return g.name }
+func (g *grouping) Type() string   { return "kind" }
+
+func (g *grouping) Set(text string) error {
+	if key, ok := strings.CutPrefix(text, byLabel); ok {
+		*g = grouping{
+			name: text, label: key, of: func(r storage.ListResult) (string, bool) { value, has := r.Labels[key]; return value, has },
+			tell: func(t *tally, value string) { t.Value = &value },
+		}
+		return workflow.CheckLabels(map[string]string{key: ""})
+	}
+	i := slices.IndexFunc(groupings, func(of grouping) bool { return of.name == text })
+	if i < 0 {
+		return fmt.Errorf("%q is not %s or label=KEY", printable(text, 50), strings.Join(groupingNames(), ", "))
+	}
+	*g = groupings[i]
+	return nil
 }
 
-func (t tally) text() string { return t.Status + t.Group + t.Day }
+// title is that of the column of a table.
+func (g *grouping) title() string {
+	if g.label != "" {
+		return "LABEL " + g.label
+	}
+	return strings.ToUpper(g.name)
+}
+
+// tally is how many plans there are, of a kind or at all.
+type tally struct {
+	Status      string  `json:"status,omitempty" help:"with --by status, the status of these"`
+	Group       string  `json:"group,omitempty" help:"with --by group, their group, if they have one"`
+	Day         string  `json:"day,omitempty" help:"with --by day, the day on which they were created"`
+	SubmittedBy string  `json:"submittedBy,omitempty" help:"with --by submitter, who submitted them, if that is known"`
+	Label       string  `json:"label,omitempty" help:"with --by label=KEY, the key"`
+	Value       *string `json:"value,omitempty" help:"with --by label=KEY, the value; plans without the label have none"`
+	Plans       int     `json:"plans" help:"how many plans there are"`
+	Foreign     int     `json:"foreign,omitzero" help:"how many plans of another program it left out"`
+
+	kind kind
+}
+
+// kind is what the plans of a tally have, or that they have none.
+type kind struct {
+	value string
+	has   bool
+}
+
+// compare puts statuses in their order, and other values in that of their texts, after the plans that have none.
+func (g *grouping) compare(a, b kind) int {
+	switch {
+	case a.has != b.has && b.has:
+		return -1
+	case a.has != b.has:
+		return 1
+	case g.name == "status":
+		x, _ := workflow.ParseStatus(a.value)
+		y, _ := workflow.ParseStatus(b.value)
+		return cmp.Compare(x, y)
+	}
+	return strings.Compare(a.value, b.value)
+}
+
+// cell is what a table shows.
+func (k kind) cell() string {
+	switch {
+	case !k.has:
+		return "-"
+	case k.value == "":
+		return `""`
+	}
+	return printable(k.value, 0)
+}
 
 // count prints how many plans filters select.
 func (a *app) count(ctx context.Context, v storage.Reader, f storage.Filters) error {
@@ -85,8 +162,8 @@ func (a *app) count(ctx context.Context, v storage.Reader, f storage.Filters) er
 	return errors.Join(a.print(tally{Plans: n, Foreign: foreign}, func(w io.Writer) { fmt.Fprintln(w, count(n)) }), unread)
 }
 
-// countBy prints how many plans there are of each status, group or day. It counts all in one listing.
-func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, by string) error {
+// countBy prints how many plans there are of each kind. It counts all in one listing.
+func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, by grouping) error {
 	plans := map[kind]int{}
 	p := a.progress("count", "plan", 0)
 	defer p.end()
@@ -101,16 +178,23 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 		case r.Err != nil:
 			return r.Err
 		default:
-			plans[kindOf(r.Result, by)]++
+			var k kind
+			if value, has := by.of(r.Result); has {
+				k = kind{value, true}
+			}
+			plans[k]++
 			p.step()
 		}
 	}
 	var tallies []tally
-	for k, n := range plans {
-		tallies = append(tallies, tally{kind: k, Plans: n})
+	for _, k := range slices.SortedFunc(maps.Keys(plans), by.compare) {
+		t := tally{Label: by.label, Plans: plans[k], kind: k}
+		if k.has {
+			by.tell(&t, k.value)
+		}
+		tallies = append(tallies, t)
 	}
 	defer a.noteForeign(foreign)
-	slices.SortFunc(tallies, tally.compare)
-	cells := func(t tally) []string { return []string{orDash(t.text()), count(t.Plans)} }
-	return errors.Join(printTable(a, tallies, cells, strings.ToUpper(by), ">PLANS"), unread)
+	cells := func(t tally) []string { return []string{t.kind.cell(), count(t.Plans)} }
+	return errors.Join(printTable(a, tallies, cells, by.title(), ">PLANS"), unread)
 }
