@@ -10,9 +10,11 @@
 //	…
 //	e, err := engine.New(vault, engine.Options{})
 //	…
+//	go e.Run(ctx) // until ctx ends
+//	…
 //	submitted, err := e.Submit(ctx, plan) // or any process calls vault.Create
 //	…
-//	err = e.Run(ctx) // until ctx ends
+//	plan, err = submitted.Wait(ctx) // until the plan is final
 //
 // # Order of writes
 //
@@ -167,6 +169,8 @@ type Engine struct {
 	hindrances map[uuid.UUID]*hindrance
 	// tell says elsewhere what hinders this engine.
 	tell func(string)
+
+	waits waits
 }
 
 // New returns an engine on a vault. The registry that the vault was opened with has the plugins, which [Task] makes from
@@ -186,6 +190,7 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 	e := &Engine{
 		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
 		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, hindrances: map[uuid.UUID]*hindrance{},
+		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}
 	if opts.Fleet != nil {
 		if _, ok := storage.As[storage.Control](vault); !ok {
@@ -443,11 +448,20 @@ func (e *Engine) giveUp(id uuid.UUID) bool {
 	return !was
 }
 
-// enter lets Stop find a run.
-func (e *Engine) enter(r *run) {
+// runsHere reports whether this engine works on a plan, or is about to.
+func (e *Engine) runsHere(id uuid.UUID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	_, runs := e.runs[id]
+	return runs
+}
+
+// enter lets Stop and Wait find a run.
+func (e *Engine) enter(r *run) {
+	e.mu.Lock()
 	e.runs[r.plan.ID] = r
+	e.mu.Unlock()
+	e.waits.unexpect(r.plan.ID)
 }
 
 // exit ends what enter began. An error means that the plan was left. It is given up unless it is another
@@ -462,6 +476,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	}
 	e.mu.Unlock()
 	e.hindered(ctx, r.plan.ID, nil)
+	e.waits.hurry(r.plan.ID)
 	if err != nil {
 		e.opts.Observer.Left(ctx, LeftEvent{r.plan.ID, err})
 	}

@@ -37,12 +37,32 @@ func Example() {
 	check(err)
 	action := greet.Action("say hello", Greet{"world"})
 	plan := &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}}
-	_, err = e.Submit(ctx, plan)
+	submitted, err := e.Submit(ctx, plan)
 	check(err)
 	check(e.Run(ctx))
-	plan, err = vault.Read(ctx, plan.ID)
+	plan, err = submitted.Wait(ctx)
 	check(err)
 	fmt.Println(plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp.(Greeting).Said)
+	// Output: Completed hello world
+}
+
+// A program submits a plan and waits until it is final. The engine that runs it may be in any process on the vault.
+func ExampleEngine_Submit() {
+	ctx, shutdown := context.WithCancel(context.Background())
+	vault := memvault.New(registry.Must(greet), memvault.Options{})
+	e, err := engine.New(vault, engine.Options{})
+	check(err)
+	var running sync.WaitGroup
+	running.Go(func() { check(e.Run(ctx)) })
+
+	action := greet.Action("say hello", Greet{"world"})
+	submitted, err := e.Submit(ctx, &workflow.Plan{Name: "hello", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}})
+	check(err)
+	plan, err := submitted.Wait(ctx)
+	check(err)
+	fmt.Println(plan.State.Status, plan.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp.(Greeting).Said)
+	shutdown()
+	running.Wait()
 	// Output: Completed hello world
 }
 
@@ -167,10 +187,10 @@ func ExampleTypedPlugin_Result() {
 	check(err)
 	actions := []*workflow.Action{order.Action("order goods", "tea"), ship.Action("ship goods", "tea")}
 	plan := &workflow.Plan{Name: "buy", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: actions}}}}}
-	_, err = e.Submit(context.Background(), plan)
+	submitted, err := e.Submit(context.Background(), plan)
 	check(err)
 	check(e.Run(context.Background()))
-	plan, err = vault.Read(context.Background(), plan.ID)
+	plan, err = submitted.Wait(context.Background())
 	check(err)
 	fmt.Println(plan.Blocks[0].Sequences[0].Actions[1].Attempts[0].Resp)
 	// Output: shipped tea of order 7

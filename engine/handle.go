@@ -1,6 +1,12 @@
 package engine
 
-import "github.com/google/uuid"
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/workflow"
+)
 
 // Handle stands for a plan that was submitted. It is safe for concurrent use.
 type Handle struct {
@@ -10,3 +16,6 @@ type Handle struct {
 
 // ID returns the plan's ID.
 func (h *Handle) ID() uuid.UUID { return h.id }
+
+// Wait is [Engine.Wait] for the plan.
+func (h *Handle) Wait(ctx context.Context) (*workflow.Plan, error) { return h.engine.Wait(ctx, h.id) }

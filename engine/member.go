@@ -99,7 +99,10 @@ type member struct {
 func (m *member) serve(ctx context.Context) {
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
-	m.accept(m.node.Offer)
+	m.accept(func(plan *workflow.Plan) {
+		m.waits.expect(plan.ID)
+		m.node.Offer(plan)
+	})
 	defer m.accept(nil)
 	m.report(m.node.Report)
 	defer m.report(nil)
@@ -224,6 +227,7 @@ func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, e
 		switch {
 		case err == nil && plan.State.Status.Final():
 			m.opts.Observer.Changed(ctx, ChangedEvent{plan})
+			m.waits.ended(plan)
 			return nil, nil
 		case err == nil:
 			return plan, nil

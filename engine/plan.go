@@ -82,8 +82,10 @@ func (r *run) endPlan(reason workflow.FailureReason) error {
 	}
 	if err != nil {
 		r.giveUp(err)
+		return err
 	}
-	return err
+	r.engine.waits.ended(r.plan)
+	return nil
 }
 
 // shrink drops results of a plan that is too large to end, which an engine with other limits has stored. It reports whether

@@ -19,7 +19,7 @@ type Options struct {
 	Name string
 	// Interval is the time between two heartbeats, two looks at the other members, and two searches for new
 	// plans. It is at least a second. Below two seconds, the whole seconds of a store's clock can delay
-	// takeovers. Default: 10s.
+	// takeovers. Default: [DefaultInterval].
 	Interval time.Duration
 	// TTL is how long the node may go without a heartbeat before others remove it. The node waits as long
 	// before it removes another one, or longer if the other's TTL is longer. It is at least three times
@@ -58,7 +58,7 @@ func (o Options) Check() error {
 // complete fills in the defaults. The error names everything that is wrong with the options.
 func (o Options) complete() (Options, error) {
 	if o.Interval == 0 {
-		o.Interval = 10 * time.Second
+		o.Interval = DefaultInterval
 	}
 	if o.TTL == 0 {
 		o.TTL = max(defaultTTL, beats*o.Interval)
@@ -85,6 +85,9 @@ func (o Options) complete() (Options, error) {
 	}
 	return o, nil
 }
+
+// DefaultInterval is the Interval of [Options] that don't set it.
+const DefaultInterval = 10 * time.Second
 
 // defaultTTL is the TTL of a member whose options and record do not say it.
 const defaultTTL = 30 * time.Second

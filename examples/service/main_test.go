@@ -27,10 +27,10 @@ func TestHello(t *testing.T) {
 			e, err := engine.New(vault, engine.Options{UntilIdle: true})
 			must(t, err)
 			plan := hello(Greet{whom})
-			_, err = e.Submit(t.Context(), plan)
+			submitted, err := e.Submit(t.Context(), plan)
 			must(t, err)
 			must(t, e.Run(t.Context()))
-			plan, err = vault.Read(t.Context(), plan.ID)
+			plan, err = submitted.Wait(t.Context())
 			must(t, err)
 			attempts := plan.Blocks[0].Sequences[0].Actions[0].Attempts
 			if said := attempts[0].Resp; plan.State.Status != want || want == workflow.Completed && said != "hello world" {

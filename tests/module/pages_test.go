@@ -68,10 +68,9 @@ func TestReadme(t *testing.T) {
 	for i, m := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(read(t, "README.md"), -1) {
 		block := m[1]
 		if strings.HasPrefix(block, "package main\n") {
-			_, want, _ := strings.Cut(block, "// Output: ")
-			want, _, _ = strings.Cut(want, "\n")
+			_, want, _ := strings.Cut(block, "// Output:")
 			files["main.go"] = block
-			files["program_test.go"] = "package main\n\nfunc Example() {\n\tmain()\n\t// Output: " + want + "\n}\n"
+			files["program_test.go"] = "package main\n\nfunc Example() {\n\tmain()\n// Output:" + want + "}\n"
 			continue
 		}
 		files[fmt.Sprintf("block%d_test.go", i)] = withImports("package main_test\n\n" + block)
