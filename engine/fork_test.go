@@ -1,14 +1,22 @@
 package engine_test
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -132,4 +140,54 @@ func (s *stage) live(r *rand.Rand, p *workflow.Plan) *workflow.Plan {
 	}
 	must(s.t, e.Run(s.t.Context()))
 	return s.read(p.ID)
+}
+
+// TestForkWithoutAnAction skips an action that failed, with several results, in a vault that knows no types. A later action
+// asks for the result.
+func TestForkWithoutAnAction(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		stated any
+		want   string // what the later action gets
+	}{
+		{"a result", json.RawMessage(`{"Number": 7}`), "{7} <nil>"},
+		{"no result", nil, `{0} no result: the action with the name "book" was skipped by ana, who stated no result`},
+		{"a result of another type", json.RawMessage(`"seven"`), `{0} the result of the action with the name "book" can't be read as a engine_test.room: json: cannot unmarshal string into Go value of type engine_test.room`},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			told := ""
+			book := engine.Task("book", func(context.Context, engine.Call, string) (room, error) { return room{}, errors.New("no room") })
+			tell := engine.Task("tell", func(_ context.Context, call engine.Call, _ string) (string, error) {
+				got, err := book.Result(call, "book")
+				told = fmt.Sprint(got, " ", err)
+				return "", err
+			})
+			s.reg = registry.Must(book, tell)
+			p := s.create(plan(block("b", sequence("s", book.Action("book", ""), tell.Action("tell", "")))))
+			s.stored = nil // these plugins don't say that they run
+			s.run(t.Context(), s.process())
+			p = s.read(p.ID)
+			f, err := workflow.Fork(p, workflow.ForkOptions{
+				By: workflow.Attribution{By: "ana"}, Skip: map[uuid.UUID]any{p.Blocks[0].Sequences[0].Actions[0].ID: test.stated},
+			})
+			must(t, err)
+			if err := s.process().Create(t.Context(), plantest.Clone(f)); (err != nil) != strings.Contains(test.name, "another type") {
+				t.Errorf("%s: a vault with a registry returns %v", test.name, err)
+			}
+			reg := s.reg
+			s.reg = nil
+			if err := s.process().Create(t.Context(), f); err != nil && !errors.Is(err, storage.ErrExists) {
+				t.Error(err)
+			}
+			s.reg = reg
+			s.run(t.Context(), s.process())
+			status := workflow.Completed
+			if !strings.HasSuffix(test.want, "<nil>") {
+				status = workflow.Failed
+			}
+			if f = s.read(f.ID); told != test.want || f.State.Status != status {
+				t.Errorf("%s: the fork is %s, and the later action gets\n%s\nwant\n%s", test.name, f.State.Status, told, test.want)
+			}
+		})
+	}
 }

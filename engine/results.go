@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,21 +16,23 @@ import (
 )
 
 // ErrNoResult means that a plan has nothing under a key or a name: no action has it, or several do. For [Result] it also
-// means that the action is not Completed.
+// means that the action is not Completed, or that a person skipped it in a fork and stated no result.
 var ErrNoResult = errors.New("no result")
 
 // Result returns the response of another action of the same plan, which must be Completed. key is the action's Key, which
 // its author chose; a fork keeps it, and the results that it carries over. Each call decodes what is stored, so the caller may
 // change what it gets. Result sends no request. Calls may be concurrent.
 //
-// The error is ErrNoResult, or says that the response has another type. Return it: an action that asks for a result
-// too early is a mistake of the plan's author.
+// The error is ErrNoResult, or says that the response has another type, such as one that a person stated in a fork. Return
+// it: an action that asks for a result too early is a mistake of the plan's author.
 func Result[T any](call Call, key uuid.UUID) (T, error) { return result[T](call, handle{key: key}) }
 
 func result[T any](call Call, of handle) (T, error) {
 	resp, err := call.results.get(of)
 	if err == nil {
-		resp, err = values.Typed(resp, *new(T)) // raw if its type could not be read
+		if resp, err = values.Typed(resp, *new(T)); err != nil { // raw if its type could not be read
+			err = fmt.Errorf("the result of the action with %v can't be read as a %T: %w", of, *new(T), err)
+		}
 	}
 	switch typed := resp.(type) {
 	case T:
@@ -107,6 +110,7 @@ type known struct {
 	actions int
 	action  workflow.Action // of a name, its State alone
 	resp    any             // of an action that is Completed; nobody changes it
+	skipped *workflow.Attribution
 }
 
 // fill notes what a plan holds that is picked up.
@@ -133,7 +137,8 @@ func knownOf(h handle, a *workflow.Action, actions int) known {
 		k.action = described(*a)
 	}
 	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
-		k.resp = a.Attempts[len(a.Attempts)-1].Resp
+		last := a.Attempts[len(a.Attempts)-1]
+		k.resp, k.skipped = last.Resp, last.Skipped
 	}
 	return k
 }
@@ -157,6 +162,8 @@ func (r *results) get(of handle) (any, error) {
 		return nil, err
 	case k.action.State.Status != workflow.Completed:
 		return nil, fmt.Errorf("%w: the action with %v is not Completed", ErrNoResult, of)
+	case k.resp == nil && k.skipped != nil:
+		return nil, fmt.Errorf("%w: the action with %v was skipped by %s, who stated no result", ErrNoResult, of, cmp.Or(k.skipped.By, "somebody"))
 	case k.resp == nil:
 		return nil, nil
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
 )
@@ -112,6 +114,37 @@ func ExampleChecks_MarshalJSON() {
 	//   ],
 	//   "delay": "1m30s"
 	// } <nil>
+}
+
+// An action failed for a reason outside, and somebody has done its work by hand. A fork counts it as done, and runs the rest.
+func ExampleFork() {
+	failed := deploy()
+	plantest.Finish(failed)
+	sequence := failed.Blocks[0].Sequences[0]
+	drain, install := sequence.Actions[0], sequence.Actions[1]
+	drain.ID, install.ID = workflow.NewV7(), workflow.NewV7()
+	for _, o := range []workflow.Object{failed, failed.Blocks[0], sequence, drain} {
+		o.Header().State.Status = workflow.Failed
+	}
+	install.State, install.Attempts = workflow.State{}, nil
+
+	fork, err := workflow.Fork(failed, workflow.ForkOptions{
+		By:   workflow.Attribution{By: "ana", Why: "the host was drained by hand"},
+		Skip: map[uuid.UUID]any{drain.ID: "drained"},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, a := range fork.Blocks[0].Sequences[0].Actions {
+		fmt.Println(a.Name, "is", a.State.Status)
+	}
+	stated := fork.Blocks[0].Sequences[0].Actions[0].Attempts[0]
+	fmt.Printf("%v, says %s: %s\n", stated.Resp, stated.Skipped.By, stated.Skipped.Why)
+	// Output:
+	// drain is Completed
+	// install is NotStarted
+	// drained, says ana: the host was drained by hand
 }
 
 // A plan that Completed is run again as a whole.

@@ -23,6 +23,12 @@ type ForkOptions struct {
 	Number int
 	// By says who forks the plan, and why. Create refuses texts that are too long. Default: nobody.
 	By Attribution
+	// Skip has the actions of the plan that count as done, by ID, each with its response, or nil for none. The fork has them
+	// as Completed, with one attempt that names By as Skipped. Refused are actions that do not run again, that belong to each
+	// run, such as continuous and deferred ones, and bypass checks. Default: none.
+	Skip map[uuid.UUID]any
+	// Requests has other requests for actions of the plan that run again, by ID. Default: none, and requests stay.
+	Requests map[uuid.UUID]any
 }
 
 // Fork returns a new plan that does what is left of a plan that ended as Failed or Stopped. What was Completed
@@ -38,30 +44,113 @@ type ForkOptions struct {
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
 // order. ForkedFrom is the ID of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore has another
 // idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its plugin
-// must find that out. Before Create, the caller may change what is NotStarted, such as a request, and may make more run
-// again: use State.Reset, and set Attempts to nil.
+// must find that out. Before Create, the caller may change what is NotStarted, and may make more run again: use
+// State.Reset, and set Attempts to nil.
 //
-// The fork's ID follows from p, from the place where the fork begins, the failure or the start, and from Number. Create
-// therefore stores one such fork, whoever makes it how often, and returns an error of kind ErrExists for another. The time
-// in the ID is when p ended, or when it was created if p has no end, or one that can't be right.
+// The fork's ID follows from p, from the place where the fork begins, the failure or the start, and from Number, and not
+// from Skip and Requests. Create therefore stores one such fork, whoever makes it how often, and returns an error of kind
+// ErrExists for another, also if that repairs p in another way. The time in the ID is when p ended, or when it was created
+// if p has no end, or one that can't be right.
+//
+// Fork does not know the types of plugins. A Create with a registry refuses the requests and responses of Skip and Requests
+// that have another type. A vault without a registry stores them: an engine then gets no plan whose request its plugin can't
+// decode, and whoever asks for the response of a skipped action gets the error.
 //
 // Fork does not change p, which must be whole, as Read returns it. The fork shares requests, responses and errors with p.
-// The error is a [*FieldError] if p is refused, or if Number is negative.
+// The error is a [*FieldError] if p is refused, or if a field of opts is wrong.
 func Fork(p *Plan, opts ForkOptions) (*Plan, error) {
 	if err := opts.check(p); err != nil {
 		return nil, err
 	}
 	f := p.fork(opts)
-	for o, kept := range CarriedOver(f) {
+	if opts.FromStart {
+		for o := range Walk(f) {
+			startOver(o)
+		}
+	}
+	r := repairs{opts, endOf(p), maps.Clone(opts.Skip), maps.Clone(opts.Requests), bypassing(p)}
+	all := fates{}
+	for o, parent := range Walk(f) {
+		id, is := *o.Header().ID, all.of(o, parent)
 		f.adopt(o)
 		switch s := o.Header().State; {
-		case !kept || opts.FromStart:
+		case is != carried:
 			startOver(o)
 		case s.Status == Running:
 			s.Status = Stopped // it was left when what it belongs to completed
 		}
+		if a, ok := o.(*Action); ok {
+			if err := r.apply(a, id, is); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := r.unused(); err != nil {
+		return nil, err
 	}
 	return f, nil
+}
+
+// repairs are what a fork does differently from the plan.
+type repairs struct {
+	ForkOptions
+	end            time.Time         // when the plan ended
+	skip, requests map[uuid.UUID]any // those that are left
+	bypass         map[uuid.UUID]bool
+}
+
+// bypassing returns the actions of the bypass checks of a plan.
+func bypassing(p *Plan) map[uuid.UUID]bool {
+	all := map[uuid.UUID]bool{}
+	for o := range Walk(p) {
+		if checks, ok := checksOf(o); ok && *checks[0] != nil {
+			for a := range Children(*checks[0]) {
+				all[*a.Header().ID] = true
+			}
+		}
+	}
+	return all
+}
+
+// apply makes the repairs of an action that had this ID.
+func (r repairs) apply(a *Action, id uuid.UUID, is fate) error {
+	resp, skipped := r.skip[id]
+	req, changed := r.requests[id]
+	delete(r.skip, id)
+	delete(r.requests, id)
+	refuse := func(field, problem string) error {
+		return &FieldError{"ForkOptions." + field, fmt.Sprintf("has action %s, which %s", id, problem)}
+	}
+	switch {
+	case skipped && changed:
+		return refuse("Skip", "gets another request as well")
+	case skipped && is == carried:
+		return refuse("Skip", "does not run again: it is done")
+	case skipped && is == again:
+		return refuse("Skip", "belongs to each run: it guards, judges or follows the work")
+	case skipped && r.bypass[id]:
+		return refuse("Skip", "is a bypass check: if it counts as done, the work is left out")
+	case changed && is == carried:
+		return refuse("Requests", "does not run again: it is done")
+	case changed:
+		a.Req = req
+	case skipped:
+		by := r.By
+		by.At = time.Now()
+		a.State.Status, a.State.Start, a.State.End = Completed, r.end, r.end // before the fork, like all that is carried over
+		a.Attempts = []Attempt{{Start: r.end, End: r.end, Resp: resp, Skipped: &by}}
+	}
+	return nil
+}
+
+// unused reports an action that the plan does not have.
+func (r repairs) unused() error {
+	for field, left := range map[string]map[uuid.UUID]any{"ForkOptions.Skip": r.skip, "ForkOptions.Requests": r.requests} {
+		for id := range left {
+			return &FieldError{field, fmt.Sprintf("has %s, which is no action of plan", id)}
+		}
+	}
+	return nil
 }
 
 // check reports why a plan can't be forked.
@@ -110,15 +199,19 @@ func forkID(p *Plan, opts ForkOptions) uuid.UUID {
 		from = "start"
 	}
 	// Not the present time: another process may fork p tomorrow.
-	at := p.State.End
-	if created := Time(p.ID); at.Before(created) || time.Until(at) > mostAhead {
-		at = created
-	}
-	id := NewV7From(at.Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
+	id := NewV7From(endOf(p).Add(time.Millisecond), fmt.Sprintf("fork of %s from its %s", p.ID, from))
 	if opts.Number <= 1 {
 		return id
 	}
 	return NewV7From(Time(id).Add(time.Duration(opts.Number-1)*time.Millisecond), fmt.Sprintf("%s, number %d", id, opts.Number))
+}
+
+// endOf returns when a plan ended, or when it was created if its end can't be right.
+func endOf(p *Plan) time.Time {
+	if created := Time(p.ID); p.State.End.Before(created) || time.Until(p.State.End) > mostAhead {
+		return created
+	}
+	return p.State.End
 }
 
 // adopt makes an object a new one of the plan p.
@@ -141,14 +234,22 @@ func startOver(o Object) {
 // fork these are the sub-objects that came from the other plan.
 func CarriedOver(p *Plan) iter.Seq2[Object, bool] {
 	return func(yield func(Object, bool) bool) {
-		fates := map[Object]fate{}
+		all := fates{}
 		for o, parent := range Walk(p) {
-			fates[o] = fateOf(o, parent, fates[parent])
-			if !yield(o, fates[o] == carried) {
+			if !yield(o, all.of(o, parent) == carried) {
 				return
 			}
 		}
 	}
+}
+
+// fates are what becomes of the objects of a plan in a fork.
+type fates map[Object]fate
+
+// of returns the fate of an object, and keeps it for those below. Objects come in the order of [Walk].
+func (f fates) of(o, parent Object) fate {
+	f[o] = fateOf(o, parent, f[parent])
+	return f[o]
 }
 
 // fate is what becomes of an object in a fork.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -245,6 +246,131 @@ func TestForkRefuses(t *testing.T) {
 	}
 }
 
+// TestForkRepairs skips one random action of a random plan, and changes the request of another: the fork is otherwise the
+// one without repairs, exactly what is left is NotStarted, and vaults accept it.
+func TestForkRepairs(t *testing.T) {
+	by := workflow.Attribution{By: "ana", Why: "paid by hand"}
+	done := 0
+	for seed := range uint64(600) {
+		p := failedAtRandom(seed)
+		driver.Complete(p)
+		before := plantest.Clone(p)
+		opts := workflow.ForkOptions{AfterCompensation: true, FromStart: seed%4 == 0, By: by}
+		plain, err := workflow.Fork(p, opts)
+		must(t, err)
+		was, objects := objectsOf(p), objectsOf(plain)
+		if !slices.ContainsFunc(objects, func(o workflow.Object) bool { return o.Kind() == workflow.KindAction }) {
+			continue
+		}
+		skip, change := pick(seed, objects), pick(seed+1000, objects)
+		opts.Skip = map[uuid.UUID]any{*was[skip].Header().ID: "stated"}
+		opts.Requests = map[uuid.UUID]any{*was[change].Header().ID: "changed"}
+		if skip == change {
+			opts.Requests = nil
+		}
+		f, err := workflow.Fork(p, opts)
+		if err != nil {
+			if _, ok := errors.AsType[*workflow.FieldError](err); !ok {
+				t.Errorf("seed %d: %v", seed, err)
+			}
+			continue
+		}
+		done++
+		sameIDs(plain, f)
+		accepted := driver.CheckNew(plain, nil) == nil // a random plan may have statuses that contradict each other
+		end := workflow.Time(p.ID)
+		if p.State.End.After(end) {
+			end = p.State.End
+		}
+		a := objects[skip].(*workflow.Action)
+		a.State = workflow.State{Status: workflow.Completed, Start: end, End: end}
+		a.Attempts = []workflow.Attempt{{Start: end, End: end, Resp: "stated", Skipped: &by}}
+		got := objectsOf(f)[skip].(*workflow.Action)
+		if since := time.Since(got.Attempts[0].Skipped.At); since < 0 || since > time.Minute {
+			t.Errorf("seed %d: skipped %v ago", seed, since)
+		}
+		a.Attempts[0].Skipped.At = got.Attempts[0].Skipped.At
+		if opts.Requests != nil {
+			objects[change].(*workflow.Action).Req = "changed"
+		}
+		if diff := plantest.Diff(plain, f); diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+		if err := driver.CheckNew(f, nil); err != nil && accepted {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if diff := plantest.Diff(before, p); diff != "" {
+			t.Errorf("seed %d: the plan changed: %s", seed, diff)
+		}
+	}
+	if done < 60 {
+		t.Errorf("only %d forks were made", done)
+	}
+}
+
+// pick returns the index of a random action that is NotStarted, or of any.
+func pick(seed uint64, objects []workflow.Object) int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	for {
+		i := r.IntN(len(objects))
+		if a, ok := objects[i].(*workflow.Action); ok && (a.State.Status == workflow.NotStarted || r.IntN(50) == 0) {
+			return i
+		}
+	}
+}
+
+// sameIDs gives a fork the IDs of another one of the same plan.
+func sameIDs(f, other *workflow.Plan) {
+	from := objectsOf(other)
+	for i, o := range objectsOf(f) {
+		*o.Header().ID, *o.Header().PlanID = *from[i].Header().ID, other.ID
+	}
+}
+
+// TestForkRefusesRepairs names actions that can't be skipped, or can't have another request.
+func TestForkRefusesRepairs(t *testing.T) {
+	p := plantest.Full()
+	driver.Complete(p)
+	plantest.Finish(p)
+	b := p.Blocks[1]
+	for _, o := range []workflow.Object{p, b, b.BypassChecks, b.BypassChecks.Actions[0], b.Sequences[0], b.Sequences[0].Actions[1]} {
+		o.Header().State.Status = workflow.Failed
+	}
+	failed, done := b.Sequences[0].Actions[1].ID, b.Sequences[0].Actions[0].ID
+	one := func(id uuid.UUID) map[uuid.UUID]any { return map[uuid.UUID]any{id: nil} }
+	for name, test := range map[string]struct {
+		opts           workflow.ForkOptions
+		field, problem string // none if it is allowed
+	}{
+		"failed":                     {opts: workflow.ForkOptions{Skip: one(failed)}},
+		"another request":            {opts: workflow.ForkOptions{Requests: one(failed)}},
+		"request of a check":         {opts: workflow.ForkOptions{Requests: one(p.ContChecks.Actions[0].ID)}},
+		"from the start":             {opts: workflow.ForkOptions{FromStart: true, Skip: one(done)}},
+		"done":                       {workflow.ForkOptions{Skip: one(done)}, "Skip", "does not run again"},
+		"done, request":              {workflow.ForkOptions{Requests: one(done)}, "Requests", "does not run again"},
+		"both":                       {workflow.ForkOptions{Skip: one(failed), Requests: one(failed)}, "Skip", "another request"},
+		"continuous":                 {workflow.ForkOptions{Skip: one(p.ContChecks.Actions[0].ID)}, "Skip", "each run"},
+		"post, and work is left":     {workflow.ForkOptions{Skip: one(p.PostChecks.Actions[0].ID)}, "Skip", "each run"},
+		"deferred check":             {workflow.ForkOptions{Skip: one(p.DeferredChecks.Actions[0].ID)}, "Skip", "each run"},
+		"deferred action":            {workflow.ForkOptions{Skip: one(p.DeferredActions.Batches[0].Actions[0].ID)}, "Skip", "each run"},
+		"bypass":                     {workflow.ForkOptions{Skip: one(b.BypassChecks.Actions[0].ID)}, "Skip", "bypass"},
+		"no action":                  {workflow.ForkOptions{Skip: one(b.ID)}, "Skip", "no action of plan"},
+		"of another plan, a request": {workflow.ForkOptions{Requests: one(workflow.NewV7())}, "Requests", "no action of plan"},
+	} {
+		test.opts.AfterCompensation = !test.opts.FromStart
+		f, err := workflow.Fork(p, test.opts)
+		wrong, _ := errors.AsType[*workflow.FieldError](err)
+		switch {
+		case test.field == "" && err == nil:
+			if err := driver.CheckNew(f, nil); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case f != nil || wrong == nil || wrong.Field != "ForkOptions."+test.field || !strings.Contains(wrong.Problem, test.problem):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestForkAfterCompensation forks a plan that has given the money back.
 func TestForkAfterCompensation(t *testing.T) {
 	for _, when := range []workflow.When{workflow.OnSuccess, workflow.OnFailure, workflow.Always} {
@@ -321,15 +447,24 @@ func TestForkID(t *testing.T) {
 			}
 		}
 	}
-	for opts, want := range map[workflow.ForkOptions]string{ // as every program makes them
-		{}:                           "018f0000-0001-7652-bd8e-bedaec423e89",
-		{Number: 1}:                  "018f0000-0001-7652-bd8e-bedaec423e89",
-		{Number: 2}:                  "018f0000-0002-7e49-84bd-83424785b3b5",
-		{FromStart: true, Number: 3}: "018f0000-0003-7d1f-8200-533cf4beab79",
+	action := workflow.NewV7()
+	for _, golden := range []struct { // as every program makes them
+		opts workflow.ForkOptions
+		want string
+	}{
+		{workflow.ForkOptions{}, "018f0000-0001-7652-bd8e-bedaec423e89"},
+		{workflow.ForkOptions{Number: 1}, "018f0000-0001-7652-bd8e-bedaec423e89"},
+		{workflow.ForkOptions{Number: 2}, "018f0000-0002-7e49-84bd-83424785b3b5"},
+		{workflow.ForkOptions{FromStart: true, Number: 3}, "018f0000-0003-7d1f-8200-533cf4beab79"},
+		{workflow.ForkOptions{Skip: map[uuid.UUID]any{action: 1}}, "018f0000-0001-7652-bd8e-bedaec423e89"},
+		{workflow.ForkOptions{Requests: map[uuid.UUID]any{action: 1}, Number: 2}, "018f0000-0002-7e49-84bd-83424785b3b5"},
 	} {
-		old := &workflow.Plan{ID: uuid.MustParse("018f0000-0000-7000-8000-000000000001"), State: workflow.State{Status: workflow.Failed}}
-		if f, err := workflow.Fork(old, opts); err != nil || f.ID.String() != want {
-			t.Errorf("%+v: %s, %v, want %s", opts, f.ID, err, want)
+		old := &workflow.Plan{
+			ID: uuid.MustParse("018f0000-0000-7000-8000-000000000001"), State: workflow.State{Status: workflow.Failed},
+			PreChecks: &workflow.Checks{Actions: []*workflow.Action{{ID: action}}},
+		}
+		if f, err := workflow.Fork(old, golden.opts); err != nil || f.ID.String() != golden.want {
+			t.Errorf("%+v: %v, %v, want %s", golden.opts, f, err, golden.want)
 		}
 	}
 	plain, err := workflow.Fork(&workflow.Plan{ID: p.ID, State: workflow.State{Status: workflow.Stopped}}, workflow.ForkOptions{})

@@ -47,6 +47,9 @@ func stored() *workflow.Plan {
 		case *workflow.Action:
 			o.Key = key(n)
 			o.Attempts[0].Err.Permanent, o.Attempts[0].Interrupted = n%2 == 0, n%2 == 0
+			if n%3 == 0 {
+				o.Attempts[1].Skipped = &workflow.Attribution{By: "ops", Why: "by hand", At: time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC)}
+			}
 		}
 	}
 	p.GroupID = key(0)

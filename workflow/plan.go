@@ -180,6 +180,9 @@ type Attempt struct {
 	Interrupted bool `json:"interrupted,omitzero"`
 	// Owner is the plan's owner that made the attempt, if it had one.
 	Owner uuid.UUID `json:"owner,omitzero"`
+	// Skipped says who declared the action done instead of letting it run, when and why; nil if it ran. [Fork] sets it: Resp is
+	// then what that person stated.
+	Skipped *Attribution `json:"skipped,omitzero"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
 	Resp any `json:"resp,omitzero"`

@@ -249,10 +249,13 @@ func (c fieldChecks) action(a *Action) {
 		c.bad("AtMost", "is %d, but the action is Idempotent: its attempts are not stored before they end", a.AtMost)
 	}
 	for i, attempt := range a.Attempts {
-		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) {
+		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil {
 			continue
 		}
 		field := fmt.Sprintf("Attempts[%d].", i)
+		if attempt.Skipped != nil {
+			c.under(field+"Skipped.", attempt.Skipped.check)
+		}
 		c.time(field+"Start", attempt.Start)
 		c.time(field+"End", attempt.End)
 		c.wrapped(field+"Err", attempt.Err)

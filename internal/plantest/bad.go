@@ -71,6 +71,9 @@ func BadFields() []BadPlan {
 
 		{"PreChecks.Actions[0].Name", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Name = "\xff" }},
 		{"PreChecks.Actions[0].Plugin", notUTF8, func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "\xff" }},
+		{"PreChecks.Actions[0].Attempts[0].Skipped.By", notUTF8, func(p *workflow.Plan) {
+			p.PreChecks.Actions[0].Attempts = []workflow.Attempt{{Skipped: &workflow.Attribution{By: "\xff"}}}
+		}},
 		{"PreChecks.Actions[0].Plugin", "is empty", func(p *workflow.Plan) { p.PreChecks.Actions[0].Plugin = "" }},
 		{"PreChecks.Actions[0].AtMost", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].AtMost = -1 }},
 		{

@@ -42,10 +42,10 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	rules := []workflow.Rule{notAhead, asAuthored, knownPlugin(reg), survives(reg), isCheck(reg), passes(plan, reg, nil)}
+	rules := []workflow.Rule{notAhead, asAuthored, knownPlugin(reg, true), survives(reg), isCheck(reg), passes(plan, reg, nil)}
 	if plan.ForkedFrom != uuid.Nil {
 		carried := maps.Collect(workflow.CarriedOver(plan))
-		rules = []workflow.Rule{notAhead, asForked(carried), knownPlugin(reg), survives(reg), passes(plan, reg, carried)}
+		rules = []workflow.Rule{notAhead, asForked(carried), knownPlugin(reg, true), survives(reg), passes(plan, reg, carried)}
 	}
 	return invalid(workflow.Validate(plan, rules...))
 }
@@ -58,7 +58,7 @@ func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	return invalid(workflow.Validate(plan, HasIDs, hasDate, knownPlugin(reg)))
+	return invalid(workflow.Validate(plan, HasIDs, hasDate, knownPlugin(reg, false)))
 }
 
 // Accept is how a vault begins to create a plan. It returns the error of [CheckNew], or fills in what the author left out, as
@@ -108,7 +108,7 @@ func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) er
 	if o.Kind() == workflow.KindPlan && o.Header().State.Status.Final() {
 		validate = workflow.Validate
 	}
-	if err := invalid(validate(o, HasIDs, knownPlugin(reg))); err != nil {
+	if err := invalid(validate(o, HasIDs, knownPlugin(reg, false))); err != nil {
 		return err
 	}
 	return follows(o, unversioned)
@@ -275,8 +275,9 @@ func unfinished[T any, P interface {
 }
 
 // knownPlugin is a rule: the registry has an action's plugin, and the request and the responses are what
-// [Bind] can turn into the plugin's types: values of those types, pointers to them, or raw JSON.
-func knownPlugin(reg *registry.Register) workflow.Rule {
+// [Bind] can turn into the plugin's types: values of those types, pointers to them, or raw JSON. What was stated for a skipped
+// action may be other JSON unless the plan is new, as Bind leaves it.
+func knownPlugin(reg *registry.Register, isNew bool) workflow.Rule {
 	known, plugin := losses{}, types{reg: reg}
 	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
@@ -291,6 +292,9 @@ func knownPlugin(reg *registry.Register) workflow.Rule {
 			bad("Req", problem+" of plugin "+a.Plugin)
 		}
 		for i := range a.Attempts {
+			if _, raw := a.Attempts[i].Resp.(json.RawMessage); raw && a.Attempts[i].Skipped != nil && !isNew {
+				continue
+			}
 			if problem := known.mismatch(a.Attempts[i].Resp, plugin.response); problem != "" {
 				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+a.Plugin)
 			}
@@ -367,7 +371,8 @@ func blocked(err error) bool {
 // Bind turns the raw requests and responses of a plan that was read into the types of their plugins. A nil
 // registry leaves them raw. It returns [storage.ErrSchema] for a plugin that the registry lacks and for JSON
 // that does not fit the plugin's type. A value whose UnmarshalJSON panics or does not return within ten
-// seconds stays raw, and so do the others of its type then.
+// seconds stays raw, and so do the others of its type then. So does a response that was stated for a skipped action and does
+// not fit: whoever asks for it gets the error.
 func Bind(p *workflow.Plan, reg *registry.Register) error {
 	if reg == nil {
 		return nil
@@ -385,7 +390,7 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
 		}
 		for i := range a.Attempts {
-			if err := bind(&a.Attempts[i].Resp, plugin.response); err != nil {
+			if err := bind(&a.Attempts[i].Resp, plugin.response); err != nil && a.Attempts[i].Skipped == nil {
 				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
 			}
 		}
