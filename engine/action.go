@@ -34,7 +34,7 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 	for !a.State.Status.Final() {
 		failures, last := failed(a.Attempts[since:])
 		if failures > 0 {
-			r.wait(scope, last, min(r.engine.opts.RetryDelay<<min(failures-1, 16), maxRetryDelay))
+			r.wait(scope, last, r.engine.opts.retryDelay(failures))
 		}
 		over, err := r.step(scope, a, passed, failures >= a.Retries || left(a) == 1)
 		if over || err != nil {
@@ -42,6 +42,11 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 		}
 	}
 	return nil
+}
+
+// retryDelay is the wait after so many failures.
+func (o Options) retryDelay(failures int) time.Duration {
+	return min(o.RetryDelay<<min(max(0, failures-1), 16), maxRetryDelay)
 }
 
 // step makes an attempt, once the plan has a place, unless nothing more may begin. It reports whether the action is over.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -19,3 +20,8 @@ func (h *Handle) ID() uuid.UUID { return h.id }
 
 // Wait is [Engine.Wait] for the plan.
 func (h *Handle) Wait(ctx context.Context) (*workflow.Plan, error) { return h.engine.Wait(ctx, h.id) }
+
+// Status is [Engine.Status] of the plan.
+func (h *Handle) Status(ctx context.Context) (fleet.OpenPlan, error) {
+	return h.engine.Status(ctx, h.id)
+}

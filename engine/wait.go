@@ -59,6 +59,30 @@ func (e *Engine) wait(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
 	}
 }
 
+// Status says how a plan is doing, from one Read: its status, the actions that run, the objects that wait and until when,
+// and whether it looks stuck and why, in the words of package fleet. Retries wait as this engine's Options say. Whether the
+// plan's owner is alive, the plan does not show: see fleet.Inspect. The errors are those of Read.
+func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, error) {
+	plan, err := e.vault.Read(ctx, id)
+	if err != nil {
+		return fleet.OpenPlan{}, err
+	}
+	p := fleet.Describe(plan, time.Now().UTC())
+	actions := map[string]*workflow.Action{}
+	for o, path := range workflow.Paths(plan) {
+		if a, ok := o.(*workflow.Action); ok {
+			actions[path] = a
+		}
+	}
+	for i := range p.Waiting {
+		if w := &p.Waiting[i]; w.Until.IsZero() {
+			failures, last := failed(actions[w.Path].Attempts)
+			w.Until = last.Add(e.opts.retryDelay(failures))
+		}
+	}
+	return p, nil
+}
+
 // waits holds the plans that somebody waits for. While there are any, a goroutine looks at them.
 type waits struct {
 	mu    sync.Mutex

@@ -293,3 +293,69 @@ func TestWaitCost(t *testing.T) {
 		})
 	}
 }
+
+// TestStatus: one Read says what runs, what waits until when, and what looks stuck.
+func TestStatus(t *testing.T) {
+	retried := do(job{Name: "r", For: 10 * time.Second, Fails: 2})
+	retried.Retries = 5
+	crashed := do(job{Name: "c", For: time.Hour})
+	crashed.Timeout = 2 * time.Hour
+	delayed := block("late", sequence("s", second("a")))
+	delayed.EntranceDelay = time.Hour
+	cases := []struct {
+		name  string
+		plan  *workflow.Plan
+		after time.Duration
+		died  bool // an engine died after ten seconds
+		want  string
+	}{
+		{"waits for an engine", plan(block("b", sequence("s", second("a")))), -time.Minute, false, "NotStarted waiting false not-picked-up; runs: ; waits: "},
+		{"works", plan(block("b", sequence("s", do(job{Name: "a", For: time.Minute})))), 30 * time.Second, false, "Running unclaimed false ; runs: b/s/a at 0s, attempt 1; waits: "},
+		{"retries", plan(block("b", sequence("s", retried))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 11s"},
+		{"is delayed", plan(delayed), time.Minute, false, "Running unclaimed false ; runs: ; waits: late entrance delay until 1h0m0s"},
+		{"has died", plan(block("b", sequence("s", crashed))), 40 * time.Minute, true, "Running unclaimed true unclaimed; runs: b/s/c at 0s, attempt 2 after 1; waits: "},
+		{"ended", plan(block("b", sequence("s", second("a")))), time.Minute, false, "Completed  false ; runs: ; waits: "},
+	}
+	for _, c := range cases {
+		onStage(t, func(t *testing.T, s *stage) {
+			v, count := s.counted()
+			s.stored = nil
+			e := s.engine(v, engine.Options{})
+			began := time.Now()
+			handle := submit(t, s.engine(s.process(), engine.Options{}), c.plan)
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.died {
+				died := s.process()
+				time.AfterFunc(10*time.Second, died.Kill)
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+				defer cancel()
+				_ = s.engine(died, engine.Options{}).Run(ctx)
+			}
+			ended := make(chan error, 1)
+			if c.after > 0 {
+				go func() { ended <- s.engine(s.process(), engine.Options{}).Run(ctx) }()
+				time.Sleep(c.after)
+			} else {
+				ended <- nil
+			}
+			p, err := e.Status(t.Context(), handle.ID())
+			must(t, err)
+			got := fmt.Sprintf("%v %s %v %s; runs: ", p.Plan.State.Status, p.Condition, p.Stuck, string(p.Reason))
+			for _, a := range p.Running {
+				got += fmt.Sprintf("%s at %v, attempt %d", a.Path, a.Since.Sub(began).Truncate(time.Minute), a.Attempts)
+				if a.Unended > 0 {
+					got += fmt.Sprintf(" after %d", a.Unended)
+				}
+			}
+			got += "; waits: "
+			for _, w := range p.Waiting {
+				got += fmt.Sprintf("%s %s until %v", w.Path, w.For, w.Until.Sub(began))
+			}
+			if got != c.want || (p.Why == "") != p.Plan.State.Status.Final() || fmt.Sprint(count.take()) != "map[Read:1]" {
+				t.Errorf("%s:\n%s, want\n%s\n%s", c.name, got, c.want, p.Why)
+			}
+			cancel()
+			must(t, <-ended)
+		})
+	}
+}

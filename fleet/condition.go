@@ -99,6 +99,7 @@ type fleetFacts struct {
 	now       time.Time
 	older     time.Duration
 	alive     int                 // how many members are alive
+	blind     bool                // nobody has looked at the members
 	suspended *storage.Suspension // nil if the vault is not suspended
 	within    time.Duration       // how soon they take the plans of a dead member
 }
@@ -113,15 +114,18 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 		return ConditionWaiting, late, f.whyWaiting(p, late)
 	case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
 		return ConditionUnclaimed, late || asked(p), f.whyUnclaimed(p, late)
-	case p.OwnerState != OwnerStateAlive:
-		return ConditionOrphaned, late || f.alive == 0, f.whyOrphaned(p, owner, late)
+	case p.OwnerState != OwnerStateAlive && p.OwnerState != OwnerStateUnknown:
+		return ConditionOrphaned, late || f.deserted(), f.whyOrphaned(p, owner, late)
 	case asked(p):
 		late = f.since(p.StopRequested) > f.older
-		return ConditionStopping, late, f.whyStopping(p, *owner, late) + owner.reports()
+		return ConditionStopping, late, f.whyStopping(p, owner, late) + owner.reports()
 	}
 	waits := f.delayed(p)
-	return ConditionWorking, late && !waits, f.whyWorking(p, *owner, late, waits) + owner.reports()
+	return ConditionWorking, late && !waits, f.whyWorking(p, owner, late, waits) + owner.reports()
 }
+
+// deserted reports whether no member is alive.
+func (f fleetFacts) deserted() bool { return f.alive == 0 && !f.blind }
 
 // delayed reports whether nothing runs because the plan's author wants it so.
 func (f fleetFacts) delayed(p OpenPlan) bool {
@@ -151,11 +155,11 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnreadable
 	case p.Condition == ConditionUnknown:
 		return ReasonUnknown
-	case p.Condition == ConditionWaiting && f.alive > 0:
+	case p.Condition == ConditionWaiting && !f.deserted():
 		return ReasonNotPickedUp
-	case f.suspended != nil && f.alive == 0 && (p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned):
+	case f.suspended != nil && f.deserted() && (p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned):
 		return ReasonSuspended
-	case p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned && f.alive == 0:
+	case p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned && f.deserted():
 		return ReasonNoNode
 	case p.Condition == ConditionOrphaned && p.OwnerState == OwnerStateSilent:
 		return ReasonOwnerSilent

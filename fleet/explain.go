@@ -26,6 +26,8 @@ func unreadableBecause(err error) (Condition, bool, string) {
 func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 	why := fmt.Sprintf("It has not begun since it was created %s ago", f.ago(p.Progress))
 	switch {
+	case f.blind:
+		why += ". Whether a node is alive to claim it, only the records of the nodes show."
 	case f.alive == 0:
 		why += ", and no node is alive to claim it. " + f.start("Start an engine.")
 	case late:
@@ -73,6 +75,8 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 		why = fmt.Sprintf("Its owner, %s, has been silent for %s, longer than its TTL of %s", owner.called(), short(owner.Silence), short(ttlOf(owner.Member)))
 	}
 	switch {
+	case f.blind:
+		why += ". Whether a node is alive to take it, only the records of the nodes show."
 	case f.alive == 0:
 		why += ", and no node is alive to take it. " + f.start("Start an engine: it takes the plan.")
 	case late:
@@ -86,16 +90,16 @@ func (f fleetFacts) whyOrphaned(p OpenPlan, owner *MemberState, late bool) strin
 	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node takes it.")
 }
 
-func (f fleetFacts) whyStopping(p OpenPlan, owner MemberState, late bool) string {
-	why := fmt.Sprintf("It was asked to stop %s, and its owner, %s, is alive (heartbeat %s ago)", f.asked(p), owner.called(), short(owner.Silence))
+func (f fleetFacts) whyStopping(p OpenPlan, owner *MemberState, late bool) string {
+	why := fmt.Sprintf("It was asked to stop %s, and its owner%s", f.asked(p), lives(p, owner))
 	if !late {
 		return why + ". It stops when its running actions have ended."
 	}
 	return why + ", but it has not stopped." + f.runs(p) + " Actions that are running are not cancelled. If the plugin hangs, restart the node, or evict it: the next owner stops the plan."
 }
 
-func (f fleetFacts) whyWorking(p OpenPlan, owner MemberState, late, waits bool) string {
-	why := fmt.Sprintf("Its owner, %s, is alive (heartbeat %s ago)", owner.called(), short(owner.Silence))
+func (f fleetFacts) whyWorking(p OpenPlan, owner *MemberState, late, waits bool) string {
+	why := "Its owner" + lives(p, owner)
 	switch {
 	case waits:
 		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay, which ends in %s.", f.ago(p.Progress), short(max(0, p.waits.Sub(f.now))))
@@ -126,6 +130,9 @@ func (f fleetFacts) runs(p OpenPlan) string {
 	}
 	if a.Attempts > 1 {
 		text += fmt.Sprintf(", in its attempt %d", a.Attempts)
+	}
+	if a.Unended > 0 {
+		text += fmt.Sprintf(", after %d that never ended", a.Unended)
 	}
 	if a.Timeout > 0 {
 		text += fmt.Sprintf(", with a timeout of %s", short(a.Timeout))
@@ -163,6 +170,14 @@ func (f fleetFacts) nodes() string {
 	return fmt.Sprintf("%d nodes are alive", f.alive)
 }
 
+// lives says who owns a plan, and that its record shows a heartbeat, unless nobody has looked.
+func lives(p OpenPlan, owner *MemberState) string {
+	if owner == nil {
+		return fmt.Sprintf(" is node %s (its record was not read)", p.Plan.Owner)
+	}
+	return fmt.Sprintf(", %s, is alive (heartbeat %s ago)", owner.called(), short(owner.Silence))
+}
+
 // called is what people call a member.
 func (m MemberState) called() string {
 	if m.Member.Name == "" {
@@ -172,8 +187,8 @@ func (m MemberState) called() string {
 }
 
 // reports says what a member reports, if anything.
-func (m MemberState) reports() string {
-	if m.Member.Trouble == "" {
+func (m *MemberState) reports() string {
+	if m == nil || m.Member.Trouble == "" {
 		return ""
 	}
 	return " It reports: " + m.Member.Trouble

@@ -10,6 +10,7 @@ import (
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Inspection says who works on a vault, and what is stuck.
@@ -93,9 +94,11 @@ const (
 	OwnerStateSilent OwnerState = "silent"
 	// OwnerStateGone: the owner has left or died, or it has let the plan go. Any node takes the plan.
 	OwnerStateGone OwnerState = "gone"
+	// OwnerStateUnknown: the plan has an owner, and its record was not looked at: see [Describe].
+	OwnerStateUnknown OwnerState = "unknown"
 )
 
-// OpenPlan is a plan that is not final.
+// OpenPlan is a plan that is not final, or was not when an inspection found it.
 type OpenPlan struct {
 	// Plan is what listings show. It has the plan's ID alone if the plan can't be read.
 	Plan       storage.ListResult
@@ -113,6 +116,8 @@ type OpenPlan struct {
 	// Running are the actions that are stored as Running, longest first, without those of continuous checks. An
 	// Idempotent action may run without being stored.
 	Running []RunningAction
+	// Waiting are the objects that wait for a time, the earliest first, as the plan shows it.
+	Waiting []WaitingObject
 	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
 	Done, Actions int
 	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
@@ -144,8 +149,22 @@ type RunningAction struct {
 	Since time.Time
 	// Attempts is the number of attempts, including the present one.
 	Attempts int
+	// Unended is the number of earlier attempts that never ended, because their process died or lost the plan.
+	Unended int
 	// Timeout limits an attempt. It is 0 if the engine's default applies.
 	Timeout time.Duration
+}
+
+// WaitingObject is an object that waits for a time.
+type WaitingObject struct {
+	// Path is that of [workflow.Paths]. That of the plan is empty.
+	Path string
+	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, or "retry" of an action.
+	For string
+	// Until is when the wait ends. It is zero for a retry, whose delay is a setting of the engine.
+	Until time.Time
+	// Since is when the wait began.
+	Since time.Time
 }
 
 // Doing says in a few words what runs, such as "europe/canary/restart and 2 more". It is empty if nothing is
@@ -159,6 +178,23 @@ func (p OpenPlan) Doing() string {
 	default:
 		return fmt.Sprintf("%s and %d more", p.Running[0].Path, n-1)
 	}
+}
+
+// Describe says how a plan is doing, as far as the plan itself shows it at a time by the store's clock. It sends no request.
+// Whether nodes are alive, and what the roster shows besides, is not known: [Inspect] asks. A plan is stuck if it has made no
+// progress for [DefaultOlder]. A final plan has no Condition.
+func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
+	p := OpenPlan{Plan: driver.Listed(plan), OwnerState: OwnerStateUnknown, ReadAt: now, StopRequested: plan.Stopped.At, StopBy: cut(plan.Stopped.By), StopWhy: cut(plan.Stopped.Why)}
+	if plan.Owner == uuid.Nil {
+		p.OwnerState = OwnerStateNone
+	}
+	p.note(plan)
+	if !plan.State.Status.Final() {
+		facts := fleetFacts{now: now, older: DefaultOlder, blind: true}
+		p.Condition, p.Stuck, p.Why = facts.explain(p, nil)
+		p.Reason = facts.reason(p)
+	}
+	return p
 }
 
 // stuckFirst compares plans in the order of an inspection.

@@ -12,7 +12,7 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 	plan = workflow.InferRunning(plan)
 	p.Read, p.Plan.Owner, p.Plan.Epoch, p.Plan.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.Plan), plan.State.Start, plan.RuntimeUpdate)
-	p.Running, p.Done, p.Actions, p.waits, p.unseen = nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
+	p.Running, p.Waiting, p.Done, p.Actions, p.waits, p.unseen = nil, nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {
 		if o == workflow.Object(plan) || cont[o] {
@@ -20,11 +20,17 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 		}
 		s := o.Header().State
 		p.Progress = latest(p.Progress, s.Start, s.End)
-		p.waits = latest(p.waits, waitsUntil(o))
+		if w := waitOf(o, path); w.For != "" {
+			p.waits = latest(p.waits, w.Until)
+			if w.Until.IsZero() || w.Until.After(p.ReadAt) {
+				p.Waiting = append(p.Waiting, w)
+			}
+		}
 		if a, ok := o.(*workflow.Action); ok {
 			p.noteAction(a, path)
 		}
 	}
+	slices.SortStableFunc(p.Waiting, func(a, b WaitingObject) int { return a.Until.Compare(b.Until) })
 	slices.SortStableFunc(p.Running, func(a, b RunningAction) int { return a.Since.Compare(b.Since) })
 }
 
@@ -37,29 +43,49 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 	case a.State.Status.Final():
 		p.Done++
 	case a.State.Status == workflow.Running:
-		p.Running = append(p.Running, RunningAction{Path: path, Since: a.State.Start, Attempts: len(a.Attempts), Timeout: a.Timeout})
+		p.Running = append(p.Running, RunningAction{Path: path, Since: a.State.Start, Attempts: len(a.Attempts), Unended: unended(a), Timeout: a.Timeout})
 	case a.Idempotent:
 		p.unseen = true
 	}
 }
 
-// waitsUntil returns when the delay ends that an object has begun, or the zero time.
-func waitsUntil(o workflow.Object) time.Time {
+// unended counts the attempts before the last one that never ended.
+func unended(a *workflow.Action) (n int) {
+	for _, t := range a.Attempts[:max(0, len(a.Attempts)-1)] {
+		if t.End.IsZero() && !t.Interrupted {
+			n++
+		}
+	}
+	return n
+}
+
+// waitOf returns the wait that an object has begun, without For if there is none.
+func waitOf(o workflow.Object, path string) WaitingObject {
 	s := o.Header().State
+	after := func(what string, since time.Time, delay time.Duration) WaitingObject {
+		if delay <= 0 {
+			return WaitingObject{}
+		}
+		return WaitingObject{path, what, since.Add(delay).UTC(), since}
+	}
 	switch o := o.(type) {
 	case *workflow.Block:
 		if s.Status == workflow.Completed {
-			return s.End.Add(o.ExitDelay)
+			return after("exit delay", s.End, o.ExitDelay)
 		}
 		if s.Status == workflow.Running {
-			return s.Start.Add(o.EntranceDelay)
+			return after("entrance delay", s.Start, o.EntranceDelay)
 		}
 	case *workflow.Checks:
 		if s.Status == workflow.Running {
-			return s.Start.Add(o.Delay)
+			return after("delay", s.Start, o.Delay)
+		}
+	case *workflow.Action:
+		if n := len(o.Attempts); s.Status == workflow.Running && n > 0 && o.Attempts[n-1].Err != nil && !o.Attempts[n-1].End.IsZero() {
+			return WaitingObject{path, "retry", time.Time{}, o.Attempts[n-1].End}
 		}
 	}
-	return time.Time{}
+	return WaitingObject{}
 }
 
 // continuous returns the continuous checks of a plan, with all that is below them.
