@@ -155,7 +155,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 			}
 		case map[string]any:
 			objects++
-			names := []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "runtimeUpdate", "owner", "epoch", "forkedFrom"}
+			names := []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "submitted", "runtimeUpdate", "owner", "epoch", "forkedFrom", "forked", "stopped"}
 			for _, name := range names {
 				v[name] = 1
 			}
