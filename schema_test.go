@@ -90,6 +90,7 @@ func goldenPlan() *workflow.Plan {
 		{ID: id(), PlanID: plan.ID, Name: "empty"},
 	}
 	block.Sequences[0].Actions[0].AtMost, block.Sequences[0].Actions[1].Idempotent = 2, true
+	block.Sequences[0].Actions[0].Secrets = []string{"/req/Options/token"}
 	plan.Blocks = []*workflow.Block{block}
 	plan.DeferredActions = &workflow.DeferredActions{ID: id(), PlanID: plan.ID, State: state(workflow.Completed)}
 	plan.DeferredActions.Batches = []*workflow.DeferBatch{{
@@ -244,7 +245,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
-			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost = nil, false, uuid.Nil, false, 0
+			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost, o.Secrets = nil, false, uuid.Nil, false, 0, nil
 			o.Attempts[1].Skipped = nil
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil

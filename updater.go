@@ -101,6 +101,9 @@ func update[T any, P objectPointer[T]](ctx context.Context, v *Vault, op string,
 		if err := driver.CheckUpdate(o, v.reg, v.unversioned && !marks.copied); err != nil {
 			return err
 		}
+		if o.Kind() == workflow.KindAction {
+			driver.MarkSecrets(o, v.reg)
+		}
 		if plan, ok := any(o).(*workflow.Plan); ok {
 			if marks.copied && !copies.Marked(plan.State.ETag) {
 				return copies.Check(plan.State.ETag)

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/internal/secrets"
 	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
@@ -163,7 +165,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 		// A response that can't be stored is the plugin's mistake. Without a failure the action would run
 		// again at each start.
 		r.results.drop([]workflow.Attempt{*t})
-		t.Resp, t.Err = nil, failureOf(fmt.Errorf("the vault refuses the plugin's response: %w", err), true)
+		t.Resp, t.Err = nil, failureOf(fmt.Errorf("the vault refuses the plugin's response: %w", err), true, a.RedactText)
 		become(workflow.Failed)
 		err = r.write(a)
 	} else if err != nil {
@@ -174,10 +176,11 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 
 // outcome is what a call of a plugin returned.
 type outcome struct {
-	resp  any // as it is stored; the plugin may go on to change what it returned
-	bytes int // of its JSON
-	unfit error
-	err   error
+	resp    any             // as it is stored; the plugin may go on to change what it returned
+	text    json.RawMessage // its JSON
+	secrets []string        // where there are secrets in it
+	unfit   error
+	err     error
 	// permanent says that no other attempt can do better, whatever err is.
 	permanent bool
 }
@@ -186,7 +189,7 @@ type outcome struct {
 func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err error) {
 	plugin, err := r.engine.plugin(a)
 	if err != nil {
-		return nil, failureOf(err, true), nil
+		return nil, failureOf(err, true, a.RedactText), nil
 	}
 	timeout := cmp.Or(a.Timeout, r.engine.opts.Timeout)
 	ctx, cancel := context.WithTimeout(r.plugins, timeout)
@@ -210,8 +213,10 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		return nil, nil, context.Cause(r.owned)
 	}
 	if o.unfit == nil {
-		o.unfit = r.results.admit(o.bytes, r.engine.opts.MaxResult, r.engine.opts.MaxResults)
+		o.unfit = r.results.admit(len(o.text), r.engine.opts.MaxResult, r.engine.opts.MaxResults)
 	}
+	a.Secrets = secrets.Merge(a.Secrets, o.secrets)
+	told := o.told(a)
 	if o.unfit != nil {
 		o.resp, o.permanent = nil, true
 		o.err = errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit))
@@ -226,17 +231,37 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		if late && errors.Is(o.err, context.DeadlineExceeded) {
 			o.err = fmt.Errorf("timed out after %v", timeout)
 		}
-		failure = failureOf(o.err, o.permanent)
+		failure = failureOf(o.err, o.permanent, told.RedactText)
 		panicked, _ = errors.AsType[*plugins.Panic](o.err)
 		return nil
 	}); err != nil {
-		failure = failureOf(fmt.Errorf("the plugin's error can't be read: %w", err), true)
+		failure = failureOf(fmt.Errorf("the plugin's error can't be read: %w", err), true, told.RedactText)
 		panicked, _ = errors.AsType[*plugins.Panic](err)
 	}
 	if panicked != nil {
-		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, panicked})
+		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, redactPanic(panicked, told)})
 	}
 	return o.resp, failure, nil
+}
+
+// told returns an action that has all the secrets that a text about the outcome may quote.
+func (o outcome) told(a *workflow.Action) *workflow.Action {
+	if len(a.Secrets) == 0 {
+		return a
+	}
+	told := new(*a)
+	if o.text != nil || o.unfit != nil { // without its JSON, nothing of the text is left
+		told.Attempts = append(slices.Clone(a.Attempts), workflow.Attempt{Resp: o.text})
+	}
+	return told
+}
+
+// redactPanic returns a panic without the secrets of an action.
+func redactPanic(p *plugins.Panic, a *workflow.Action) *plugins.Panic {
+	if len(a.Secrets) == 0 || p.Blocked() {
+		return p
+	}
+	return &plugins.Panic{Value: a.RedactText(fmt.Sprint(p.Value)), Stack: []byte(a.RedactText(string(p.Stack)))}
 }
 
 // callPlugin calls the plugin with a request of its own and sends the outcome, whatever the plugin does: it panics, or ends
@@ -256,19 +281,20 @@ func (r *run) callPlugin(ctx context.Context, plugin Plugin, a *workflow.Action,
 			return err
 		}
 		resp, err := plugin.Run(ctx, call, req)
-		var text json.RawMessage
-		o.resp, text, o.unfit = values.Fresh(resp, plugin.Response())
-		o.bytes = len(text)
+		var wrong error
+		o.secrets, wrong = secrets.Find("/resp", resp, plugin.Response())
+		o.resp, o.text, o.unfit = values.Fresh(resp, plugin.Response())
+		o.unfit = cmp.Or(wrong, o.unfit)
 		return err
 	})
 	returned = true
 }
 
 // failureOf returns the failure of an attempt, with the stack of a panic, which is permanent. A plugin's own error is stored
-// as it is, or with the text of what wraps it.
-func failureOf(err error, permanent bool) *plugins.Error {
+// as it is, or with the text of what wraps it, all of them redacted.
+func failureOf(err error, permanent bool, redact func(string) string) *plugins.Error {
 	if own, ok := err.(*plugins.Error); ok && own != nil && !permanent {
-		return bounded(*own)
+		return bounded(*own, redact)
 	}
 	f := plugins.Error{Message: err.Error(), Permanent: permanent}
 	if own, ok := errors.AsType[*plugins.Error](err); ok && own != nil {
@@ -277,23 +303,25 @@ func failureOf(err error, permanent bool) *plugins.Error {
 	if p, ok := errors.AsType[*plugins.Panic](err); ok {
 		f.Permanent = true
 		if len(p.Stack) > 0 {
-			f.Message += "\n\n" + string(p.Stack[:min(len(p.Stack), maxStack)])
+			stack := redact(string(p.Stack))
+			f.Message = redact(f.Message) + "\n\n" + stack[:min(len(stack), maxStack)]
 		}
 	}
-	return bounded(f)
+	return bounded(f, redact)
 }
 
 // maxWrapped is how many errors a failure may wrap. A plugin's error may wrap itself.
 const maxWrapped = 100
 
 // bounded returns a failure as it is stored.
-func bounded(e plugins.Error) *plugins.Error {
+func bounded(e plugins.Error, redact func(string) string) *plugins.Error {
 	first := &e
 	for at, depth := first, 0; ; at, depth = at.Wrapped, depth+1 {
 		if at.Message == "" && at.Cause != nil {
 			at.Message = at.Cause.Error()
 		}
 		at.Cause = nil
+		at.Message = redact(at.Message)
 		at.Message = strings.ToValidUTF8(at.Message[:min(len(at.Message), maxMessage)], "\uFFFD")
 		if at.Wrapped == nil || depth == maxWrapped {
 			at.Wrapped = nil

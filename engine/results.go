@@ -68,7 +68,7 @@ func described(a workflow.Action) workflow.Action {
 	for i := range a.Attempts {
 		t := &a.Attempts[i]
 		if t.Resp = nil; t.Err != nil {
-			t.Err = bounded(*t.Err)
+			t.Err = bounded(*t.Err, func(text string) string { return text })
 		}
 	}
 	return a

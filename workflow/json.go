@@ -389,7 +389,7 @@ func Encodable(o Object, bad func(field, problem string)) {
 	}
 	check := func(field string, v any) {
 		if _, err := MarshalValue(v); v != nil && err != nil {
-			bad(field, err.Error())
+			bad(field, a.RedactText(err.Error()))
 		}
 	}
 	check("Req", a.Req)

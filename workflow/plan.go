@@ -161,6 +161,11 @@ type Action struct {
 	State    State     `json:"state,omitzero"`
 	// Timeout limits one attempt; 0 means the engine's default.
 	Timeout time.Duration `json:"timeout,omitzero"`
+	// Secrets are the paths of the secrets in Req and in the Resp of every attempt. [Action.Redacted] hides what is there. A
+	// path is a JSON Pointer that begins with /req or /resp. In it, * stands for any member or element, ** for any number of
+	// levels, and ~2 for a * in a name. The vault adds the fields that are tagged vault:"secret" at each write of the action,
+	// and an author may add others.
+	Secrets []string `json:"secrets,omitempty"`
 	// Req is the plugin's request. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
 	Req any `json:"req,omitzero"`

@@ -3,6 +3,7 @@ package workflow
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -247,6 +248,13 @@ func (c fieldChecks) action(a *Action) {
 	c.number("Retries", a.Retries)
 	if c.number("AtMost", a.AtMost); a.AtMost > 0 && a.Idempotent {
 		c.bad("AtMost", "is %d, but the action is Idempotent: its attempts are not stored before they end", a.AtMost)
+	}
+	for i, path := range a.Secrets {
+		if !utf8.ValidString(path) {
+			c.bad(fmt.Sprintf("Secrets[%d]", i), "is not valid UTF-8")
+		} else if root, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); path == root || root != "req" && root != "resp" {
+			c.bad(fmt.Sprintf("Secrets[%d]", i), "%.100q is no path that begins with /req or /resp", path)
+		}
 	}
 	for i, attempt := range a.Attempts {
 		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil {

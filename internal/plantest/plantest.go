@@ -129,6 +129,7 @@ func Full() *workflow.Plan {
 				Actions: []*workflow.Action{action("first"), action("second")},
 			})
 			block.Sequences[s].Actions[0].AtMost, block.Sequences[s].Actions[1].Idempotent = 3, true
+			block.Sequences[s].Actions[1].Secrets = []string{"/req/Options/token"}
 		}
 		p.Blocks = append(p.Blocks, block)
 	}

@@ -35,7 +35,7 @@ func isCheck(reg *registry.Register) workflow.Rule {
 func passes(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Object]bool) workflow.Rule {
 	var paths map[workflow.Object]string
 	blocked := map[string]bool{} // plugins whose Check did not return: the next calls would take as long
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || carried[o] || blocked[a.Plugin] {
 			return
@@ -60,7 +60,7 @@ func passes(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Ob
 			}
 			bad(f.Field, fmt.Sprintf("plugin %q refuses action %s: %s", a.Plugin, paths[o], f.Problem))
 		}
-	}
+	})
 }
 
 // refusals returns what a plugin finds wrong with a request, by the fields of the action, and whether its Check is stuck.

@@ -6,7 +6,7 @@
 //
 //   - Create: [Accept], and [Version] for every object;
 //   - Restore: [CheckRestored], and [Version] for every object;
-//   - updates: [CheckUpdate], then [Version] for the object;
+//   - updates: [CheckUpdate], for an action [MarkSecrets], then [Version] for the object;
 //   - Read and Delete: [CheckID]; Read also [Bind];
 //   - List, Search and Count: [CheckFilters] or [CheckCount], [ChooseID] and [Choose], or [CreatedBefore];
 //   - the methods of [storage.Control]: [CheckNewMember], [CheckRenewedMember], [CheckRecordVersion], [CheckStop],

@@ -34,7 +34,8 @@ func CheckID(id uuid.UUID) error {
 // CheckNew returns [storage.ErrInvalid] if the plan can't be created, with every wrong field: those that
 // [workflow.Validate] finds, IDs too far ahead, statuses, attempts and owner of a plan that has begun, and, if reg
 // is not nil, plugins that it lacks, requests that do not fit their plugins, that a [plugins.Checker] refuses or that would be
-// read back as something else, plugins whose types can't be stored whole, and plugins in Checks that are none.
+// read back as something else, plugins whose types can't be stored whole, and plugins in Checks that are none. It also finds
+// tags other than vault:"secret". Its texts quote no secret.
 //
 // In a fork, which has ForkedFrom, what [workflow.CarriedOver] yields as carried over may be Completed. It then has
 // times and, if it is an action, attempts, and what it needs below it is Completed as well.
@@ -42,10 +43,10 @@ func CheckNew(plan *workflow.Plan, reg *registry.Register) error {
 	if plan == nil {
 		return Invalid("Plan", "is nil")
 	}
-	rules := []workflow.Rule{notAhead, asAuthored, knownPlugin(reg, true), survives(reg), isCheck(reg), passes(plan, reg, nil)}
+	rules := []workflow.Rule{notAhead, asAuthored, tagged(reg), knownPlugin(reg, true), survives(reg), isCheck(reg), passes(plan, reg, nil)}
 	if plan.ForkedFrom != uuid.Nil {
 		carried := maps.Collect(workflow.CarriedOver(plan))
-		rules = []workflow.Rule{notAhead, asForked(carried), knownPlugin(reg, true), survives(reg), passes(plan, reg, carried)}
+		rules = []workflow.Rule{notAhead, asForked(carried), tagged(reg), knownPlugin(reg, true), survives(reg), passes(plan, reg, carried)}
 	}
 	return invalid(workflow.Validate(plan, rules...))
 }
@@ -62,7 +63,8 @@ func CheckRestored(plan *workflow.Plan, reg *registry.Register) error {
 }
 
 // Accept is how a vault begins to create a plan. It returns the error of [CheckNew], or fills in what the author left out, as
-// [Complete] does, and Submitted from the context (see [storage.WithActor]). A plan that is refused is unchanged.
+// [Complete] does, Submitted from the context (see [storage.WithActor]), and Secrets as [MarkSecrets] does. A plan that is
+// refused is unchanged.
 func Accept(ctx context.Context, plan *workflow.Plan, reg *registry.Register) error {
 	if err := CheckNew(plan, reg); err != nil {
 		return err
@@ -75,6 +77,7 @@ func Accept(ctx context.Context, plan *workflow.Plan, reg *registry.Register) er
 		plan.Submitted = actor
 	}
 	Complete(plan)
+	MarkSecrets(plan, reg)
 	return nil
 }
 
@@ -279,7 +282,7 @@ func unfinished[T any, P interface {
 // action may be other JSON unless the plan is new, as Bind leaves it.
 func knownPlugin(reg *registry.Register, isNew bool) workflow.Rule {
 	known, plugin := losses{}, types{reg: reg}
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || a.Plugin == "" {
 			return
@@ -299,7 +302,7 @@ func knownPlugin(reg *registry.Register, isNew bool) workflow.Rule {
 				bad(fmt.Sprintf("Attempts[%d].Resp", i), problem+" of plugin "+a.Plugin)
 			}
 		}
-	}
+	})
 }
 
 // types are the types of a plugin. Most actions have the plugin of the action before.
@@ -387,11 +390,11 @@ func Bind(p *workflow.Plan, reg *registry.Register) error {
 			return fmt.Errorf("%w: action %s needs plugin %q, which the registry lacks: register it, or read with a nil registry", storage.ErrSchema, a.ID, a.Plugin)
 		}
 		if err := bind(&a.Req, plugin.request); err != nil {
-			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, err)
+			return fmt.Errorf("%w: request of action %s for plugin %q: %w", storage.ErrSchema, a.ID, a.Plugin, plugin.redact(a, err))
 		}
 		for i := range a.Attempts {
 			if err := bind(&a.Attempts[i].Resp, plugin.response); err != nil && a.Attempts[i].Skipped == nil {
-				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, err)
+				return fmt.Errorf("%w: response %d of action %s of plugin %q: %w", storage.ErrSchema, i, a.ID, a.Plugin, plugin.redact(a, err))
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // survives is a rule: a request is read back as it is, and the plugin's types lose nothing of each value.
 func survives(reg *registry.Register) workflow.Rule {
 	known, plugin := losses{}, types{reg: reg}
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || !plugin.is(a.Plugin) {
 			return
@@ -41,7 +41,7 @@ func survives(reg *registry.Register) workflow.Rule {
 		if l != nil {
 			bad("Req"+l.field, l.problem)
 		}
-	}
+	})
 }
 
 // lost is what JSON loses: the path of the field, which is empty or begins with a dot, and why.
@@ -240,5 +240,5 @@ func inexact(was reflect.Value, f float64) *lost {
 	if exact {
 		return nil
 	}
-	return &lost{"", fmt.Sprintf("is read back as %.0f, because numbers in an interface are read as float64: give it a type", f)}
+	return &lost{"", "is read back as another number, because numbers in an interface are read as float64: give it a type"}
 }

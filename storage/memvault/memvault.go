@@ -292,6 +292,9 @@ func update[T any, P interface {
 				return err
 			}
 		}
+		if o.Kind() == workflow.KindAction {
+			driver.MarkSecrets(o, v.reg)
+		}
 		r, err := v.find(id)
 		if err != nil {
 			return err

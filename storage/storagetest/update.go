@@ -547,7 +547,7 @@ func change(o workflow.Object) {
 		o.Name, o.Descr = "renamed", "план"
 	case *workflow.Action:
 		o.Name, o.Descr, o.Timeout, o.Retries, o.AtMost, o.Idempotent, o.Req = "", "план", 0, 0, 0, !o.Idempotent, nil
-		o.Attempts = attemptsOf(12)
+		o.Attempts, o.Secrets = attemptsOf(12), []string{"/resp/план"}
 	case *workflow.DeferBatch:
 		o.Key, o.Name, o.Descr, o.When, o.FailElement = uuid.Max, "renamed", "план", workflow.Always, true
 	}
