@@ -17,14 +17,18 @@ import (
 
 // getCommand prints the JSON of a plan.
 func (a *app) getCommand() *cobra.Command {
-	return a.onPlan("get ID", "Print a plan as JSON",
+	var reveal bool
+	return a.reveals(a.onPlan("get ID", "Print a plan as JSON",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-			p, err := v.Read(ctx, id)
+			p, err := a.readToShow(ctx, v, id, reveal)
 			if err != nil {
 				return err
 			}
+			if !reveal {
+				p = p.Redacted()
+			}
 			return a.printJSON(p)
-		})
+		}), &reveal)
 }
 
 // printJSON prints all of a plan.

@@ -18,16 +18,17 @@ import (
 // reportCommand writes the page of a plan.
 func (a *app) reportCommand() *cobra.Command {
 	var path string
+	var reveal bool
 	c := a.onPlan("report ID", "Write a plan as a web page: tree, timeline, errors",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-			p, err := v.Read(ctx, id)
+			p, err := a.readToShow(ctx, v, id, reveal)
 			if err != nil {
 				return err
 			}
-			return a.report(p, cmp.Or(path, id.String()+".html"))
+			return a.report(p, reveal, cmp.Or(path, id.String()+".html"))
 		})
 	c.Flags().StringVarP(&path, "out", "o", "", "write to the `FILE`; - is stdout (default ID.html)")
-	return c
+	return a.reveals(c, &reveal)
 }
 
 // reported is what report wrote.
@@ -37,8 +38,8 @@ type reported struct {
 }
 
 // report writes the page of a plan to a file, and says which.
-func (a *app) report(p *workflow.Plan, path string) error {
-	err := a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now()}) })
+func (a *app) report(p *workflow.Plan, reveal bool, path string) error {
+	err := a.writeFile(path, func(w io.Writer) error { return report.Write(w, p, report.Options{Now: time.Now(), Reveal: reveal}) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("write the report: %w", err)

@@ -66,9 +66,12 @@ const (
 	Interrupted // the process that ran it died, or lost the plan
 )
 
-// NewOutline returns the tree of a plan, with what [workflow.InferRunning] infers. What is running has run up to now. A nil
-// plan is an empty one.
-func NewOutline(p *workflow.Plan, now time.Time) *Node {
+// NewOutline returns the tree of a plan, without its secrets and with what [workflow.InferRunning] infers. What is running has
+// run up to now. A nil plan is an empty one.
+func NewOutline(p *workflow.Plan, now time.Time) *Node { return outline(p.Redacted(), now) }
+
+// outline is NewOutline with secrets.
+func outline(p *workflow.Plan, now time.Time) *Node {
 	if p = workflow.InferRunning(p); p == nil {
 		p = new(workflow.Plan)
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	// page shows the whole plan.
 	Piece string
 	From  int
+	// Reveal shows the secrets of the plan. Default: it is shown as Plan.Redacted returns it.
+	Reveal bool
 }
 
 // Site is what surrounds a page that a server shows.

@@ -139,7 +139,10 @@ type builder struct {
 }
 
 func newPage(plan *workflow.Plan, o Options) (*page, error) {
-	root := NewOutline(plan, o.Now)
+	if !o.Reveal {
+		plan = plan.Redacted()
+	}
+	root := outline(plan, o.Now)
 	p := root.Object.(*workflow.Plan)
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Scripts: o.Scripts, Site: o.Site, Made: Time(o.Now),

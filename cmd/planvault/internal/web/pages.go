@@ -201,9 +201,9 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request, p *workflow.Plan
 	_, _ = w.Write(b.Bytes())
 }
 
-// download answers with the JSON of a plan, as a file.
+// download answers with the JSON of a plan without its secrets, as a file.
 func download(w http.ResponseWriter, p *workflow.Plan) {
-	body, err := json.MarshalIndent(p, "", "  ")
+	body, err := json.MarshalIndent(p.Redacted(), "", "  ")
 	if err != nil {
 		http.Error(w, storage.Detail(err), http.StatusInternalServerError)
 		return
