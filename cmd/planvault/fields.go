@@ -154,6 +154,7 @@ func (a *app) outputs() []output {
 		{commands: "stuck", row: openRow{}, columns: notesOf(openColumns(true))},
 		{commands: "nodes", row: nodeRow{}, columns: notesOf(a.nodeColumns())},
 		{commands: "show", row: planSummary{}},
+		{commands: "wait", row: ended{}},
 		{commands: "count", row: tally{}},
 		{commands: "report", row: reported{}},
 		{commands: "fork", row: forked{}},

@@ -313,7 +313,7 @@ func (a *app) commands() []group {
 	return []group{
 		{"Look at plans", []*cobra.Command{
 			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
-			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.webCommand(),
+			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.waitCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.forkCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand()}},
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},

@@ -108,7 +108,7 @@ func storeCages(t *testing.T, s *stage, status workflow.Status) *workflow.Plan {
 // plans, a folder, and the account. Those that look come first.
 var secretRuns = []string{
 	"get FAILED", "get FAILED --output json", "get RUNNING", "show FAILED", "show FAILED --all --wide", "show RUNNING --all", "show FAILED --output json",
-	"show RUNNING --output json", "show FAILED --watch", "report FAILED -o -", "report RUNNING -o -", "count", "count --by status",
+	"show RUNNING --output json", "wait FAILED", "show FAILED --watch", "report FAILED -o -", "report RUNNING -o -", "count", "count --by status",
 	"list", "list --wide", "list --output json", "log", "nodes", "nodes --output json", "stuck --older 1s", "stuck --older 1s --output json", "vaults",
 	"check", "check --output json", "doctor --probes 1", "doctor --output json --probes 1", "drill --dry-run", "recover --thorough --yes", "recover --catalogue --yes", "stats --bytes", "stats",
 	"export -o DIR/out.bundle", "import DIR/out.bundle --prefix other --allow-empty", "import DIR/out.bundle --verify-only",
