@@ -57,7 +57,7 @@ func goldenPlan() *workflow.Plan {
 			Req: plantest.Request{Text: "<request>", Number: 1 << 60, Options: map[string]string{"b": "", "a": "1"}, Payload: []byte{0, 255}},
 			Attempts: []workflow.Attempt{
 				{
-					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
+					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, After: 90 * time.Second, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
 					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Owner: examplePart,
 				},
 				{
@@ -89,8 +89,10 @@ func goldenPlan() *workflow.Plan {
 		},
 		{ID: id(), PlanID: plan.ID, Name: "empty"},
 	}
-	block.Sequences[0].Actions[0].AtMost, block.Sequences[0].Actions[1].Idempotent = 2, true
-	block.Sequences[0].Actions[0].Secrets = []string{"/req/Options/token"}
+	first, second := block.Sequences[0].Actions[0], block.Sequences[0].Actions[1]
+	first.AtMost, second.Idempotent, second.Retries, second.NoRetries = 2, true, 0, true
+	first.Backoff = plugins.Backoff{First: time.Second, Factor: 1.5, Most: time.Hour, Jitter: 0.25}
+	first.Secrets = []string{"/req/Options/token"}
 	plan.Blocks = []*workflow.Block{block}
 	plan.DeferredActions = &workflow.DeferredActions{ID: id(), PlanID: plan.ID, State: state(workflow.Completed)}
 	plan.DeferredActions.Batches = []*workflow.DeferBatch{{
@@ -247,6 +249,7 @@ func TestGoldenDocumentsAreRead(t *testing.T) {
 		case *workflow.Action:
 			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost, o.Secrets = nil, false, uuid.Nil, false, 0, nil
 			o.Attempts[1].Skipped = nil
+			o.Attempts[0].Err.After, o.Backoff, o.NoRetries, o.Retries = 0, plugins.Backoff{}, false, 2
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil
 		}

@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// maxRetryDelay is the largest delay before a retry.
-	maxRetryDelay = time.Minute
 	// lastWords is how long a plugin has to return after its context has ended at a shutdown.
 	lastWords = time.Second
 	// maxMessage is the most bytes of a failure's message, and maxStack those of a stack in it.
@@ -33,22 +31,18 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 	if crashes := unended(a.Attempts); crashes > r.engine.opts.Crashes && !a.State.Status.Final() {
 		return r.exceed(a, crashes)
 	}
+	policy := r.engine.policyOf(a)
 	for !a.State.Status.Final() {
 		failures, last := failed(a.Attempts[since:])
 		if failures > 0 {
-			r.wait(scope, last, r.engine.opts.retryDelay(failures))
+			r.wait(scope, last.End, policy.wait(a.ID, failures, last.Err))
 		}
-		over, err := r.step(scope, a, passed, failures >= a.Retries || left(a) == 1)
+		over, err := r.step(scope, a, passed, failures >= policy.retries || left(a) == 1)
 		if over || err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// retryDelay is the wait after so many failures.
-func (o Options) retryDelay(failures int) time.Duration {
-	return min(o.RetryDelay<<min(max(0, failures-1), 16), maxRetryDelay)
 }
 
 // step makes an attempt, once the plan has a place, unless nothing more may begin. It reports whether the action is over.
@@ -72,11 +66,11 @@ func (r *run) step(scope context.Context, a *workflow.Action, passed workflow.St
 	return r.attempt(a, passed, final)
 }
 
-// failed counts the failed attempts and returns the time of the last failure.
-func failed(attempts []workflow.Attempt) (n int, last time.Time) {
+// failed counts the failed attempts and returns the last one.
+func failed(attempts []workflow.Attempt) (n int, last workflow.Attempt) {
 	for _, t := range attempts {
 		if t.Err != nil && !t.Interrupted {
-			n, last = n+1, t.End
+			n, last = n+1, t
 		}
 	}
 	return n, last
@@ -298,7 +292,7 @@ func failureOf(err error, permanent bool, redact func(string) string) *plugins.E
 	}
 	f := plugins.Error{Message: err.Error(), Permanent: permanent}
 	if own, ok := errors.AsType[*plugins.Error](err); ok && own != nil {
-		f.Code, f.Permanent = own.Code, own.Permanent || permanent
+		f.Code, f.After, f.Permanent = own.Code, own.After, own.Permanent || permanent
 	}
 	if p, ok := errors.AsType[*plugins.Panic](err); ok {
 		f.Permanent = true
@@ -320,7 +314,7 @@ func bounded(e plugins.Error, redact func(string) string) *plugins.Error {
 		if at.Message == "" && at.Cause != nil {
 			at.Message = at.Cause.Error()
 		}
-		at.Cause = nil
+		at.Cause, at.After = nil, max(0, min(at.After, maxAfter))
 		at.Message = redact(at.Message)
 		at.Message = strings.ToValidUTF8(at.Message[:min(len(at.Message), maxMessage)], "\uFFFD")
 		if at.Wrapped == nil || depth == maxWrapped {

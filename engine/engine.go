@@ -63,7 +63,8 @@
 //     also when the plan was stopped. A failed batch does not prevent the others.
 //   - A crash leaves an attempt without an end. It does not count against Retries, but an action with more than
 //     [Options.Crashes] of them fails: it may be what ends the processes. Of an Idempotent action, the first crash is
-//     not counted. Each retry waits first.
+//     not counted. Each retry waits first, by the Backoff of the action, of its plugin or of the engine, or for as long
+//     as the plugin's error says.
 //   - All attempts count against the AtMost of an action, also those that never ended or were interrupted. When none is
 //     left, the action fails.
 //   - A panic fails the attempt for good, and so does the end of the plugin's goroutine. [Observer] gets the stack.

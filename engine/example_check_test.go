@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -55,4 +57,38 @@ func ExampleTypedPlugin_With() {
 	// invalid: PreChecks.Actions[1].Plugin: plugin "transfer" does not say IsCheck: Checks accept only plugins of the registry that do
 	// Blocks[0].Sequences[0].Actions[0].Req.To: plugin "transfer" refuses action May/home/pay rent: is empty
 	// Blocks[0].Sequences[0].Actions[0].Req.Cents: plugin "transfer" refuses action May/home/pay rent: -1 is not positive
+}
+
+// A plugin says how its actions are retried, and its error may say when. An action can say otherwise: another backoff, or no
+// retries.
+func ExampleTaskOptions() {
+	ctx := context.Background()
+	send := engine.Task("send", func(_ context.Context, call engine.Call, to string) (string, error) {
+		if call.Attempt == 1 {
+			return "", &plugins.Error{Code: 429, Message: "too many requests", After: 20 * time.Millisecond} // its Retry-After
+		}
+		return "sent to " + to, nil
+	}).With(engine.TaskOptions[string]{Retries: 5, Backoff: plugins.Backoff{First: time.Minute, Factor: 1.5, Most: time.Hour, Jitter: 0.2}})
+	vault := memvault.New(registry.Must(send), memvault.Options{})
+	e, err := engine.New(vault, engine.Options{UntilIdle: true})
+	check(err)
+	mail := send.Action("mail", "ana@example.com")
+	once := send.Action("once", "bob@example.com")
+	once.NoRetries = true
+	plan := &workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{mail, once}}}}}}
+	_, err = e.Submit(ctx, plan)
+	check(err)
+	check(e.Run(ctx))
+	plan, err = vault.Read(ctx, plan.ID)
+	check(err)
+	for _, a := range plan.Blocks[0].Sequences[0].Actions {
+		fmt.Println(a.Name, a.State.Status, len(a.Attempts))
+	}
+	attempts := plan.Blocks[0].Sequences[0].Actions[0].Attempts
+	waited := attempts[1].Start.Sub(attempts[0].End)
+	fmt.Println(waited >= 20*time.Millisecond, waited < time.Minute)
+	// Output:
+	// mail Completed 2
+	// once Failed 1
+	// true true
 }

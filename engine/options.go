@@ -15,7 +15,7 @@ type Options struct {
 	// Timeout limits an attempt of an action without a Timeout. Default: 5m.
 	Timeout time.Duration
 	// RetryDelay is the wait before the second attempt of an action. It doubles with each attempt, up to a
-	// minute. Default: 1s.
+	// minute, unless the action or its plugin has a Backoff. Default: 1s.
 	RetryDelay time.Duration
 	// ContDelay is the wait between two rounds of continuous checks without a Delay. Default: 10s.
 	ContDelay time.Duration

@@ -24,7 +24,7 @@ type Plugin interface {
 	// req has the type of Request or is nil, and resp must have the type of Response or be nil. req is decoded for each
 	// attempt from what is stored, so Run may keep and change it, and what encoding/json leaves out is not in it: unexported
 	// fields, and numbers in an any are float64s. The engine decodes its own copy of resp as soon as Run returns. An error that
-	// is a *plugins.Error is stored as it is, one that wraps it with its Code and the whole text; of any other error the text is
+	// is a *plugins.Error is stored as it is, one that wraps it with its Code, its After and the whole text; of any other error the text is
 	// stored, at most 64 KiB of it. A Permanent
 	// error is not retried, see [plugins.Permanent].
 	Run(ctx context.Context, call Call, req any) (resp any, err error)
@@ -75,6 +75,10 @@ type TaskOptions[Req any] struct {
 	// IsCheck says that the plugin only looks and changes nothing, see [plugins.Looker]. Once one plugin of a registry says
 	// so, Checks accept no other.
 	IsCheck bool
+	// Retries and Backoff are how actions of the plugin are retried that don't say it themselves, see [plugins.Retrier].
+	// Register refuses what can't be. Default: no retries, and waits by [Options.RetryDelay].
+	Retries int
+	Backoff plugins.Backoff
 }
 
 // TypedPlugin is a [Plugin] that [Task] returns. It also makes actions of the plugin and finds their results, with the types
@@ -106,6 +110,12 @@ func (p *TypedPlugin[Req, Resp]) HasCheck() bool { return p.opts.Check != nil }
 
 // IsCheck implements [plugins.Looker].
 func (p *TypedPlugin[Req, Resp]) IsCheck() bool { return p.opts.IsCheck }
+
+// Retries implements [plugins.Retrier].
+func (p *TypedPlugin[Req, Resp]) Retries() int { return p.opts.Retries }
+
+// Backoff implements [plugins.Retrier].
+func (p *TypedPlugin[Req, Resp]) Backoff() plugins.Backoff { return p.opts.Backoff }
 
 // Action returns an action of the plugin with a name and a request. The caller may set its other fields.
 func (p *TypedPlugin[Req, Resp]) Action(name string, req Req) *workflow.Action {

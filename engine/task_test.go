@@ -206,3 +206,42 @@ func TestDefaultLogger(t *testing.T) {
 		})
 	}
 }
+
+// TestRetriesOfTasks lets tasks fail until they are not tried again, in two lives of an engine: attempts begin as the plugin,
+// the action or the error says, and a restart makes no wait shorter or longer.
+func TestRetriesOfTasks(t *testing.T) {
+	policy := engine.TaskOptions[string]{Retries: 2, Backoff: plugins.Backoff{First: 10 * time.Second, Factor: 1.5}}
+	again := &plugins.Error{Code: 429, After: 30 * time.Second}
+	for name, test := range map[string]struct {
+		opts   engine.TaskOptions[string]
+		action workflow.Action
+		err    error
+		want   []int // seconds
+	}{
+		"no policy":              {engine.TaskOptions[string]{}, workflow.Action{}, again, []int{0}},
+		"the plugin's":           {policy, workflow.Action{}, errors.New("no"), []int{0, 10, 25}},
+		"the action's":           {policy, workflow.Action{Retries: 1, Backoff: plugins.Backoff{First: 40 * time.Second}}, errors.New("no"), []int{0, 40}},
+		"no retries":             {policy, workflow.Action{NoRetries: true}, errors.New("no"), []int{0}},
+		"at most two":            {policy, workflow.Action{AtMost: 2}, errors.New("no"), []int{0, 10}},
+		"the error's":            {policy, workflow.Action{}, again, []int{0, 30, 60}},
+		"of an error that wraps": {policy, workflow.Action{}, fmt.Errorf("busy: %w", again), []int{0, 30, 60}},
+		"in the past":            {policy, workflow.Action{}, &plugins.Error{After: -time.Hour}, []int{0, 10, 25}},
+		"permanent":              {policy, workflow.Action{}, &plugins.Error{Permanent: true, After: time.Second}, []int{0}},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			task := engine.Task("fails", func(context.Context, engine.Call, string) (string, error) { return "", test.err })
+			s.reg, s.stored = registry.Must(task.With(test.opts)), nil
+			test.action.Plugin = "fails"
+			p := s.create(plan(block("b", sequence("s", &test.action))))
+			s.runFor(5*time.Second, s.process())
+			s.run(t.Context(), s.process())
+			var began []int
+			for _, a := range s.read(p.ID).Blocks[0].Sequences[0].Actions[0].Attempts {
+				began = append(began, int(a.Start.Sub(s.began)/time.Second))
+			}
+			if got := s.read(p.ID).State.Status; got != workflow.Failed || !slices.Equal(began, test.want) {
+				t.Errorf("%s: the plan is %s, and its attempts began after %d seconds, want %d", name, got, began, test.want)
+			}
+		})
+	}
+}

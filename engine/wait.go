@@ -60,7 +60,7 @@ func (e *Engine) wait(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
 }
 
 // Status says how a plan is doing, from one Read: its status, the actions that run, the objects that wait and until when,
-// and whether it looks stuck and why, in the words of package fleet. Retries wait as this engine's Options say. Whether the
+// and whether it looks stuck and why, in the words of package fleet. Retries wait as this engine's Options and plugins say. Whether the
 // plan's owner is alive, the plan does not show: see fleet.Inspect. The errors are those of Read.
 func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, error) {
 	plan, err := e.vault.Read(ctx, id)
@@ -76,8 +76,9 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 	}
 	for i := range p.Waiting {
 		if w := &p.Waiting[i]; w.Until.IsZero() {
-			failures, last := failed(actions[w.Path].Attempts)
-			w.Until = last.Add(e.opts.retryDelay(failures))
+			a := actions[w.Path]
+			failures, last := failed(a.Attempts)
+			w.Until = last.End.Add(e.policyOf(a).wait(a.ID, failures, last.Err))
 		}
 	}
 	return p, nil

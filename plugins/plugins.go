@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Plugin is what an action runs. The vault needs only its name and its types; running it is up to the engine.
@@ -66,6 +67,10 @@ type Error struct {
 	Message string `json:"message,omitempty"`
 	// Permanent means that no other attempt can succeed.
 	Permanent bool `json:"permanent,omitzero"`
+	// After is how long to wait before the next attempt, such as the Retry-After of a service. It counts from the end of the
+	// attempt, replaces the wait of the [Backoff], and is no reason for an attempt more. At most a week is stored; 0 or less
+	// says nothing.
+	After time.Duration `json:"after,omitzero"`
 	// Wrapped is the cause of this error as it is stored, or nil.
 	Wrapped *Error `json:"wrapped,omitzero"`
 	// Cause is the error behind this one, for errors.Is and errors.As in the process of the plugin. It may be nil, and is nil

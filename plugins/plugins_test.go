@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/planvault/azblob/plugins"
 )
@@ -50,4 +51,12 @@ func ExampleTyped() {
 	var p plugins.Plugin = plugins.Typed[Greet, *Greeting]("greet")
 	fmt.Printf("%s: %T, %T\n", p.Name(), p.Request(), p.Response())
 	// Output: greet: plugins_test.Greet, *plugins_test.Greeting
+}
+
+func ExampleBackoff() {
+	fmt.Println(plugins.Backoff{First: 10 * time.Second, Factor: 1.5, Most: time.Hour, Jitter: 0.2})
+	fmt.Println(plugins.Backoff{Most: time.Minute})
+	// Output:
+	// first 10s, factor 1.5, most 1h0m0s, jitter 0.2
+	// most 1m0s
 }

@@ -106,7 +106,7 @@ func unmarshal(text []byte, v any) error {
 }
 
 // unknown has the members of an object's JSON that this code does not know, as newer code wrote them: a JSON object, or
-// nothing. Each struct of the model but plugins.Error has it.
+// nothing. Each struct of the model has it, but none of package plugins.
 type unknown string
 
 // formed is a struct of the model.

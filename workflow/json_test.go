@@ -205,7 +205,7 @@ func withUnknown(v any, n *int) {
 		}
 	case map[string]any:
 		for name, e := range v {
-			if !slices.Contains([]string{"req", "resp", "err", "labels"}, name) {
+			if !slices.Contains([]string{"req", "resp", "err", "labels", "backoff"}, name) {
 				withUnknown(e, n)
 			}
 		}

@@ -141,8 +141,14 @@ type Action struct {
 	Descr string    `json:"descr,omitempty"`
 	// Plugin is the name of the plugin that the action runs.
 	Plugin string `json:"plugin,omitempty"`
-	// Retries is how many more attempts may follow after the first one failed.
+	// Retries is how many more attempts may follow after the first one failed. 0 means as many as the plugin says, which is
+	// none unless it is a [plugins.Retrier].
 	Retries int `json:"retries,omitzero"`
+	// NoRetries means that no attempt follows after the first one failed, although the plugin has retries. It can't be
+	// combined with Retries.
+	NoRetries bool `json:"noRetries,omitzero"`
+	// Backoff is the wait between attempts. If any field is set, it replaces that of the plugin as a whole.
+	Backoff plugins.Backoff `json:"backoff,omitzero"`
 	// AtMost is how often the action may run at all; 0 means that there is no such bound. 1 is at most once. All attempts
 	// count: those that failed, were interrupted, or never ended because their process died. When none is left, the action
 	// fails, although nobody knows whether the last one had its effect. A fork counts anew. It can't be combined with

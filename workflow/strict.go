@@ -272,6 +272,8 @@ func wanted(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int <= t.Kind() && t.Kind() <= reflect.Uint64:
 		return "a whole number"
+	case t.Kind() == reflect.Float64:
+		return "a number"
 	}
 	return t.String()
 }

@@ -245,7 +245,12 @@ func (c fieldChecks) action(a *Action) {
 		c.bad("Plugin", "is empty: an action needs a plugin")
 	}
 	c.duration("Timeout", a.Timeout)
-	c.number("Retries", a.Retries)
+	if c.number("Retries", a.Retries); a.NoRetries && a.Retries > 0 {
+		c.bad("NoRetries", "is set, but Retries is %d", a.Retries)
+	}
+	if field, problem := a.Backoff.Wrong(); field != "" {
+		c.bad("Backoff."+field, "%s", problem)
+	}
 	if c.number("AtMost", a.AtMost); a.AtMost > 0 && a.Idempotent {
 		c.bad("AtMost", "is %d, but the action is Idempotent: its attempts are not stored before they end", a.AtMost)
 	}
@@ -305,7 +310,7 @@ func (c fieldChecks) under(field string, check func(bad func(field, problem stri
 // badError reports whether wrapped would report something.
 func badError(err *plugins.Error) bool {
 	depth := 0
-	for ; err != nil && depth <= maxWrapped && utf8.ValidString(err.Message); depth++ {
+	for ; err != nil && depth <= maxWrapped && err.After >= 0 && utf8.ValidString(err.Message); depth++ {
 		err = err.Wrapped
 	}
 	return err != nil
@@ -320,6 +325,7 @@ func (c fieldChecks) wrapped(field string, err *plugins.Error) {
 			return
 		}
 		c.text(path+"Message", e.Message)
+		c.duration(path+"After", e.After)
 		path += "Wrapped."
 	}
 }

@@ -82,6 +82,8 @@ func BadFields() []BadPlan {
 		},
 		{"PreChecks.Actions[0].Timeout", "-1ns is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Timeout = -1 }},
 		{"PreChecks.Actions[0].Retries", "-1 is negative", func(p *workflow.Plan) { p.PreChecks.Actions[0].Retries = -1 }},
+		{"PreChecks.Actions[0].NoRetries", "is set, but Retries is 2", func(p *workflow.Plan) { p.PreChecks.Actions[0].NoRetries = true }},
+		{"PreChecks.Actions[0].Backoff.Jitter", "1.5 is not between 0 and 1", func(p *workflow.Plan) { p.PreChecks.Actions[0].Backoff.Jitter = 1.5 }},
 
 		{"DeferredActions.Batches[0].Name", notUTF8, func(p *workflow.Plan) { p.DeferredActions.Batches[0].Name = "\xff" }},
 		{"DeferredActions.Batches[0].When", "there is no outcome 99", func(p *workflow.Plan) { p.DeferredActions.Batches[0].When = 99 }},

@@ -128,8 +128,9 @@ func Full() *workflow.Plan {
 				Key: uuid.New(), Name: fmt.Sprintf("sequence %d", s), Descr: "a sequence",
 				Actions: []*workflow.Action{action("first"), action("second")},
 			})
-			block.Sequences[s].Actions[0].AtMost, block.Sequences[s].Actions[1].Idempotent = 3, true
-			block.Sequences[s].Actions[1].Secrets = []string{"/req/Options/token"}
+			first, second := block.Sequences[s].Actions[0], block.Sequences[s].Actions[1]
+			first.AtMost, second.Idempotent, second.Retries, second.NoRetries = 3, true, 0, true
+			second.Secrets = []string{"/req/Options/token"}
 		}
 		p.Blocks = append(p.Blocks, block)
 	}
@@ -139,6 +140,11 @@ func Full() *workflow.Plan {
 			Key: uuid.New(), Name: when.String(), Descr: "a batch", When: when, FailElement: when == workflow.Always,
 			Actions: []*workflow.Action{action("deferred")},
 		})
+	}
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			a.Backoff = plugins.Backoff{First: 1500 * time.Millisecond, Factor: 1.5, Most: time.Hour, Jitter: 0.25}
+		}
 	}
 	return p
 }
@@ -279,7 +285,7 @@ func Finish(p *workflow.Plan) {
 		s.Status, s.Start, s.End = workflow.Completed, start, start.Add(time.Minute)
 		if a, ok := o.(*workflow.Action); ok {
 			a.Attempts = []workflow.Attempt{
-				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", Wrapped: &plugins.Error{Code: 8, Message: "behind it"}}, Start: start, End: start.Add(time.Second)},
+				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", After: time.Hour, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}}, Start: start, End: start.Add(time.Second)},
 				{Resp: &Response{Text: a.Name, OK: true}, Start: start.Add(2 * time.Second), End: start.Add(time.Minute)},
 			}
 		}

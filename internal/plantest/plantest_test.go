@@ -61,13 +61,13 @@ func TestFull(t *testing.T) {
 			if !v.IsZero() {
 				t.Errorf("%s is set, but an author does not set it", path)
 			}
-		case field == "When", field == "FailElement", field == "Idempotent", field == "AtMost", field == "Secrets": // each of their values is there: see below
+		case slices.Contains([]string{"When", "FailElement", "Idempotent", "AtMost", "Retries", "NoRetries", "Secrets"}, field): // each of their values is there: see below
 		case v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
 			t.Errorf("%s is not set", path)
 		}
 	})
 
-	kinds, whens, fails, idempotent, bounded, secret := map[workflow.Kind]bool{}, map[workflow.When]bool{}, map[bool]bool{}, map[bool]bool{}, map[bool]bool{}, map[bool]bool{}
+	kinds, whens, fails, idempotent, bounded, secret, retried := map[workflow.Kind]bool{}, map[workflow.When]bool{}, map[bool]bool{}, map[bool]bool{}, map[bool]bool{}, map[bool]bool{}, map[bool]bool{}
 	for o := range workflow.Walk(p) {
 		kinds[o.Kind()] = true
 		switch o := o.(type) {
@@ -75,10 +75,12 @@ func TestFull(t *testing.T) {
 			whens[o.When], fails[o.FailElement] = true, true
 		case *workflow.Action:
 			idempotent[o.Idempotent], bounded[o.AtMost > 0], secret[len(o.Secrets) > 0] = true, true, true
+			retried[o.Retries > 0 && !o.NoRetries] = true
 		}
 	}
-	if len(kinds) != 7 || len(whens) != 3 || len(fails) != 2 || len(idempotent) != 2 || len(bounded) != 2 || len(secret) != 2 {
-		t.Errorf("the plan has objects of %d kinds, batches with %d kinds of When and %d of FailElement, and actions with %d of Idempotent, %d of AtMost and %d of Secrets", len(kinds), len(whens), len(fails), len(idempotent), len(bounded), len(secret))
+	if len(kinds) != 7 || len(whens) != 3 || len(fails) != 2 || len(idempotent) != 2 || len(bounded) != 2 || len(secret) != 2 || len(retried) != 2 {
+		t.Errorf("the plan has objects of %d kinds, batches with %d kinds of When and %d of FailElement, and actions with %d of Idempotent, %d of AtMost, %d of Secrets and %d of Retries",
+			len(kinds), len(whens), len(fails), len(idempotent), len(bounded), len(secret), len(retried))
 	}
 }
 

@@ -37,7 +37,8 @@ func Must(all ...plugins.Plugin) *Register {
 	return r
 }
 
-// Register adds a plugin. It returns an error if the plugin is nil or has no name, or if the name is taken.
+// Register adds a plugin. It returns an error if the plugin is nil or has no name, if the name is taken, or if the plugin is a
+// [plugins.Retrier] with a number of retries or a backoff that can't be.
 func (r *Register) Register(p plugins.Plugin) error {
 	if p == nil {
 		return errors.New("registry: the plugin is nil")
@@ -45,6 +46,14 @@ func (r *Register) Register(p plugins.Plugin) error {
 	name := p.Name()
 	if name == "" {
 		return fmt.Errorf("registry: plugin %T has no name", p)
+	}
+	if retrier, ok := p.(plugins.Retrier); ok {
+		if n := retrier.Retries(); n < 0 {
+			return fmt.Errorf("registry: plugin %q: Retries: %d is negative", name, n)
+		}
+		if field, problem := retrier.Backoff().Wrong(); field != "" {
+			return fmt.Errorf("registry: plugin %q: Backoff.%s: %s", name, field, problem)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -34,6 +35,40 @@ func TestRegister(t *testing.T) {
 	}
 	if err := reg.Register(nil); err == nil {
 		t.Error("Register accepted a nil plugin")
+	}
+}
+
+// tried is a plugin that says how it is retried.
+type tried struct {
+	echo
+	retries int
+	backoff plugins.Backoff
+}
+
+func (t tried) Retries() int             { return t.retries }
+func (t tried) Backoff() plugins.Backoff { return t.backoff }
+
+func TestRegisterRetries(t *testing.T) {
+	for want, p := range map[string]tried{
+		"":                                {backoff: plugins.Backoff{First: 1, Factor: 1, Most: 1, Jitter: 1}, retries: 1},
+		"Retries: -1 is negative":         {retries: -1},
+		"Backoff.First: -1ns is negative": {backoff: plugins.Backoff{First: -1}},
+		"Backoff.Most: -1ns is negative":  {backoff: plugins.Backoff{Most: -1}},
+		"Backoff.Most: 1ns is below First, which is 2ns": {backoff: plugins.Backoff{First: 2, Most: 1}},
+		"Backoff.Factor: 0.9 is not between 1 and 100":   {backoff: plugins.Backoff{Factor: 0.9}},
+		"Backoff.Factor: 101 is not between 1 and 100":   {backoff: plugins.Backoff{Factor: 101}},
+		"Backoff.Factor: NaN is not between 1 and 100":   {backoff: plugins.Backoff{Factor: math.NaN()}},
+		"Backoff.Jitter: -0.1 is not between 0 and 1":    {backoff: plugins.Backoff{Jitter: -0.1}},
+		"Backoff.Jitter: 1.1 is not between 0 and 1":     {backoff: plugins.Backoff{Jitter: 1.1}},
+		"Backoff.Jitter: NaN is not between 0 and 1":     {backoff: plugins.Backoff{Jitter: math.NaN()}},
+	} {
+		if want != "" {
+			want = `registry: plugin "echo": ` + want
+		}
+		p.name = "echo"
+		if err := registry.New().Register(p); (err != nil || want != "") && fmt.Sprint(err) != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

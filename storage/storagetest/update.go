@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -547,6 +548,7 @@ func change(o workflow.Object) {
 		o.Name, o.Descr = "renamed", "план"
 	case *workflow.Action:
 		o.Name, o.Descr, o.Timeout, o.Retries, o.AtMost, o.Idempotent, o.Req = "", "план", 0, 0, 0, !o.Idempotent, nil
+		o.NoRetries, o.Backoff = true, plugins.Backoff{Factor: 1.25}
 		o.Attempts, o.Secrets = attemptsOf(12), []string{"/resp/план"}
 	case *workflow.DeferBatch:
 		o.Key, o.Name, o.Descr, o.When, o.FailElement = uuid.Max, "renamed", "план", workflow.Always, true

@@ -89,6 +89,9 @@ func Causes(e *plugins.Error) (all []string) {
 		if e.Permanent {
 			s += " (permanent)"
 		}
+		if e.After > 0 {
+			s += fmt.Sprintf(" (again after %v)", e.After)
+		}
 		all = append(all, s)
 	}
 	return all

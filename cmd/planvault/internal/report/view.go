@@ -353,6 +353,8 @@ func facts(n *Node) []fact {
 	case *workflow.Action:
 		add("Timeout", o.Timeout)
 		add("Retries", o.Retries)
+		add("No retries", o.NoRetries)
+		add("Backoff", o.Backoff)
 		add("Runs at most", o.AtMost)
 		add("Idempotent", o.Idempotent)
 	case *workflow.DeferBatch:
