@@ -66,7 +66,15 @@ func toldOf(c *cobra.Command, args []string) string {
 		arg := args[i]
 		if f.NoOptDefVal == "" && value == "" && i+1 < len(args) && !strings.HasSuffix(arg, "=") {
 			i++
-			arg += " " + args[i]
+			value = args[i]
+			arg += " " + value
+		}
+		switch name { // requests and results may hold secrets
+		case "request":
+			action, _, _ := strings.Cut(value, "=")
+			arg = "--request " + action + "=…"
+		case "result":
+			arg = "--result …"
 		}
 		if own.Lookup(name) != nil && name != "as" && name != "reason" && !strings.HasPrefix(name, "to-") {
 			told = append(told, arg)

@@ -157,7 +157,7 @@ func (a *app) outputs() []output {
 		{commands: "wait", row: ended{}},
 		{commands: "count", row: tally{}},
 		{commands: "report", row: reported{}},
-		{commands: "fork", row: forked{}},
+		{commands: "fork, retry", row: forked{}},
 		{commands: "signal", row: signalled{}},
 		{commands: "stop", row: stopped{}},
 		{commands: "takeover", row: takenOver{}},

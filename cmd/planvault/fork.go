@@ -8,28 +8,93 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
+// forking is how a plan is forked.
+type forking struct {
+	workflow.ForkOptions
+	fromFailure, again, dryRun bool
+	repairs                    repairs
+	// allow looks at the plan first; nil allows any.
+	allow func(p *workflow.Plan) error
+}
+
+func (k *forking) addFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&k.again, "again", false, "make one more fork of a plan that was forked from there before")
+	flags.BoolVar(&k.dryRun, "dry-run", false, "print which actions would run again, and store nothing")
+}
+
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
-	var fromFailure, fromStart, compensated, again, dryRun bool
+	var k forking
 	c := a.changesPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-			return a.fork(ctx, v, id, workflow.ForkOptions{FromStart: fromStart, AfterCompensation: compensated, By: a.attributionOf(ctx)}, again, dryRun)
-		})
-	c.Flags().BoolVar(&fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
-	c.Flags().BoolVar(&compensated, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
-	c.Flags().BoolVar(&fromStart, "from-start", false, "run all of a final plan again")
-	c.Flags().BoolVar(&again, "again", false, "make one more fork of a plan that was forked from there before")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print which actions would run again, and store nothing")
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error { return a.fork(ctx, v, id, k) })
+	flags := c.Flags()
+	flags.BoolVar(&k.fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
+	flags.BoolVar(&k.AfterCompensation, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
+	flags.BoolVar(&k.FromStart, "from-start", false, "run all of a final plan again")
+	k.repairs.addFlags(flags)
+	k.addFlags(flags)
 	c.MarkFlagsOneRequired("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("after-compensation", "from-start")
 	return a.signed(c)
+}
+
+// retryCommand runs again what is left of a plan that an action has stopped.
+func (a *app) retryCommand() *cobra.Command {
+	var k forking
+	c := a.changesPlan("retry ID [ACTION...]", "Run a plan again from the action that failed",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error { return a.fork(ctx, v, id, k) })
+	c.Args = cobra.MinimumNArgs(1)
+	act := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		k.allow = func(p *workflow.Plan) error { return allFailed(p, args[1:]) }
+		return act(c, args)
+	}
+	k.addFlags(c.Flags())
+	return a.signed(c)
+}
+
+// allFailed returns an error unless names are those of all actions that failed and run again in a fork. One goes without.
+func allFailed(p *workflow.Plan, names []string) error {
+	failed := map[uuid.UUID]bool{}
+	for o, carried := range workflow.CarriedOver(p) {
+		if o.Kind() == workflow.KindAction && !carried && o.Header().State.Status == workflow.Failed {
+			failed[*o.Header().ID] = true
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return usageError("plan %s is %s, and no action has failed: planvault fork --from-failure runs what is left", p.ID, p.State.Status)
+	case len(failed) == 1 && len(names) == 0:
+		return nil
+	}
+	for _, name := range names {
+		a, err := findAction(p, name)
+		switch {
+		case err != nil:
+			return err
+		case !failed[a.ID]:
+			return usageError("action %q is %s: a retry is of actions that failed, and planvault fork of others", printable(name, 60), a.State.Status)
+		}
+		delete(failed, a.ID)
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	errs := []error{fmt.Errorf("every action that failed runs again: name these, too, or skip one with planvault fork")}
+	for o, path := range workflow.Paths(p) {
+		if id := *o.Header().ID; failed[id] {
+			errs = append(errs, fmt.Errorf("%s  %s", printable(path, 60), id))
+		}
+	}
+	return &exitError{exitUsage, errors.Join(errs[:min(len(errs), mostCandidates+1)]...)}
 }
 
 // forked is the report of fork.
@@ -37,22 +102,33 @@ type forked struct {
 	ID          *uuid.UUID `json:"id,omitempty" help:"the ID of the new plan; a dry run has none"` // none in a dry run
 	ForkedFrom  uuid.UUID  `json:"forkedFrom" help:"the plan that it was forked from"`
 	CarriedOver int        `json:"carriedOverActions" help:"how many actions do not run again"`
+	Skipped     int        `json:"skippedActions,omitempty" help:"how many actions count as done without having run"`
 	Actions     int        `json:"actions" help:"how many actions there are"`
 	Again       []string   `json:"again,omitempty" help:"in a dry run, the paths of the actions that would run"` // in a dry run
 }
 
 // fork makes a plan from a final one and stores it.
-func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, opts workflow.ForkOptions, again, dryRun bool) error {
+func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, k forking) error {
 	reached := a.progress("fork", "plan", 0).then(untouched)
 	plan, err := v.Read(ctx, id)
 	if err != nil {
 		return err
 	}
-	f, err := forkOf(ctx, v, plan, opts, again)
+	k.By = a.attributionOf(ctx)
+	if k.allow != nil {
+		err = k.allow(plan)
+	}
+	if err == nil {
+		err = k.repairs.in(a, plan, &k.ForkOptions)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := forkOf(ctx, v, plan, k)
 	if err != nil {
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
-	report := forked{ForkedFrom: id}
+	report := forked{ForkedFrom: id, Skipped: len(k.Skip)}
 	for o, path := range workflow.Paths(f) {
 		if _, ok := o.(*workflow.Action); !ok {
 			continue
@@ -62,29 +138,29 @@ func (a *app) fork(ctx context.Context, v *azblob.Vault, id uuid.UUID, opts work
 			report.Again = append(report.Again, path)
 		}
 	}
-	report.CarriedOver = report.Actions - len(report.Again)
-	if dryRun {
+	report.CarriedOver = report.Actions - len(report.Again) - report.Skipped
+	if k.dryRun {
 		return a.print(report, report.write)
 	}
 	report.ID, report.Again = &f.ID, nil
 	reached.then(fmt.Sprintf("the same command makes plan %s, unless it exists", f.ID))
 	if err := a.auditEntry(ctx, v, about("fork", id, f.ID), func(ctx context.Context) error { return create(a.submits(ctx), v, f) }); err != nil {
 		if errors.Is(err, storage.ErrExists) { // somebody else was faster
-			err = existing(f.ID, "")
+			err = k.existing(f.ID, "")
 		}
 		return fmt.Errorf("fork plan %s: %w", id, err)
 	}
 	if err := a.print(report, report.write); err != nil {
 		return err
 	}
-	a.remark("%d of %s were carried over. An engine runs the others.", report.CarriedOver, plural(report.Actions, "action"))
+	a.remark("%d of %s were carried over, and %d skipped. An engine runs the others.", report.CarriedOver, plural(report.Actions, "action"), report.Skipped)
 	return nil
 }
 
 // forkOf returns the first fork that does not exist. Unless there is to be another one, that is the one with number 1.
-func forkOf(ctx context.Context, v *azblob.Vault, p *workflow.Plan, opts workflow.ForkOptions, again bool) (*workflow.Plan, error) {
-	for opts.Number = 1; ; opts.Number++ {
-		f, err := workflow.Fork(p, opts)
+func forkOf(ctx context.Context, v *azblob.Vault, p *workflow.Plan, k forking) (*workflow.Plan, error) {
+	for k.Number = 1; ; k.Number++ {
+		f, err := workflow.Fork(p, k.ForkOptions)
 		if err != nil {
 			return nil, err
 		}
@@ -93,14 +169,17 @@ func forkOf(ctx context.Context, v *azblob.Vault, p *workflow.Plan, opts workflo
 			return f, nil
 		case err != nil:
 			return nil, err
-		case !again:
-			return nil, existing(f.ID, ", which is "+earlier.State.Status.String())
+		case !k.again:
+			return nil, k.existing(f.ID, ", which is "+earlier.State.Status.String())
 		}
 	}
 }
 
 // existing returns the error for a fork that exists.
-func existing(id uuid.UUID, status string) error {
+func (k forking) existing(id uuid.UUID, status string) error {
+	if k.repairs.any() {
+		status += " and may lack these repairs"
+	}
 	return fmt.Errorf("%w, as plan %s%s; --again makes another one", storage.ErrExists, id, status)
 }
 

@@ -39,8 +39,16 @@ func (a *app) showCommand() *cobra.Command {
 // planSummary is a plan in the JSON of show.
 type planSummary struct {
 	report.Facts
-	Failed  []actionRow `json:"failed,omitempty" help:"the actions that failed"`
-	Running []actionRow `json:"running,omitempty" help:"the actions that run"`
+	Failed  []actionRow  `json:"failed,omitempty" help:"the actions that failed"`
+	Running []actionRow  `json:"running,omitempty" help:"the actions that run"`
+	Skipped []skippedRow `json:"skipped,omitempty" help:"the actions that a person declared done"`
+}
+
+// skippedRow is an action in the JSON of show that did not run.
+type skippedRow struct {
+	ID   uuid.UUID `json:"id" help:"the action's ID"`
+	Path string    `json:"path" help:"its path in the plan"`
+	report.Said
 }
 
 // actionRow is an action in the JSON of show.
@@ -62,6 +70,8 @@ func summaryOf(root *report.Node) planSummary {
 			s.Failed = append(s.Failed, actionRowOf(action, n))
 		case n.Status == workflow.Running && n.Span.Open:
 			s.Running = append(s.Running, actionRowOf(action, n))
+		case n.SkippedBy() != nil:
+			s.Skipped = append(s.Skipped, skippedRow{action.ID, n.Path, *n.SkippedBy()})
 		}
 	}
 	return s

@@ -43,7 +43,7 @@ func LabelOf(s workflow.Status) Label {
 
 // Label returns the label of an outcome.
 func (o Outcome) Label() Label {
-	return [...]Label{{"✓", "succeeded", "ok"}, {"✗", "failed", "bad"}, {"▶", "running", "run"}, {"↯", "interrupted", "cut"}}[o]
+	return [...]Label{{"✓", "succeeded", "ok"}, {"✗", "failed", "bad"}, {"▶", "running", "run"}, {"↯", "interrupted", "cut"}, {"✓", "skipped", "ok"}}[o]
 }
 
 // Counts returns how many actions below the node have each status, without those that none has.
@@ -64,7 +64,9 @@ func (n *Node) Counts() (list Counts) {
 // Note says what else there is to know of the node in a line: how far it is, and how many attempts it took.
 func (n *Node) Note() string {
 	var notes []string
-	if n.CarriedOver {
+	if by := n.SkippedBy(); by != nil {
+		notes = append(notes, "skipped by "+by.String())
+	} else if n.CarriedOver {
 		notes = append(notes, "carried over")
 	}
 	if k := len(n.Attempts); k > 1 {

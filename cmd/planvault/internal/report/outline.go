@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -53,6 +54,7 @@ type Attempt struct {
 	Span    Span
 	Err     *plugins.Error
 	Resp    any
+	Said    *Said // who skipped the action; nil if it ran
 }
 
 // Outcome is how an attempt ended.
@@ -64,6 +66,7 @@ const (
 	Failed
 	InProgress
 	Interrupted // the process that ran it died, or lost the plan
+	Skipped     // nothing ran: a person declared the action done
 )
 
 // NewOutline returns the tree of a plan, without its secrets and with what [workflow.InferRunning] infers. What is running has
@@ -149,6 +152,8 @@ func newAttempt(all []workflow.Attempt, i int, running bool, now time.Time) Atte
 	t := all[i]
 	a := Attempt{Number: i + 1, Span: Span{Start: t.Start, End: t.End}, Err: t.Err, Resp: t.Resp}
 	switch {
+	case t.Skipped != nil:
+		a.Outcome, a.Said = Skipped, saidOf(*t.Skipped)
 	case t.Err != nil:
 		a.Outcome = Failed
 	case !t.End.IsZero():
@@ -202,6 +207,14 @@ func (n *Node) LastError() string {
 		}
 	}
 	return ""
+}
+
+// SkippedBy returns who skipped the action, or nil if it ran.
+func (n *Node) SkippedBy() *Said {
+	if len(n.Attempts) == 0 || n.Attempts[len(n.Attempts)-1].Outcome != Skipped {
+		return nil
+	}
+	return cmp.Or(n.Attempts[len(n.Attempts)-1].Said, new(Said))
 }
 
 // Progress says how many actions are below the node, and how many of them are final unless that is plain.

@@ -83,6 +83,7 @@ type attempt struct {
 	Outcome          Label
 	Start, End, Took string
 	Errors           string
+	Said             *Said
 	Response         *data
 }
 
@@ -315,7 +316,7 @@ func (b *builder) at(n *Node) string {
 func newAttemptView(a Attempt) attempt {
 	v := attempt{
 		Number: a.Number, Outcome: a.Outcome.Label(), Start: precise(a.Span.Start), Took: a.Span.Took(),
-		Errors: text(strings.Join(Causes(a.Err), "\ncaused by: ")), Response: newData(a.Resp),
+		Errors: text(strings.Join(Causes(a.Err), "\ncaused by: ")), Said: a.Said, Response: newData(a.Resp),
 	}
 	if !a.Span.Open {
 		v.End = strings.TrimPrefix(precise(a.Span.End), date(a.Span.Start))
@@ -420,7 +421,7 @@ func (b *builder) timeline() *timeline {
 	for _, c := range b.root.Children {
 		t.Lanes = append(t.Lanes, b.lanes(c)...)
 	}
-	for _, o := range []Outcome{Succeeded, Failed, InProgress, Interrupted} {
+	for _, o := range []Outcome{Succeeded, Failed, InProgress, Interrupted, Skipped} {
 		if used := o.Label(); b.used[used] {
 			t.Used = append(t.Used, used)
 		}
