@@ -348,6 +348,7 @@ func TestNoSecrets(t *testing.T) {
 			byKey := r.vault(server)
 			plan := small()
 			plan.Name = "body-of-the-plan"
+			plan.Blocks[0].Sequences[0].Actions[0].Req = "body-of-the-plan"
 			must(t, byKey.Create(t.Context(), plan))
 			_, err := byKey.Read(t.Context(), plan.ID)
 			must(t, err)

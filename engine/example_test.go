@@ -175,6 +175,35 @@ func ExampleTask() {
 	// Output: deploy says: production runs v2 (attempt 1, epoch 7) <nil>
 }
 
+type login struct {
+	User     string
+	Password string `vault:"secret"`
+}
+
+// A field with the tag vault:"secret" is stored, and shown nowhere: not by the tool, and not in a failure that quotes it.
+func ExampleTask_secret() {
+	plugin := engine.Task("log in", func(_ context.Context, _ engine.Call, l login) (string, error) {
+		return "", fmt.Errorf("%s can't log in with %q", l.User, l.Password)
+	})
+	reg := registry.Must(plugin)
+	fmt.Println("fields without a tag:", reg.Untagged())
+	action := plugin.Action("log in", login{"ana", "correct horse"})
+	e, err := engine.New(memvault.New(reg, memvault.Options{}), engine.Options{UntilIdle: true, Observer: engine.Observer{
+		Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if a, ok := e.Object.(*workflow.Action); ok && a.State.Status == workflow.Failed {
+				fmt.Printf("%s: %s\n", a.Redacted().Req, a.Attempts[0].Err)
+			}
+		},
+	}})
+	check(err)
+	_, err = e.Submit(context.Background(), &workflow.Plan{Name: "secret", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}})
+	check(err)
+	check(e.Run(context.Background()))
+	// Output:
+	// fields without a tag: []
+	// {"User":"ana","Password":"(secret)"}: ana can't log in with "(secret)"
+}
+
 // An action uses what an earlier one of its plan has returned.
 func ExampleTypedPlugin_Result() {
 	order := engine.Task("order", func(context.Context, engine.Call, string) (int, error) { return 7, nil })

@@ -3,6 +3,8 @@ package workflow
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 
@@ -101,4 +103,28 @@ func redactError(e *plugins.Error, values []string, known bool) *plugins.Error {
 		}
 		at.Wrapped = new(*at.Wrapped)
 	}
+}
+
+// LogValue is what package slog logs of the plan: its ID, name and status.
+func (p *Plan) LogValue() slog.Value {
+	if p == nil {
+		return slog.AnyValue(nil)
+	}
+	return slog.GroupValue(slog.Any("id", p.ID), slog.String("name", p.Name), slog.String("status", p.State.Status.String()))
+}
+
+// LogValue is what package slog logs of the action: its IDs, name, plugin and status, and the number of its attempts.
+func (a *Action) LogValue() slog.Value {
+	if a == nil {
+		return slog.AnyValue(nil)
+	}
+	return slog.GroupValue(slog.Any("id", a.ID), slog.Any("plan", a.PlanID), slog.String("name", a.Name), slog.String("plugin", a.Plugin),
+		slog.String("status", a.State.Status.String()), slog.Int("attempts", len(a.Attempts)))
+}
+
+// Format prints the fields of the action, as package fmt does, without its secrets. An [Attempt] alone does not know which of
+// its values are secret.
+func (a Action) Format(f fmt.State, verb rune) {
+	type fields Action
+	fmt.Fprintf(f, fmt.FormatString(f, verb), fields(*a.Redacted()))
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +16,9 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/firsthour"
+	"github.com/planvault/azblob/internal/secrets"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // doctor is a run of planvault doctor.
@@ -86,7 +90,7 @@ func (x *doctor) run(ctx context.Context) error {
 	x.table = newTable(x.a, func(f finding) []string {
 		return []string{f.Result, f.Check, f.Finding}
 	}, "RESULT", "CHECK", "FINDING")
-	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.vault, x.busy, x.account}
+	steps := []func(context.Context) (goOn bool){x.reach, x.rights, x.vault, x.busy, x.account, x.secrets}
 	p := x.a.progress("doctor", "step", len(steps)).then(untouched)
 	for i, step := range steps {
 		if !step(ctx) || ctx.Err() != nil {
@@ -368,4 +372,57 @@ func redundancy(sku string) string {
 		return sku + ": also copies in a second region, which can be read"
 	}
 	return sku
+}
+
+// The doctor looks for secrets in the newest plans, and names as many fields.
+const (
+	plansForSecrets  = 10
+	suspectsReported = 5
+)
+
+// secrets looks for fields of requests and responses that look like secrets and have no tag. Running plans are left out,
+// because to read one takes a request for each of its actions.
+func (x *doctor) secrets(ctx context.Context) (goOn bool) {
+	if !x.lists {
+		return ctx.Err() == nil
+	}
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	found := map[string]bool{}
+	for r := range search(limited, x.v, storage.Filters{Limit: plansForSecrets}) {
+		if r.Err != nil || r.Result.State.Status == workflow.Running {
+			continue
+		}
+		if p, err := x.v.Read(limited, r.Result.ID); err == nil { // check reports plans that can't be read
+			noteSuspects(p.Redacted(), found)
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	if len(names) == 0 {
+		return ctx.Err() == nil
+	}
+	more := ""
+	if n := len(names) - suspectsReported; n > 0 {
+		names, more = names[:suspectsReported], fmt.Sprintf("; and %d more", n)
+	}
+	x.say("secrets", resultWarning, "fields that look like secrets are shown: "+strings.Join(names, "; ")+more, `add the tag vault:"secret" to the fields, unless they hold none`)
+	return ctx.Err() == nil
+}
+
+// noteSuspects adds the fields of a redacted plan that look like secrets, with their plugins.
+func noteSuspects(p *workflow.Plan, found map[string]bool) {
+	note := func(a *workflow.Action, root string, v any) {
+		text, _ := v.(json.RawMessage)
+		for _, path := range secrets.Suspects(root, text) {
+			found["plugin "+a.Plugin+" "+path] = true
+		}
+	}
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			note(a, "/req", a.Req)
+			for _, t := range a.Attempts {
+				note(a, "/resp", t.Resp)
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -96,7 +98,19 @@ func TestDoctorSaysWhatIsWrong(t *testing.T) {
 		"firewall":         {change: inject(emulator.On().Do(emulator.Answer(403, "AuthorizationFailure"))), code: exitFound, want: []string{"problem read", "the firewall or the network rules"}},
 		"unknown host":     {network: fails(&net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}), code: exitFound, want: []string{"problem reach", "the host is unknown"}},
 		"no route":         {network: fails(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("x")}), code: exitFound, want: []string{"problem reach"}},
-		"silence":          {change: inject(emulator.On().Do(emulator.Silence())), code: exitFound, want: []string{"problem reach", "no answer within 10s"}},
+		"secrets without a tag": {
+			change: func(s *stage) {
+				p := planOf(workflow.NewV7(), workflow.Completed, "open")
+				for i, a := range p.Blocks[0].Sequences[0].Actions {
+					a.Plugin, a.Req = plantest.LooseName, plantest.Loose{Any: map[string]any{"apiKey": "k", "secrets": []string{"hunter2"}, "key": i}}
+					a.Secrets = []string{"/req/Any/apiKey"}[i:]
+				}
+				if err := s.vault.Restore(context.Background(), p); err != nil {
+					panic(err)
+				}
+			}, code: exitDone, want: []string{"warning secrets fields that look like secrets are shown: plugin plantest.Loose /req/Any/apiKey; plugin plantest.Loose /req/Any/secrets/* → add the tag"},
+		},
+		"silence": {change: inject(emulator.On().Do(emulator.Silence())), code: exitFound, want: []string{"problem reach", "no answer within 10s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -236,8 +236,8 @@ func (a *app) explain(code int, err error) {
 	}
 }
 
-// secrets are the values that an argument in the wrong place could bring into an error.
-var secrets = regexp.MustCompile(`(?i)(\b(?:sig|AccountKey|SharedAccessSignature)=)[^\s;&"']+`)
+// credentials are the values that an argument in the wrong place could bring into an error.
+var credentials = regexp.MustCompile(`(?i)(\b(?:sig|AccountKey|SharedAccessSignature)=)[^\s;&"']+`)
 
 // longestError is how many columns of a line of an error are shown: an argument may be of any length.
 const longestError = 2000
@@ -245,7 +245,7 @@ const longestError = 2000
 // complain prints an error on stderr. It prints each error that was joined on a line of its own.
 func (a *app) complain(err error) {
 	for line := range strings.Lines(storage.Detail(err)) {
-		if line = strings.TrimSpace(secrets.ReplaceAllString(line, "${1}…")); line != "" {
+		if line = strings.TrimSpace(credentials.ReplaceAllString(line, "${1}…")); line != "" {
 			fmt.Fprintln(a.stderr, "planvault:", printable(line, longestError))
 		}
 	}

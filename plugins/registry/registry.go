@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
+	"github.com/planvault/azblob/internal/secrets"
 	"github.com/planvault/azblob/plugins"
 )
 
@@ -37,8 +39,9 @@ func Must(all ...plugins.Plugin) *Register {
 	return r
 }
 
-// Register adds a plugin. It returns an error if the plugin is nil or has no name, if the name is taken, or if the plugin is a
-// [plugins.Retrier] with a number of retries or a backoff that can't be.
+// Register adds a plugin. It returns an error if the plugin is nil or has no name, if the name is taken, if the plugin is a
+// [plugins.Retrier] with a number of retries or a backoff that can't be, or if a field of its types has a tag for a vault other
+// than vault:"secret".
 func (r *Register) Register(p plugins.Plugin) error {
 	if p == nil {
 		return errors.New("registry: the plugin is nil")
@@ -53,6 +56,11 @@ func (r *Register) Register(p plugins.Plugin) error {
 		}
 		if field, problem := retrier.Backoff().Wrong(); field != "" {
 			return fmt.Errorf("registry: plugin %q: Backoff.%s: %s", name, field, problem)
+		}
+	}
+	for _, empty := range []any{p.Request(), p.Response()} {
+		if _, err := secrets.Find("", nil, empty); err != nil {
+			return fmt.Errorf("registry: plugin %q: %w", name, err)
 		}
 	}
 	r.mu.Lock()
@@ -87,6 +95,21 @@ func (r *Register) Plugin(name string) (plugins.Plugin, bool) {
 	defer r.mu.RUnlock()
 	p, ok := r.plugins[name]
 	return p, ok
+}
+
+// Untagged returns the fields of requests and responses whose names look like those of secrets, such as Password, APIKey or
+// ConnectionString, that may hold a text, and that lack the tag vault:"secret". Each is the name of a plugin with the path of
+// the field, such as "deploy: /req/Password". It is for a test of the program that has the plugins.
+func (r *Register) Untagged() (fields []string) {
+	for name, p := range r.All() {
+		for root, empty := range map[string]any{"/req": p.Request(), "/resp": p.Response()} {
+			for _, path := range secrets.Untagged(root, reflect.TypeOf(empty)) {
+				fields = append(fields, name+": "+path)
+			}
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }
 
 // All yields the plugins by their names, in the order of the names. Plugins that are registered meanwhile are left out.

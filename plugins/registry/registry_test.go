@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/planvault/azblob/plugins"
@@ -103,4 +104,26 @@ func ExampleMust() {
 	_, known := reg.Plugin("length")
 	fmt.Println(known)
 	// Output: true
+}
+
+// TestTags refuses a tag that is none, and finds fields that need one.
+func TestTags(t *testing.T) {
+	type wrong struct {
+		Password string `vault:"secrt"`
+	}
+	type login struct {
+		Password string
+		Token    string `vault:"secret"`
+		Key      string
+	}
+	if err := registry.New().Register(plugins.Typed[wrong, string]("p")); err == nil || !strings.Contains(err.Error(), `vault:"secrt"`) {
+		t.Errorf("a wrong tag in a request: %v", err)
+	}
+	if err := registry.New().Register(plugins.Typed[string, *wrong]("p")); err == nil {
+		t.Error("a wrong tag in a response: no error")
+	}
+	reg := registry.Must(plugins.Typed[login, string]("b"), plugins.Typed[string, []login]("a"))
+	if got, want := reg.Untagged(), []string{"a: /resp/*/Password", "b: /req/Password"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }

@@ -87,7 +87,7 @@ func within(imports []string) []string {
 func TestImportsRunOneWay(t *testing.T) {
 	may := map[string][]string{
 		"plugins":             {},
-		"plugins/registry":    {"plugins"},
+		"plugins/registry":    {"internal/secrets", "plugins"},
 		"internal/secrets":    {"plugins"},
 		"workflow":            {"internal/secrets", "plugins"},
 		"internal/plantest":   {"plugins", "plugins/registry", "workflow"},
@@ -119,7 +119,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
 			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "fleet",
-			"internal/firsthour", "internal/merge", "internal/price", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/driver", "storage/mirror", "storage/retention", "workflow",
+			"internal/firsthour", "internal/merge", "internal/price", "internal/secrets", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/driver", "storage/mirror", "storage/retention", "workflow",
 		},
 		"cmd/planvault/internal/human":  {},
 		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "storage", "storage/driver", "workflow"},
