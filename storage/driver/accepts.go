@@ -31,11 +31,17 @@ func isCheck(reg *registry.Register) workflow.Rule {
 	}
 }
 
-// passes returns a rule: the plugin of an action that is to run accepts its request.
+// passes returns a rule: the plugin of an action that is to run accepts its request. What the plugin says is redacted before it
+// is cut.
 func passes(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Object]bool) workflow.Rule {
+	return oneLine(discreet(reg, accepts(plan, reg, carried)))
+}
+
+// accepts is passes in the words of the plugin.
+func accepts(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Object]bool) workflow.Rule {
 	var paths map[workflow.Object]string
 	blocked := map[string]bool{} // plugins whose Check did not return: the next calls would take as long
-	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad func(field, problem string)) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || carried[o] || blocked[a.Plugin] {
 			return
@@ -60,7 +66,7 @@ func passes(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Ob
 			}
 			bad(f.Field, fmt.Sprintf("plugin %q refuses action %s: %s", a.Plugin, paths[o], f.Problem))
 		}
-	})
+	}
 }
 
 // refusals returns what a plugin finds wrong with a request, by the fields of the action, and whether its Check is stuck.
@@ -70,11 +76,11 @@ func refusals(c plugins.Checker, req any) (found []workflow.FieldError, stuck bo
 		return nil, false
 	}
 	if p, ok := err.(*plugins.Panic); ok {
-		return []workflow.FieldError{{Field: "Req", Problem: oneLine("Check: " + p.Error())}}, p.Blocked()
+		return []workflow.FieldError{{Field: "Req", Problem: "Check: " + p.Error()}}, p.Blocked()
 	}
 	// The methods of the error may panic, such as those of a nil pointer.
 	if unreadable := plugins.Guard(func() error { found = fieldErrors(err); return nil }); unreadable != nil {
-		found = []workflow.FieldError{{Field: "Req", Problem: oneLine("the error of Check can't be read: " + unreadable.Error())}}
+		found = []workflow.FieldError{{Field: "Req", Problem: "the error of Check can't be read: " + unreadable.Error()}}
 	}
 	return found, false
 }
@@ -87,7 +93,7 @@ func fieldErrors(err error) (found []workflow.FieldError) {
 		if e.Field != "" && e.Field[0] != '[' {
 			field += "."
 		}
-		return []workflow.FieldError{{Field: field + e.Field, Problem: oneLine(e.Problem)}}
+		return []workflow.FieldError{{Field: field + e.Field, Problem: e.Problem}}
 	case interface{ Unwrap() []error }:
 		if parts := e.Unwrap(); len(parts) > 0 && err.Error() == errors.Join(parts...).Error() {
 			for _, part := range parts {
@@ -96,10 +102,14 @@ func fieldErrors(err error) (found []workflow.FieldError) {
 			return found
 		}
 	}
-	return []workflow.FieldError{{Field: "Req", Problem: oneLine(err.Error())}}
+	return []workflow.FieldError{{Field: "Req", Problem: err.Error()}}
 }
 
-// oneLine returns a text of others as a part of an error, cut to a thousand characters.
-func oneLine(text string) string {
-	return fmt.Sprintf("%.1000s", strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+// oneLine returns a rule whose problems are one line each, of a thousand characters of what others say at most.
+func oneLine(rule workflow.Rule) workflow.Rule {
+	return func(o workflow.Object, bad func(field, problem string)) {
+		rule(o, func(field, problem string) {
+			bad(field, fmt.Sprintf("%.1000s", strings.Join(strings.FieldsFunc(problem, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")))
+		})
+	}
 }

@@ -42,7 +42,7 @@ func TestCheckedRequests(t *testing.T) {
 	}{
 		"accepted":      {func(any) error { return nil }, nil},
 		"an error":      {func(any) error { return errors.New("no\nway") }, []string{at + refuses + "no; way"}},
-		"a long error":  {func(any) error { return errors.New(strings.Repeat("x", 5000)) }, []string{at + refuses + strings.Repeat("x", 1000)}},
+		"a long error":  {func(any) error { return errors.New(strings.Repeat("x", 5000)) }, []string{at + ": " + (refuses[2:] + strings.Repeat("x", 5000))[:1000]}},
 		"a field":       {func(any) error { return &workflow.FieldError{Field: "Sum", Problem: "is odd"} }, []string{at + ".Sum" + refuses + "is odd"}},
 		"an element":    {func(any) error { return &workflow.FieldError{Field: "[1]", Problem: "is odd"} }, []string{at + "[1]" + refuses + "is odd"}},
 		"no field":      {func(any) error { return &workflow.FieldError{Problem: "is odd"} }, []string{at + refuses + "is odd"}},
@@ -66,6 +66,24 @@ func TestCheckedRequests(t *testing.T) {
 				t.Errorf("got  %s\nwant %s\nof %v", got, want, numbers)
 			}
 		})
+	}
+}
+
+// login is a request with a secret of two lines, and loud refuses it with a text that quotes the secret.
+type (
+	login struct {
+		Password string `vault:"secret"`
+	}
+	loud struct{ plugins.Typed[login, string] }
+)
+
+func (loud) Check(req any) error { return errors.New(strings.Repeat(" ", 955) + req.(login).Password) }
+
+// TestSecretsAtACut refuses a request with a text that is cut within a secret: no part of it is told.
+func TestSecretsAtACut(t *testing.T) {
+	err := driver.CheckNew(inOrder(newAction("loud", login{"correct horse\nbattery staple"})), registry.Must(loud{"loud"}))
+	if got := fmt.Sprint(err); !strings.Contains(got, "  ") || strings.Contains(got, "corr") || strings.Contains(got, "batt") {
+		t.Errorf("got %s", got)
 	}
 }
 
