@@ -315,6 +315,9 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 // and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
 // Options.UntilIdle, when no plan is left. A call of Run while another one is active returns an error.
 //
+// Run first calls Init of each [plugins.Initer], up to 16 at a time. If one fails, panics or takes longer than Options.Timeout,
+// Run returns an error that names each such plugin, and sends no request.
+//
 // An engine that is alone continues the plans that are Running, and runs the plans that are NotStarted, oldest
 // first, including plans that are submitted later. It leaves plans with an owner to their fleet. Run returns
 // an error if it can't search the vault at the start.
@@ -333,6 +336,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("Run is active already")
 	}
 	defer e.running.Store(false)
+	if err := e.initPlugins(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	e.forgetLeft()
 	running, end := context.WithCancel(ctx)
 	var beside sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 
 // Options are the settings of an engine. A zero field means its default. A negative number is storage.ErrInvalid.
 type Options struct {
-	// Timeout limits an attempt of an action without a Timeout. Default: 5m.
+	// Timeout limits an attempt of an action without a Timeout, and the Init of plugins. Default: 5m.
 	Timeout time.Duration
 	// RetryDelay is the wait before the second attempt of an action. It doubles with each attempt, up to a
 	// minute, unless the action or its plugin has a Backoff. Default: 1s.

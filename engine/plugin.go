@@ -79,6 +79,8 @@ type TaskOptions[Req any] struct {
 	// Register refuses what can't be. Default: no retries, and waits by [Options.RetryDelay].
 	Retries int
 	Backoff plugins.Backoff
+	// Init is called once in each [Engine.Run] before it takes plans, see [plugins.Initer]. Default: nothing is.
+	Init func(context.Context) error
 }
 
 // TypedPlugin is a [Plugin] that [Task] returns. It also makes actions of the plugin and finds their results, with the types
@@ -110,6 +112,14 @@ func (p *TypedPlugin[Req, Resp]) HasCheck() bool { return p.opts.Check != nil }
 
 // IsCheck implements [plugins.Looker].
 func (p *TypedPlugin[Req, Resp]) IsCheck() bool { return p.opts.IsCheck }
+
+// Init implements [plugins.Initer].
+func (p *TypedPlugin[Req, Resp]) Init(ctx context.Context) error {
+	if p.opts.Init == nil {
+		return nil
+	}
+	return p.opts.Init(ctx)
+}
 
 // Retries implements [plugins.Retrier].
 func (p *TypedPlugin[Req, Resp]) Retries() int { return p.opts.Retries }

@@ -3,6 +3,7 @@
 package plugins
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -40,6 +41,14 @@ type Checker interface {
 // accepts no other plugin in the Checks of a new plan. A fork keeps the plugins of its plan.
 type Looker interface {
 	IsCheck() bool
+}
+
+// Initer is a [Plugin] that must do something before its actions run, such as to log in somewhere. An engine calls Init once in
+// each Run, before it takes plans, beside that of other plugins. ctx ends when the engine is to stop, and after the engine's
+// Options.Timeout, when the engine no longer waits. If Init returns an error, panics or does not return, Run returns the error
+// and runs no plan.
+type Initer interface {
+	Init(ctx context.Context) error
 }
 
 // Typed is a [Plugin] that is its name and two types, for a vault alone:

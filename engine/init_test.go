@@ -1,0 +1,66 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestInit runs engines whose plugins have an Init, and looks what Run returns, how long it took, and what became of a plan.
+func TestInit(t *testing.T) {
+	never := make(chan struct{})
+	for name, test := range map[string]struct {
+		init  func(ctx context.Context) error
+		want  string // what Run returns
+		takes time.Duration
+		ends  time.Duration // when the context of Run ends; 0 means never
+	}{
+		"succeeds":     {func(context.Context) error { return nil }, "<nil>", 0, 0},
+		"takes long":   {func(context.Context) error { time.Sleep(4 * time.Minute); return nil }, "<nil>", 8 * time.Minute, 0}, // 20 plugins, 16 at a time
+		"fails":        {func(context.Context) error { return errors.New("no login") }, `init plugin "p00": no login`, 0, 0},
+		"panics":       {func(context.Context) error { panic("boom") }, `init plugin "p00": panic: boom`, 0, 0},
+		"exits":        {func(context.Context) error { runtime.Goexit(); return nil }, `init plugin "p00": panic: runtime.Goexit`, 0, 0},
+		"is late":      {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, `init plugin "p00": did not return within 10m0s`, 10 * time.Minute, 0},
+		"hangs":        {func(context.Context) error { <-never; return nil }, `init plugin "p00": did not return within 10m0s`, 10*time.Minute + time.Second, 0},
+		"is shut down": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "<nil>", time.Minute, time.Minute},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			never = make(chan struct{})
+			defer close(never)
+			s.reg, s.stored = registry.New(), nil
+			var ran time.Time
+			for i := range 20 {
+				task := engine.Task(fmt.Sprintf("p%02d", i), func(context.Context, engine.Call, string) (string, error) { ran = time.Now(); return "", nil })
+				must(t, s.reg.Register(task.With(engine.TaskOptions[string]{Init: test.init})))
+			}
+			p := s.create(plan(block("b", sequence("s", &workflow.Action{Plugin: "p00"}))))
+			ctx := t.Context()
+			if test.ends > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.ends)
+				defer cancel()
+			}
+			began := time.Now()
+			err := s.engine(s.process(), engine.Options{Timeout: 10 * time.Minute}).Run(ctx)
+			lines := strings.Split(fmt.Sprint(err), "\n")
+			runs := test.want == "<nil>" && test.ends == 0
+			if lines[0] != test.want || err != nil && (len(lines) != 20 || !strings.HasPrefix(lines[19], `init plugin "p19": `)) {
+				t.Errorf("%s: Run returned %v", name, err)
+			}
+			if took := time.Since(began).Truncate(time.Second); !runs && took != test.takes || runs && ran.Sub(began).Truncate(time.Second) != test.takes {
+				t.Errorf("%s: it took %v, and the action ran after %v, want %v", name, took, ran.Sub(began), test.takes)
+			}
+			if got := s.read(p.ID).State.Status; (got == workflow.Completed) != runs || got == workflow.Running {
+				t.Errorf("%s: the plan is %v", name, got)
+			}
+		})
+	}
+}
