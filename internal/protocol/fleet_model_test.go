@@ -18,6 +18,7 @@ type fleet struct {
 	lateJoins    bool // a request that added a record may arrive late and add it again
 	deletes      bool // the plan is deleted
 	stranger     bool // a process that is not a member updates the first sub-object
+	sleeps       bool // owners put the plan to sleep
 	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
 
@@ -60,6 +61,8 @@ type sharedEntry struct {
 	status status
 	owner  owner
 	epoch  epoch
+	asleep bool // it says when the plan wakes
+	early  bool // that time has not come: time itself, and not what is stored
 }
 
 type sharedPart struct {
@@ -83,11 +86,12 @@ type lateRequests struct {
 	parts  [mostShared][final + 1]epoch // by the status that they store
 	takes  [firstNode + mostNodes]epoch // claims and takes, by the owner that they store
 	end    epoch                        // a final entry
+	sleep  epoch                        // an entry that lets the plan sleep
 	again  bool                         // the entry as it is, once more
 	object bool                         // a final object
 }
 
-const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 1
+const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 2
 
 // fleetNode is a process and its record.
 type fleetNode struct {
@@ -122,7 +126,11 @@ const (
 	sendsEnd    // the final entry is under way
 	sendsObject // the final object is under way
 	sendsUnmark
+	sendsSleep // the entry that lets the plan sleep is under way
+	readsAsleep
+	sendsWake
 
+	readsAhead // the sub-objects of a plan that is to be woken; only without rule F11
 	readsLate // after the take's update of the entry; only without rule F2
 	readsOwn  // without a new epoch; only without rule F5
 )
@@ -175,6 +183,8 @@ var (
 	earlyObject  = breaking("an object is final beside an open entry")
 	twoOwners    = breaking("two nodes own the plan in one epoch")
 	comesBack    = breaking("a deleted plan exists")
+	wokenEarly   = breaking("a plan that sleeps is taken before its time")
+	wokenStale   = breaking("an owner that woke a plan goes on from what is not stored")
 	orphan       = breaking("a node can't bring the plan to its end")
 )
 
@@ -202,6 +212,15 @@ const (
 	fleetAbsentDead    rule = "F9: an owner without a record counts as alive"
 	fleetOwnTaken      rule = "F9: a node does not take its own plans again"
 	fleetCompletes     rule = "F9: nobody completes a final entry"
+	fleetSleepSettled  rule = "F11: an owner lets a plan sleep while its updates are in flight"
+	fleetSleepMatch    rule = "F11: the entry that lets a plan sleep names no version"
+	fleetSleepUntil    rule = "F11: a plan is let go to sleep without a time"
+	fleetWakeDue       rule = "F11: nodes wake a plan before its time"
+	fleetWakeMatch     rule = "F11: a wake's update of the entry names no version"
+	fleetWakeReads     rule = "F11: a wake reads the sub-objects before the entry"
+	fleetWakeEpoch     rule = "F11: a wake keeps the epoch"
+	fleetWakeAll       rule = "F11: only the node that let a plan sleep wakes it"
+	fleetUnknownWake   rule = "F8: a wake that was refused after an unknown attempt counts as done"
 	fleetPartsFirst    rule = "an owner ends a plan before its sub-objects are final"
 	fleetNeverCreates  rule = "an update creates a blob that is gone"
 	fleetTakeDead      rule = "nodes take plans from living owners"

@@ -84,6 +84,8 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again boo
 	for _, p := range st.parts[:f.parts] {
 		f.breaks(&st.outcome, openParts, e.status == final && p.there && p.status != final)
 	}
+	// Nothing of a plan that sleeps is taken before its time. A stop brings the time forward.
+	f.breaks(&st.outcome, wokenEarly, was.early && e.status == running && !e.asleep)
 	e.there = true
 	if f.unrecorded || e.status == final {
 		e.owner = noOwner // nobody asks for it
@@ -97,7 +99,7 @@ func (st *fleetState) movesEntry(by int) {
 	for j := range st.nodes {
 		st.nodes[j].match = st.nodes[j].match && j == by
 	}
-	st.late.takes, st.late.end, st.late.again = [firstNode + mostNodes]epoch{}, 0, false
+	st.late.takes, st.late.end, st.late.sleep, st.late.again = [firstNode + mostNodes]epoch{}, 0, 0, false
 }
 
 // putObject stores the final object.
@@ -133,6 +135,9 @@ func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
 	}
 	if e := st.late.end; e > 0 {
 		putEntry("final entry", sharedEntry{status: final, epoch: e - 1}, false)
+	}
+	if e := st.late.sleep; e > 0 {
+		putEntry("sleep", f.sleeping(e-1), true)
 	}
 	if st.late.again {
 		putEntry("update of the plan", st.entry, true)
@@ -233,7 +238,7 @@ func (f *fleet) leave(st *fleetState, i int) {
 	n := &st.nodes[i]
 	switch {
 	case !n.match && n.at != sendsObject:
-	case n.at == sendsClaim || n.at == sendsTake:
+	case n.at == sendsClaim || n.at == sendsTake || n.at == sendsWake:
 		o := firstNode + owner(i)
 		if f.unrecorded {
 			o = noOwner
@@ -241,6 +246,8 @@ func (f *fleet) leave(st *fleetState, i int) {
 		st.late.takes[o] = older(st.late.takes[o], n.epoch+1)
 	case n.at == sendsEnd:
 		st.late.end = older(st.late.end, n.epoch+1)
+	case n.at == sendsSleep:
+		st.late.sleep = older(st.late.sleep, n.epoch+1)
 	case n.again:
 		st.late.again = true
 	case n.at == sendsObject:
@@ -292,9 +299,9 @@ func (f *fleet) act(st fleetState, i int, yield func(move, fleetState)) {
 	switch n.at {
 	case idle:
 		f.look(st, i, yield)
-	case readsPlan, readsLate, readsOwn:
+	case readsPlan, readsAsleep, readsAhead, readsLate, readsOwn:
 		f.read(st, i, yield)
-	case sendsClaim, sendsTake, sendsEnd:
+	case sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake:
 		f.store(st, i, yield)
 	case fences, works, stops:
 		f.work(st, i, yield)
@@ -320,6 +327,11 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 	if !e.there || st.object == noObject {
 		return
 	}
+	if e.status == running && f.lacks(fleetWakeReads) {
+		next := st
+		next.nodes[i].at = readsAhead
+		yield(move{i, -1, "reads ahead", false}, next)
+	}
 	switch {
 	case e.status == notStarted:
 		n.at, n.epoch, n.match = sendsClaim, e.epoch+1, true
@@ -327,7 +339,7 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 			n.held[k] = held{is: current, status: st.parts[k].status}
 		}
 		yield(move{i, -1, "reads the plan and sends its claim", true}, st)
-	case e.status == running:
+	case e.status == running && !e.asleep:
 		own := e.owner == firstNode+owner(i)
 		if own && f.lacks(fleetOwnTaken) || !own && !f.isDead(&st, e.owner) {
 			return
@@ -340,6 +352,8 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 			n.at, n.epoch = readsOwn, e.epoch
 		}
 		yield(move{i, -1, "reads the entry", true}, st)
+	case e.status == running:
+		f.wake(st, i, yield)
 	case st.object == openObject:
 		if !f.lacks(fleetCompletes) {
 			n.at = sendsObject
@@ -349,6 +363,29 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 		st.marker = false
 		yield(move{i, -1, "removes the marker of a final plan", true}, st)
 	}
+}
+
+// wake is what an idle node does about a plan that sleeps. That its time comes is a step of whoever waits for it.
+func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
+	if st.entry.early {
+		next := st
+		next.entry.early = false
+		yield(move{i, -1, "waits until the plan is due", true}, next)
+	}
+	if st.entry.early && !f.lacks(fleetWakeDue) || f.lacks(fleetWakeAll) {
+		return
+	}
+	n := &st.nodes[i]
+	n.at, n.epoch, n.match = readsAsleep, st.entry.epoch+1, true
+	if f.lacks(fleetWakeEpoch) {
+		n.epoch--
+	}
+	yield(move{i, -1, "reads the entry of a plan that sleeps", true}, st)
+}
+
+// sleeping is the entry that lets the plan sleep.
+func (f *fleet) sleeping(e epoch) sharedEntry {
+	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: !f.lacks(fleetSleepUntil), early: true}
 }
 
 // isDead reports whether a plan may be taken from its owner.
@@ -366,6 +403,13 @@ func (f *fleet) isDead(st *fleetState, o owner) bool {
 
 // read reads the next sub-objects of a plan.
 func (f *fleet) read(st fleetState, i int, yield func(move, fleetState)) {
+	if n, e := &st.nodes[i], st.entry; n.at == readsAhead && e.asleep && !e.early {
+		next := st
+		n := &next.nodes[i]
+		if n.at, n.epoch, n.match = sendsWake, e.epoch+1, true; !slices.ContainsFunc(n.held[:f.parts], func(h held) bool { return h.is == unread }) {
+			yield(move{i, -1, "reads the entry of a plan that sleeps", true}, next)
+		}
+	}
 	for k := range f.parts {
 		next := st
 		n := &next.nodes[i]
@@ -383,6 +427,9 @@ func (f *fleet) read(st fleetState, i int, yield func(move, fleetState)) {
 			switch {
 			case n.at == readsOwn:
 				n.at = works
+			case n.at == readsAsleep:
+				n.at = sendsWake
+			case n.at == readsAhead:
 			case n.at == readsLate || f.lacks(fleetFenceLast):
 				f.beginFence(&next, i)
 			default:
@@ -400,10 +447,12 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		sendsClaim: {fleetClaimMatch, fleetUnknownClaim},
 		sendsTake:  {fleetTakeMatch, fleetUnknownTake},
 		sendsEnd:   {fleetEndMatch, fleetUnknownEnd},
+		sendsSleep: {fleetSleepMatch, ""},
+		sendsWake:  {fleetWakeMatch, fleetUnknownWake},
 	}[n.at]
 	there := st.entry.there || f.lacks(fleetNeverCreates)
 	if !there || st.entry.there && !n.match && !f.lacks(rules.match) {
-		if there && f.lacks(rules.unknown) {
+		if there && rules.unknown != "" && f.lacks(rules.unknown) {
 			next := st
 			f.stored(&next, i)
 			yield(move{i, -1, "takes a refused entry for its own", true}, next)
@@ -414,11 +463,17 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 	}
 	e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
 	what := "its claim or take takes effect"
-	if n.at == sendsEnd {
+	switch n.at {
+	case sendsEnd:
 		e.status = final
 		what = "its final entry takes effect"
+	case sendsSleep:
+		e = f.sleeping(n.epoch)
+		what = "the plan sleeps"
+	case sendsWake:
+		what = "it wakes the plan"
 	}
-	f.putEntry(&st, e, i, n.match, false)
+	f.putEntry(&st, e, i, n.match, n.at == sendsSleep)
 	n.match = true
 	f.stored(&st, i)
 	yield(move{i, -1, what, true}, st)
@@ -428,6 +483,14 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 func (f *fleet) stored(st *fleetState, i int) {
 	n := &st.nodes[i]
 	switch {
+	case n.at == sendsSleep:
+		drop(n)
+	case n.at == sendsWake:
+		n.at = works
+		st.fenced = max(st.fenced, n.epoch) // nothing was in flight, so nothing needs a fence
+		for _, h := range n.held[:f.parts] {
+			f.breaks(&st.outcome, wokenStale, h.is != current)
+		}
 	case n.at == sendsClaim || n.at == sendsTake && f.lacks(fleetFenceLast):
 		n.at = works
 		st.fenced = max(st.fenced, n.epoch)
@@ -505,6 +568,14 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 	}
 	f.again(st, i, yield)
 	open := slices.ContainsFunc(was.held[:f.parts], func(h held) bool { return h.status != final })
+	if f.sleeps && was.at == works && open && (!was.inFlight() || f.lacks(fleetSleepSettled)) {
+		next := st
+		match := was.match
+		f.leave(&next, i) // what is in flight, if it may be, takes effect late
+		n := &next.nodes[i]
+		n.at, n.epoch, n.match = sendsSleep, was.epoch, match
+		yield(move{i, -1, "lets the plan sleep", false}, next)
+	}
 	if was.at == works && (!was.inFlight() && !open || f.lacks(fleetPartsFirst)) {
 		was.at, was.again, was.held = sendsEnd, false, [mostShared]held{}
 		yield(move{i, -1, "sends the final entry", true}, st)
@@ -593,7 +664,7 @@ func (f *fleet) check(st *fleetState) string {
 
 // owns reports whether the node believes that it owns the plan, and can still write.
 func (n *fleetNode) owns() bool {
-	return (n.at == fences || n.at == works || n.at == stops || n.at == sendsEnd) && (n.match || n.knows(current))
+	return (n.at == fences || n.at == works || n.at == stops || n.at == sendsEnd || n.at == sendsSleep) && (n.match || n.knows(current))
 }
 
 // ended reports whether the plan needs no work any more.
@@ -637,7 +708,7 @@ func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
 // itself; until then it makes no difference.
 func (f *fleet) doom(n *fleetNode) {
 	switch n.at {
-	case readsPlan, sendsClaim, sendsTake, sendsEnd:
+	case readsPlan, readsAsleep, sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake:
 		if !n.match {
 			drop(n)
 		}
@@ -723,6 +794,9 @@ func (l *lateRequests) epochs(to []*epoch) []*epoch {
 	}
 	if l.end > 0 {
 		to = append(to, &l.end)
+	}
+	if l.sleep > 0 {
+		to = append(to, &l.sleep)
 	}
 	return to
 }

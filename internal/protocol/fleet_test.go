@@ -72,10 +72,11 @@ func fleets() []*fleet {
 		{nodes: 1, parts: 2},
 		{nodes: 2, parts: 1},
 		{nodes: 2, parts: 1, running: true},
+		{nodes: 2, parts: 1, running: true, sleeps: true},
 		{nodes: 3, parts: 1, unrecorded: true},
 	}
 	if testing.Short() {
-		return list[:3]
+		return list[:4]
 	}
 	if efforttest.Long() {
 		list = append(
@@ -93,6 +94,10 @@ func fleets() []*fleet {
 			&fleet{nodes: 3, parts: 1, lateJoins: true},
 			&fleet{nodes: 3, parts: 1, deletes: true},
 			&fleet{nodes: 3, parts: 2, unrecorded: true},
+			&fleet{nodes: 2, parts: 1, deletes: true, sleeps: true},
+			&fleet{nodes: 2, parts: 1, lateJoins: true, sleeps: true},
+			&fleet{nodes: 2, parts: 2, unrecorded: true, sleeps: true},
+			&fleet{nodes: 2, parts: 1, sleeps: true, apart: true},
 		)
 	}
 	return list
@@ -118,6 +123,12 @@ var fleetNeeds = needs{
 	{&fleet{nodes: 2, parts: 1}, twoOwners, rules{fleetUnknownClaim}},
 	{&fleet{nodes: 2, parts: 1}, earlyObject, rules{fleetUnknownEnd}},
 	{&fleet{nodes: 1, parts: 1}, orphan, rules{fleetAbsentDead, fleetOwnTaken, fleetCompletes}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, formerOwner, rules{fleetSleepSettled}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, lostUpdate, rules{fleetSleepMatch, fleetWakeMatch}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, wokenEarly, rules{fleetSleepUntil, fleetWakeDue}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, wokenStale, rules{fleetWakeReads}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, twoOwners, rules{fleetWakeEpoch, fleetUnknownWake}},
+	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, orphan, rules{fleetWakeAll}},
 	{&fleet{nodes: 2, parts: 1}, openParts, rules{fleetPartsFirst}},
 	{&fleet{nodes: 2, parts: 1, deletes: true}, comesBack, rules{fleetNeverCreates}},
 	// It leaves each plan with one node while that node works.
@@ -140,7 +151,7 @@ func TestFleetFreedom(t *testing.T) {
 func TestFleetDoomed(t *testing.T) {
 	list := []fleet{{nodes: 1, parts: 2}, {nodes: 2, parts: 1, unrecorded: true}}
 	if efforttest.Long() {
-		list = append(list, fleet{nodes: 2, parts: 1, running: true}, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
+		list = append(list, fleet{nodes: 2, parts: 1, running: true}, fleet{nodes: 2, parts: 1, running: true, sleeps: true}, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
 	}
 	for _, f := range list {
 		stored := func(f fleet) map[fleetState]bool {
