@@ -13,8 +13,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// format is the stored form: the upgrades from each schema to the next, the first one from schema 1. A vault
-// writes the last schema, and reads all of them.
+// format is the stored form: the upgrades from each schema to the next, the first one from schema 1. A vault reads all
+// schemas. It writes the last one with an upgrade, or a later one if the document has what that schema is for.
 //
 // A new member of a document needs no new schema if older code may ignore it, because older code keeps it. Any
 // other change does, with an upgrade. See docs/upgrade.md.
@@ -23,8 +23,47 @@ type format []upgrade
 // upgrade turns the data of a document into that of the next schema.
 type upgrade func(docType string, data []byte) ([]byte, error)
 
-// schema is the version of the form that is written.
+// form is the stored form of this code. Schema 2 is schema 1, and says that older code must leave a document alone: that of
+// a plan that sleeps, or of an action whose plugin is called later. Older code would run it at once.
+var form = format{nil}
+
+// schema is the newest schema.
 func (f format) schema() int { return len(f) + 1 }
+
+// plain is the schema of documents that need no newer one.
+func (f format) plain() int {
+	n := len(f)
+	for n > 0 && f[n-1] == nil {
+		n--
+	}
+	return n + 1
+}
+
+// schemaOf is the schema that a document of an object gets.
+func (f format) schemaOf(docType string, o workflow.Object) int {
+	if sleeps(docType, o) {
+		return f.schema()
+	}
+	return f.plain()
+}
+
+// sleeps reports whether a document has what older code must leave alone.
+func sleeps(docType string, o workflow.Object) bool {
+	switch o := o.(type) {
+	case *workflow.Action:
+		return o.Later() != nil
+	case *workflow.Plan:
+		if !o.WakeAt.IsZero() || docType != typeObject || o.State.Status != workflow.Running {
+			return !o.WakeAt.IsZero()
+		}
+		for part := range workflow.Walk(o) {
+			if a, ok := part.(*workflow.Action); ok && a.Later() != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // The types of the documents about a plan, and of records. All other types are kinds of objects.
 const (
@@ -73,7 +112,7 @@ func (f format) encode(docType string, o workflow.Object) ([]byte, error) {
 			size += typicalSize
 		}
 	}
-	body, err := workflow.AppendJSON(f.appendHead(make([]byte, 0, size), docType), o)
+	body, err := workflow.AppendJSON(f.appendHead(make([]byte, 0, size), f.schemaOf(docType, o), docType), o)
 	return append(body, '}'), err
 }
 
@@ -82,10 +121,10 @@ func (f format) encode(docType string, o workflow.Object) ([]byte, error) {
 const typicalSize = 512
 
 // head is the beginning of a document. Its data and a brace follow.
-func (f format) head(docType string) []byte { return f.appendHead(nil, docType) }
+func (f format) head(schema int, docType string) []byte { return f.appendHead(nil, schema, docType) }
 
-func (f format) appendHead(b []byte, docType string) []byte {
-	b = strconv.AppendInt(append(b, `{"schema":`...), int64(f.schema()), 10)
+func (f format) appendHead(b []byte, schema int, docType string) []byte {
+	b = strconv.AppendInt(append(b, `{"schema":`...), int64(schema), 10)
 	b = strconv.AppendQuote(append(b, `,"type":`...), docType)
 	return append(b, `,"data":`...)
 }
@@ -118,7 +157,7 @@ func (f format) decode(body []byte, docType string, o workflow.Object, plan, id 
 
 // decodeDocument decodes a document whose data read decodes. It may call read twice.
 func (f format) decodeDocument(body []byte, docType string, read func(data []byte) error) error {
-	if data, ok := bytes.CutPrefix(body, f.head(docType)); ok && len(data) > 0 && read(data[:len(data)-1]) == nil && data[len(data)-1] == '}' {
+	if data, ok := bytes.CutPrefix(body, f.head(f.plain(), docType)); ok && len(data) > 0 && read(data[:len(data)-1]) == nil && data[len(data)-1] == '}' {
 		return nil
 	}
 	// It has an older schema, or a newer one, or another spelling, or it is damaged.
@@ -145,6 +184,9 @@ func (f format) decodeDocument(body []byte, docType string, read func(data []byt
 	}
 	data, err := []byte(d.Data), error(nil)
 	for _, next := range f[d.Schema-1:] {
+		if next == nil {
+			continue
+		}
 		if data, err = next(docType, data); err != nil {
 			return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
 		}

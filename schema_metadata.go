@@ -37,6 +37,7 @@ const (
 	metaCut        = "cut"   // the fields that were too long, separated by commas; the entry has them whole
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
+	metaWakeAt     = "wakeat"     // only of a plan that sleeps
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
@@ -71,6 +72,7 @@ var listed = []listedField{
 	rowOf(metaSubmitter, false, func(r *storage.ListResult) *string { return &r.SubmittedBy }, submitterText, decodeText),
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
+	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, wakeText, parseTime),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, epochText, parseEpoch),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
@@ -98,6 +100,13 @@ func idText(id uuid.UUID) (string, error) {
 }
 
 func timeText(t time.Time) (string, error) { return t.UTC().Format(time.RFC3339Nano), nil }
+
+func wakeText(t time.Time) (string, error) {
+	if t.IsZero() {
+		return "", nil
+	}
+	return timeText(t)
+}
 
 func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339Nano, text) }
 
@@ -147,7 +156,7 @@ type planMarks struct{ restored, copied bool }
 // planMetadata is what a listing shows of a plan, for its entry (typeEntry) or object (typeObject). An entry that
 // Restore writes says so, because it may have any status before there is an object.
 func (f format) planMetadata(p *workflow.Plan, docType, writeID string, marks planMarks) (map[string]string, error) {
-	m := map[string]string{metaPlanType: docType, metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
+	m := map[string]string{metaPlanType: docType, metaSchema: strconv.Itoa(f.schemaOf(docType, p)), blob.WriteID: writeID}
 	if marks.restored {
 		m[metaRestored] = "1"
 	}
@@ -210,7 +219,7 @@ func (f format) partMetadata(o workflow.Object, writeID string) (map[string]stri
 	if err != nil {
 		return nil, err
 	}
-	m := map[string]string{metaState: state, metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
+	m := map[string]string{metaState: state, metaSchema: strconv.Itoa(f.schemaOf(o.Kind().String(), o)), blob.WriteID: writeID}
 	if a, ok := o.(*workflow.Action); ok {
 		m[metaAttempts] = strconv.Itoa(len(a.Attempts))
 	}
@@ -254,7 +263,7 @@ func (f format) parseMetadata(m map[string]string, id uuid.UUID, docType string)
 			return r, nil, bad(row.name, err)
 		}
 	}
-	if (r.Owner == uuid.Nil) != (r.Epoch == 0) {
+	if r.WakeAt.IsZero() && (r.Owner == uuid.Nil) != (r.Epoch == 0) {
 		return r, nil, bad(metaOwner, fmt.Errorf("%s is %q: there should be both or neither", metaEpoch, m[metaEpoch]))
 	}
 	if text := m[metaCut]; text != "" {

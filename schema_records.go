@@ -160,15 +160,15 @@ func noteRecord(n storage.Note) record {
 
 func (f format) encodeRecord(r record) ([]byte, error) {
 	if note, ok := r.data.(noteData); ok {
-		return append(append(f.head(r.docType), note.encode()...), '}'), nil
+		return append(append(f.head(f.plain(), r.docType), note.encode()...), '}'), nil
 	}
 	data, err := json.Marshal(r.data)
-	return append(append(f.head(r.docType), data...), '}'), err
+	return append(append(f.head(f.plain(), r.docType), data...), '}'), err
 }
 
 // recordMetadata is what a listing shows of a record.
 func (f format) recordMetadata(r record, writeID string) map[string]string {
-	m := map[string]string{metaSchema: strconv.Itoa(f.schema()), blob.WriteID: writeID}
+	m := map[string]string{metaSchema: strconv.Itoa(f.plain()), blob.WriteID: writeID}
 	maps.Copy(m, r.metadata)
 	return m
 }

@@ -45,7 +45,7 @@ func goldenPlan() *workflow.Plan {
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
-		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, ForkedFrom: idAt(at, 201),
+		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, WakeAt: at.Add(26 * time.Hour), ForkedFrom: idAt(at, 201),
 		Submitted: workflow.Actor{By: "<shop>@example.com, план", From: "orders-2 & request 7"},
 		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
 		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
@@ -59,6 +59,7 @@ func goldenPlan() *workflow.Plan {
 				{
 					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, After: 90 * time.Second, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
 					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Owner: examplePart,
+					Later: &workflow.Later{At: at.Add(25 * time.Hour), Called: true, State: json.RawMessage(`{"order":"<7>"}`)},
 				},
 				{
 					Resp: &plantest.Response{Text: "<response>", OK: true}, Start: at.Add(2 * time.Minute), End: at.Add(121 * time.Second),
@@ -243,12 +244,12 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.Labels, older.Submitted, older.Forked, older.Stopped = nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}
+	older.WakeAt, older.Labels, older.Submitted, older.Forked, older.Stopped = time.Time{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
 			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost, o.Secrets = nil, false, uuid.Nil, false, 0, nil
-			o.Attempts[1].Skipped = nil
+			o.Attempts[1].Skipped, o.Attempts[0].Later = nil, nil
 			o.Attempts[0].Err.After, o.Backoff, o.NoRetries, o.Retries = 0, plugins.Backoff{}, false, 2
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil
@@ -599,7 +600,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		what, name, value string
 		want              error
 	}{
-		{"schema 2", metaSchema, "2", storage.ErrSchema},
+		{"schema 3", metaSchema, "3", storage.ErrSchema},
 		{"schema 0", metaSchema, "0", storage.ErrCorrupt},
 		{"no schema", metaSchema, "", storage.ErrCorrupt},
 		{"schema in words", metaSchema, "one", storage.ErrCorrupt},

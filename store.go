@@ -38,7 +38,7 @@ func newStore(name string, account blob.Account, o Options) (*store, error) {
 		return nil, err
 	}
 	s := &store{
-		prefix: prefix(name), client: client, grace: o.GracePeriod, concurrency: o.Concurrency, probing: o.DayProbing, unversioned: o.UnversionedUpdates,
+		format: form, prefix: prefix(name), client: client, grace: o.GracePeriod, concurrency: o.Concurrency, probing: o.DayProbing, unversioned: o.UnversionedUpdates,
 	}
 	if !o.Observer.empty() {
 		s.observer = &o.Observer

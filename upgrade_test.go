@@ -2,6 +2,7 @@ package azblob
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -453,5 +454,55 @@ func TestUnknownMembersSurvive(t *testing.T) {
 		own(keys.entry().Name, len(p.Blocks))
 		own(action, 0)
 		sound(t, v)
+	})
+}
+
+// TestOldProgramLeavesSleepersAlone lets a program from before plans slept do what it can to one that sleeps, and to one
+// with an action that is called later. Such a plan is the old program's again when it neither sleeps nor waits.
+func TestOldProgramLeavesSleepersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New(emulator.Options{})
+		before, after := openFormat(t, server, nil), openFormat(t, server, form)
+		asleep, waits := create(t, after, workflow.Running), create(t, after, workflow.Running)
+		action := waits.Blocks[0].Sequences[0].Actions[0]
+		action.State.Status, action.Attempts = workflow.Running, []workflow.Attempt{{Start: time.Now(), Later: &workflow.Later{At: time.Now().Add(time.Hour)}}}
+		for what, change := range map[*workflow.Plan]func(){
+			asleep: func() {
+				asleep.Epoch, asleep.WakeAt = 1, time.Now().Add(time.Hour)
+				must(t, after.UpdatePlan(t.Context(), asleep))
+			},
+			waits: func() { must(t, after.UpdateAction(t.Context(), action)) },
+		} {
+			_, err := before.Read(t.Context(), what.ID)
+			must(t, err)
+			change()
+			_, err = before.Read(t.Context(), what.ID)
+			if !errors.Is(err, storage.ErrSchema) || !strings.Contains(err.Error(), "update the program") {
+				t.Errorf("Read returns %v", err)
+			}
+			_, err = after.Read(t.Context(), what.ID)
+			must(t, err)
+		}
+		node, err := fleet.Join(t.Context(), before, fleet.Options{})
+		must(t, err)
+		var told []error
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+		defer cancel()
+		for next := range node.Plans(ctx) {
+			told = append(told, next.Err)
+		}
+		must(t, node.Leave(t.Context()))
+		if all := errors.Join(told...); len(told) != 1 || !errors.Is(all, storage.ErrSchema) || !strings.Contains(all.Error(), asleep.ID.String()) {
+			t.Errorf("a node of the old program yields %v", told)
+		}
+		sound(t, after)
+
+		asleep.Owner, asleep.WakeAt, action.Attempts[0].Later = workflow.NewV7(), time.Time{}, nil
+		must(t, after.UpdatePlan(t.Context(), asleep))
+		must(t, after.UpdateAction(t.Context(), action))
+		for _, p := range []*workflow.Plan{asleep, waits} {
+			_, err := before.Read(t.Context(), p.ID)
+			must(t, err)
+		}
 	})
 }

@@ -218,9 +218,10 @@ type ListResult struct {
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.
 	State workflow.State
-	// Owner, Epoch and ForkedFrom are those of the plan.
+	// Owner, Epoch, WakeAt and ForkedFrom are those of the plan.
 	Owner      uuid.UUID
 	Epoch      int64
+	WakeAt     time.Time
 	ForkedFrom uuid.UUID
 }
 

@@ -187,7 +187,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 	f.ForkedFrom = p.ID
 	f.ID = forkID(p, opts)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
-	f.Reason, f.Owner, f.Epoch = NoFailure, uuid.Nil, 0
+	f.Reason, f.Owner, f.Epoch, f.WakeAt = NoFailure, uuid.Nil, 0, time.Time{}
 	f.Submitted, f.Forked, f.Stopped = Actor{}, opts.By, Attribution{}
 	return f
 }

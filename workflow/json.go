@@ -186,6 +186,7 @@ type (
 	bareState           State
 	bareAttribution     Attribution
 	bareActor           Actor
+	bareLater           Later
 )
 
 func (p *Plan) form() form { return &planForm{fields: formOf((*barePlan)(p), &p.unknown)} }
@@ -206,6 +207,8 @@ func (b *DeferBatch) form() form { return new(formOf((*bareDeferBatch)(b), &b.un
 
 func (s *State) form() form { return new(formOf((*bareState)(s), &s.unknown)) }
 
+func (l *Later) form() form { return new(formOf((*bareLater)(l), &l.unknown)) }
+
 func (d *Attribution) form() form { return new(formOf((*bareAttribution)(d), &d.unknown)) }
 
 func (a *Actor) form() form { return new(formOf((*bareActor)(a), &a.unknown)) }
@@ -216,7 +219,7 @@ var writing = jsonv2.JoinOptions(
 	jsonv2.Deterministic(true), jsontext.EscapeForJS(true), jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true),
 	jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
 		writes[*Plan](), writes[*Checks](), writes[*Block](), writes[*Sequence](), writes[*Action](), writes[*Attempt](),
-		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](),
+		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](), writes[*Later](),
 		jsonv2.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error {
 			text, err := t.UTC().AppendText(append(enc.AvailableBuffer(), '"'))
 			if err != nil {
@@ -250,7 +253,7 @@ var readers = sync.Pool{New: func() any {
 	r := new(reader)
 	r.options = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
 		reads[*Plan](r), reads[*Checks](r), reads[*Block](r), reads[*Sequence](r), reads[*Action](r), reads[*Attempt](r),
-		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r),
+		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r), reads[*Later](r),
 		jsonv2.UnmarshalFromFunc(readDuration),
 	))
 	return r

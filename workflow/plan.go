@@ -14,6 +14,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,6 +65,9 @@ type Plan struct {
 	// and takeovers of the plan, and is 0 until the first. Package fleet sets both.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	Epoch int64     `json:"epoch,omitzero"`
+	// WakeAt is set while the plan sleeps: it waits until this time of the store's clock. It is Running, has no Owner, and
+	// keeps its Epoch. Nothing of it runs. The engine sets it.
+	WakeAt time.Time `json:"wakeAt,omitzero"`
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
@@ -194,11 +198,34 @@ type Attempt struct {
 	// Skipped says who declared the action done instead of letting it run, when and why; nil if it ran. [Fork] sets it: Resp is
 	// then what that person stated.
 	Skipped *Attribution `json:"skipped,omitzero"`
+	// Later is set while the attempt is not over and nothing of it runs: its plugin is called again. The engine sets it.
+	Later *Later `json:"later,omitzero"`
 	// Resp is the plugin's response. It has the type that the plugin names, or is a json.RawMessage if the
 	// plugin is not known.
 	Resp any `json:"resp,omitzero"`
 
 	unknown unknown
+}
+
+// Later says when the plugin of an attempt is called again, and with what.
+type Later struct {
+	// At is the time by the store's clock.
+	At time.Time `json:"at,omitzero"`
+	// Called means that the plugin is being called, as far as this must be known: if the process dies, the attempt never
+	// ends. A node that takes the plan from another sets it, and any engine for an action with AtMost.
+	Called bool `json:"called,omitzero"`
+	// State is the plugin's own data, as JSON.
+	State json.RawMessage `json:"state,omitempty"`
+
+	unknown unknown
+}
+
+// Later returns the Later of the action's last attempt, or nil if that has ended or never waited.
+func (a *Action) Later() *Later {
+	if n := len(a.Attempts); n > 0 && a.Attempts[n-1].End.IsZero() {
+		return a.Attempts[n-1].Later
+	}
+	return nil
 }
 
 // DeferredActions are batches of actions that run at the end of a plan.

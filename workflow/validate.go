@@ -190,6 +190,7 @@ func (v *validator) fields(o Object) {
 		c.texts(o.Name, o.Descr)
 		c.time("SubmitTime", o.SubmitTime)
 		c.time("RuntimeUpdate", o.RuntimeUpdate)
+		c.time("WakeAt", o.WakeAt)
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
@@ -262,7 +263,7 @@ func (c fieldChecks) action(a *Action) {
 		}
 	}
 	for i, attempt := range a.Attempts {
-		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil {
+		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil && (attempt.Later == nil || inRFC3339(attempt.Later.At)) {
 			continue
 		}
 		field := fmt.Sprintf("Attempts[%d].", i)
@@ -271,16 +272,19 @@ func (c fieldChecks) action(a *Action) {
 		}
 		c.time(field+"Start", attempt.Start)
 		c.time(field+"End", attempt.End)
+		if attempt.Later != nil {
+			c.time(field+"Later.At", attempt.Later.At)
+		}
 		c.wrapped(field+"Err", attempt.Err)
 	}
 }
 
-// owner checks that a plan has an owner exactly if it has an epoch. An owner's ID is a UUIDv7.
+// owner checks that a plan has an owner exactly if it has an epoch, unless it sleeps. An owner's ID is a UUIDv7.
 func (c fieldChecks) owner(p *Plan) {
 	switch {
 	case p.Epoch < 0:
 		c.bad("Epoch", "%d is negative", p.Epoch)
-	case p.Owner == uuid.Nil && p.Epoch > 0:
+	case p.Owner == uuid.Nil && p.Epoch > 0 && p.WakeAt.IsZero():
 		c.bad("Owner", "is nil in epoch %d", p.Epoch)
 	case p.Owner != uuid.Nil && p.Epoch == 0:
 		c.bad("Epoch", "is 0, but the plan has an owner")

@@ -43,7 +43,8 @@ func BadFields() []BadPlan {
 		{"RuntimeUpdate", "the year 10000 ", func(p *workflow.Plan) { p.RuntimeUpdate = afterAll }},
 		{"Epoch", "-1 is negative", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), -1 }},
 		{"Epoch", "is 0, but the plan has an owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 0 }},
-		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.Nil, 1 }},
+		{"WakeAt", "the year 10000 ", func(p *workflow.Plan) { p.WakeAt = afterAll }},
+		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch, p.WakeAt = uuid.Nil, 1, time.Time{} }},
 		{"Owner", "is not a UUIDv7", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.New(), 1 }},
 		{"ForkedFrom", "is not a UUIDv7", func(p *workflow.Plan) { p.ForkedFrom = uuid.New() }},
 		{"ForkedFrom", "is the ID of the plan itself", func(p *workflow.Plan) {
@@ -162,6 +163,7 @@ func BadNewPlans() []BadPlan {
 		{"ID", tooFar, func(p *workflow.Plan) { setID(p, ahead()) }},
 		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
+		{"WakeAt", "a new plan does not sleep", func(p *workflow.Plan) { p.WakeAt = time.Now() }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},

@@ -1,7 +1,10 @@
 package storagetest
 
 import (
+	"encoding/json"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -15,6 +18,7 @@ func enginePromises() []promise {
 		{"a plan can become final with sub-objects that were reset in memory", engineResetInMemory},
 		{"a new State has no version, so its update is refused until the plan is read again", engineNewState},
 		{"updates of a sub-object after the plan became final are not shown", engineLateUpdates},
+		{"a plan sleeps without an owner, is listed with its time, and wakes", engineSleep},
 	}
 }
 
@@ -101,6 +105,36 @@ func engineLateUpdates(s *stage) {
 			s.want(storage.ErrConflict, methodOf(o), plan.ID, err)
 		}
 	}
+	s.shows(s.open(), plan)
+}
+
+func engineSleep(s *stage) {
+	plan := s.started(allKinds())
+	owner := workflow.NewV7()
+	plan.Owner, plan.Epoch = owner, 3
+	s.update(plan)
+	var a *workflow.Action
+	for o := range workflow.Walk(plan) {
+		if found, ok := o.(*workflow.Action); ok {
+			a = found
+		}
+	}
+	a.Attempts = []workflow.Attempt{{Start: moment, Owner: owner, Later: &workflow.Later{At: moment.Add(time.Hour), State: json.RawMessage(`{"order":"<7>"}`)}}}
+	s.moves(a, workflow.Running)
+	awake := plantest.Clone(plan)
+	plan.Owner, plan.WakeAt = uuid.Nil, moment.Add(time.Hour)
+	s.update(plan)
+	s.shows(s.open(), plan)
+	s.refuses(storage.ErrConflict, s.vault, awake)
+	found, err := storage.Collect(s.vault.Search(s.ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
+	s.must(err)
+	if len(found) != 1 || !found[0].WakeAt.Equal(plan.WakeAt) || found[0].Owner != uuid.Nil || found[0].Epoch != 3 {
+		s.Errorf("a plan that sleeps is listed as %+v", found)
+	}
+	plan.Owner, plan.Epoch, plan.WakeAt = workflow.NewV7(), 4, time.Time{}
+	a.Attempts[0].Later = nil
+	s.update(plan)
+	s.update(a)
 	s.shows(s.open(), plan)
 }
 
