@@ -188,7 +188,7 @@ func (c *clearing) evict(ctx context.Context, members []storage.Member) error {
 }
 
 // fence stores the open plans again, if anybody was evicted: those of evicted nodes with a new owner and epoch, and
-// NotStarted ones unchanged. What an evicted node has read is then out of date.
+// those that have not begun, or sleep, unchanged. What an evicted node has read is then out of date.
 func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	found, err := c.store.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 			return 0, f.Err
 		case f.Err != nil:
 			errs = append(errs, f.Err)
-		case r.State.Status == workflow.NotStarted:
+		case r.State.Status == workflow.NotStarted, r.Asleep():
 			waiting = append(waiting, r.ID)
 		case r.Owner == uuid.Nil && r.Epoch == 0:
 			unclaimed++
@@ -225,11 +225,11 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	return unclaimed, errors.Join(append(errs, n.Leave(leaving))...)
 }
 
-// touch gives a plan that has not begun a new version, so that a claim of the present one is refused.
+// touch gives a plan that has not begun, or sleeps, a new version, so that a claim or a wake of the present one is refused.
 func (c *clearing) touch(ctx context.Context, id uuid.UUID) error {
 	for {
 		plan, err := c.store.Read(ctx, id)
-		if errors.Is(err, storage.ErrNotFound) || err == nil && plan.State.Status != workflow.NotStarted {
+		if errors.Is(err, storage.ErrNotFound) || err == nil && plan.State.Status != workflow.NotStarted && !plan.Asleep() {
 			return nil
 		}
 		if err == nil {

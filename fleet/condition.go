@@ -11,7 +11,7 @@ import (
 // Condition says how an open plan is doing.
 type Condition string
 
-// The conditions of a plan. In the first five, a plan is stuck when it has made no progress, or was asked to stop,
+// The conditions of a plan. In the first six, a plan is stuck when it has made no progress, or was asked to stop,
 // for longer than InspectOptions.Older.
 const (
 	// ConditionWorking: the owner is alive. An author's delay does not make a plan stuck.
@@ -20,6 +20,8 @@ const (
 	ConditionStopping Condition = "stopping"
 	// ConditionWaiting: the plan is NotStarted and waits for an engine.
 	ConditionWaiting Condition = "waiting"
+	// ConditionAsleep: the plan sleeps until a time, and needs no node before. It is stuck if it is overdue, or was asked to stop.
+	ConditionAsleep Condition = "asleep"
 	// ConditionOrphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
 	ConditionOrphaned Condition = "orphaned"
 	// ConditionUnclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
@@ -34,17 +36,18 @@ const (
 // Reason is a code for why a plan is stuck or does not go on. [Reason.String] says it in words.
 type Reason string
 
-// The reasons. A plan that is not stuck has the first four, the last, or none.
+// The reasons. A plan that is not stuck has the first four, one of the last two, or none.
 const (
 	ReasonNoNode      Reason = "no-node"   // is alive, and the plan needs one
 	ReasonSuspended   Reason = "suspended" // is the vault, and so no node is alive
 	ReasonOwnerGone   Reason = "owner-gone"
 	ReasonOwnerSilent Reason = "owner-silent"
-	ReasonNotPickedUp Reason = "not-picked-up" // it is NotStarted, and nodes are alive
+	ReasonNotPickedUp Reason = "not-picked-up" // it is NotStarted or overdue, and nodes are alive
 	ReasonNoProgress  Reason = "no-progress"
 	ReasonStopIgnored Reason = "stop-ignored"
 	ReasonUnclaimed   Reason = "unclaimed"
 	ReasonUnreadable  Reason = "unreadable"
+	ReasonAsleep      Reason = "asleep"
 	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
 )
 
@@ -88,6 +91,8 @@ func (r Reason) Remedy() string {
 		return "An engine without a fleet began them, so nothing shows whether it is alive. If it has died, start it again."
 	case ReasonUnreadable:
 		return "They are damaged, or newer than this program. Check the vault, and update the programs."
+	case ReasonAsleep:
+		return "They sleep until the time that each shows. Stop wakes them."
 	case ReasonUnknown:
 		return "They may be stuck or not: they have not been read yet, or reading them failed. Look again."
 	}
@@ -112,6 +117,13 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 		return unreadableBecause(p.Err)
 	case p.Plan.State.Status == workflow.NotStarted:
 		return ConditionWaiting, late, f.whyWaiting(p, late)
+	case p.Plan.Asleep():
+		overdue := p.Plan.WakeAt
+		if asked(p) && p.StopRequested.Before(overdue) {
+			overdue = p.StopRequested
+		}
+		late = f.since(overdue) > f.older
+		return ConditionAsleep, late, f.whyAsleep(p, late)
 	case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
 		return ConditionUnclaimed, late || asked(p), f.whyUnclaimed(p, late)
 	case p.OwnerState != OwnerStateAlive && p.OwnerState != OwnerStateUnknown:
@@ -140,7 +152,7 @@ func (f fleetFacts) abandoned(p OpenPlan) bool {
 // undecided reports whether a Running plan must be read to find out whether it is stuck.
 func (f fleetFacts) undecided(p OpenPlan) bool {
 	switch {
-	case f.since(p.Progress) <= f.older || f.delayed(p):
+	case f.since(p.Progress) <= f.older || f.delayed(p) || p.Plan.Asleep():
 		return false
 	case p.OwnerState == OwnerStateAlive || p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
 		return !asked(p)
@@ -155,11 +167,13 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnreadable
 	case p.Condition == ConditionUnknown:
 		return ReasonUnknown
-	case p.Condition == ConditionWaiting && !f.deserted():
+	case p.Condition == ConditionAsleep && !p.Stuck:
+		return ReasonAsleep
+	case (p.Condition == ConditionWaiting || p.Condition == ConditionAsleep) && !f.deserted():
 		return ReasonNotPickedUp
-	case f.suspended != nil && f.deserted() && (p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned):
+	case f.suspended != nil && f.deserted() && (p.Condition == ConditionWaiting || p.Condition == ConditionAsleep || p.Condition == ConditionOrphaned):
 		return ReasonSuspended
-	case p.Condition == ConditionWaiting || p.Condition == ConditionOrphaned && f.deserted():
+	case p.Condition == ConditionWaiting || p.Condition == ConditionAsleep || p.Condition == ConditionOrphaned && f.deserted():
 		return ReasonNoNode
 	case p.Condition == ConditionOrphaned && p.OwnerState == OwnerStateSilent:
 		return ReasonOwnerSilent

@@ -13,6 +13,8 @@ var (
 	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
 	// ErrOwned means that another member works on the plan.
 	ErrOwned = errors.New("another member works on the plan")
+	// ErrAsleep means that the plan sleeps, and is not due. No node owns it.
+	ErrAsleep = errors.New("the plan sleeps")
 	// ErrNotRunning means that a plan can't be stopped: it is final, or ends already.
 	ErrNotRunning = errors.New("the plan is not running")
 	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop]. It comes in

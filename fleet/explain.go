@@ -38,6 +38,20 @@ func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node claims it.")
 }
 
+func (f fleetFacts) whyAsleep(p OpenPlan, late bool) string {
+	at := p.Plan.WakeAt.UTC().Format(time.RFC3339)
+	why := fmt.Sprintf("It sleeps until %s, in %s.", at, short(max(0, p.Plan.WakeAt.Sub(f.now))))
+	switch overdue := f.now.Sub(p.Plan.WakeAt); {
+	case overdue > 0 && f.deserted():
+		why = fmt.Sprintf("It slept until %s, and no node is alive to wake it. %s", at, f.start("Start an engine."))
+	case overdue > 0 && late:
+		why = fmt.Sprintf("It slept until %s, and nobody has woken it, although %s: a node may be full, or lack its plugins. Read the logs.", at, f.nodes())
+	case overdue > 0:
+		why = fmt.Sprintf("It slept until %s, and is about to be woken: %s.", at, f.nodes())
+	}
+	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node wakes it.")
+}
+
 func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	why := "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."
 	switch {

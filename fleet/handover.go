@@ -52,7 +52,7 @@ type Handover struct {
 //
 // The audit log has it as takeover.
 //
-// Errors: [storage.ErrInvalid] if By does not say who asks; [ErrOwned] if the owner is alive, see [Evict], if another node has taken the plan meanwhile, or if the
+// Errors: [storage.ErrInvalid] if By does not say who asks; [ErrAsleep]; [ErrOwned] if the owner is alive, see [Evict], if another node has taken the plan meanwhile, or if the
 // plan was begun by an engine without a fleet and TakeUnclaimed is not set or no node is alive to take it;
 // [storage.ErrInvalid] if the plan is not Running; otherwise those of [Join], [Node.Take] and [Node.Leave].
 func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOverOptions) (h Handover, err error) {
@@ -133,6 +133,8 @@ func (s store) find(ctx context.Context, id uuid.UUID) (storage.ListResult, erro
 // record is yet to be removed.
 func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner *MemberState, err error) {
 	switch {
+	case p.Asleep():
+		return nil, fmt.Errorf("%w until %s: nobody owns it", ErrAsleep, p.WakeAt.UTC().Format(time.RFC3339))
 	case p.Owner == uuid.Nil && p.Epoch == 0 && !takeUnclaimed:
 		return nil, fmt.Errorf("%w: an engine without a fleet began it", ErrOwned)
 	case p.Owner == uuid.Nil && p.Epoch == 0 && i.Alive() == 0:

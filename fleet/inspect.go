@@ -218,7 +218,7 @@ func (i *inspector) recall() {
 		}
 		owner := i.place(p)
 		switch {
-		case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0 || p.OwnerState == OwnerStateAlive:
+		case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0 || p.OwnerState == OwnerStateAlive || p.Plan.Asleep():
 		case known && !b.orphaned.IsZero():
 			p.orphaned = b.orphaned
 		case p.OwnerState == OwnerStateSilent:
@@ -296,7 +296,7 @@ func (i *inspector) chosen() (chosen []*OpenPlan) {
 		p := &i.Plans[n]
 		wanted := i.o.ReadAll || i.Now.Sub(workflow.Time(p.Plan.ID)) > i.o.Older
 		switch {
-		case p.Err != nil && !p.earlier || p.Plan.State.Status != workflow.Running:
+		case p.Err != nil && !p.earlier || p.Plan.State.Status != workflow.Running || p.Plan.Asleep() && !i.o.ReadAll:
 		case !i.o.bounded() && wanted, i.o.bounded() && i.facts.undecided(*p):
 			chosen = append(chosen, p)
 		case i.o.ReadMore && wanted:

@@ -116,6 +116,7 @@ func (n *Node) note(r storage.Roster) {
 	}
 	for _, s := range r.Stops {
 		n.stops[s.Plan] = s.Attribution()
+		n.hastenLocked(s.Plan)
 		if w := n.work[s.Plan]; w != nil {
 			w.end(&StopError{s.Attribution()})
 		}

@@ -49,6 +49,7 @@ type Node struct {
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
 	pauses     map[uuid.UUID]pause // the plans that the node has let go
+	asleep     sleepers            // the plans that the node is to wake
 	loopsOver  int                 // how many loops over Plans there are
 	offered    []*workflow.Plan    // plans that they are to claim at once
 	acquires   bool                // whether it has tried to claim or take a plan

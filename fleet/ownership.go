@@ -143,7 +143,7 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 		*plan = before
 		return err
 	}
-	n.own(plan.ID)
+	n.own(plan.ID, false)
 	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
 	return nil
 }
@@ -154,13 +154,15 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 // from the plan that Take returns. Attempts that never ended are stored as Interrupted if their owner was draining, or a
 // person evicted it.
 //
+// A plan that sleeps is woken without a fence if it is due, or was asked to stop; see [Node.Sleep].
+//
 // A plan that is final needs no owner. Take stores it again, which completes an end that was interrupted, and
 // returns it: the caller looks at State.Status. A plan that has not begun is claimed, as [Node.Claim] does.
 //
 // Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
 // still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
 //
-// Errors: [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
+// Errors: [ErrAsleep]; [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
 // [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
 // [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
 func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
@@ -193,13 +195,18 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
 		case plan.State.Status == workflow.NotStarted:
 			err = n.claim(ctx, plan)
+		case plan.Asleep():
+			if err := n.mayWake(plan); err != nil {
+				return nil, err
+			}
+			err = n.rouse(ctx, plan)
 		default:
 			if err := n.mayTake(ctx, plan); err != nil {
 				return nil, err
 			}
 			n.interrupt(plan)
 			if err = n.fence(ctx, plan); err == nil {
-				n.own(id)
+				n.own(id, false)
 				notify(ctx, n.o.Observer.Takeover, TakeoverEvent{n.id, id, from, plan.Epoch, round, time.Since(began)})
 			}
 		}
@@ -267,7 +274,8 @@ func (n *Node) interrupt(plan *workflow.Plan) {
 		if !ok || a.State.Status.Final() || len(a.Attempts) == 0 {
 			continue
 		}
-		if last := &a.Attempts[len(a.Attempts)-1]; last.End.IsZero() && n.excuses(last.Owner) {
+		last := &a.Attempts[len(a.Attempts)-1]
+		if ran := last.Later == nil || last.Later.Called; last.End.IsZero() && ran && n.excuses(last.Owner) {
 			last.Interrupted = true
 		}
 	}
@@ -292,18 +300,21 @@ type work struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	rests int // calls of Rest whose wake was not called
+	woken bool
 	// signalled is closed when the plan has more signals. It is nil if nobody waits for that.
 	signalled chan struct{}
 }
 
 // own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
-func (n *Node) own(plan uuid.UUID) {
+func (n *Node) own(plan uuid.UUID, woken bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.work[plan] != nil {
+	delete(n.asleep.known, plan)
+	if w := n.work[plan]; w != nil {
+		w.woken = woken
 		return
 	}
-	w := new(work)
+	w := &work{woken: woken}
 	w.ctx, w.end = context.WithCancelCause(n.ctx)
 	if n.suspended {
 		w.end(ErrSuspended)

@@ -24,6 +24,7 @@ const (
 // Plans yields the plans that the node is to run, until ctx ends, the node drains or is no longer a member:
 //
 //   - Plans that had not begun, claimed for this node. They are Running, and nothing of them has run.
+//   - Plans that slept, see [Node.Sleep], woken for this node. Nothing of them ran meanwhile.
 //   - Plans of members that died, left or let them go, taken over for this node. They are Running and fenced, and
 //     continue where they stopped.
 //
@@ -94,21 +95,30 @@ type finder struct {
 // candidate is a plan that this node may claim or take.
 type candidate struct {
 	due     time.Time
-	etag    string // of the listing's result
-	paused  bool   // this node has let the plan go
-	begun   bool   // the plan was Running when it was found
-	second  bool   // another node had its turn first, and may have taken the plan
-	busy    bool   // being claimed or taken
-	retried bool   // the outcome of a claim or take is unknown; the plan may be this node's
-	broken  bool   // the plan can't be read; only a full search looks at it again, or a new version
-	offered bool   // claimed without a search
-	alien   bool   // the process lacks plugins for the plan; only a new version is looked at again
+	etag    string    // of the listing's result
+	slept   time.Time // when a plan that sleeps was due
+	paused  bool      // this node has let the plan go
+	begun   bool      // the plan was Running when it was found
+	second  bool      // another node had its turn first, and may have taken the plan
+	busy    bool      // being claimed or taken
+	retried bool      // the outcome of a claim or take is unknown; the plan may be this node's
+	broken  bool      // the plan can't be read; only a full search looks at it again, or a new version
+	offered bool      // claimed without a search
+	alien   bool      // the process lacks plugins for the plan; only a new version is looked at again
 }
 
 func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(at) }
 
 // waits reports whether the candidate has a time at which it is due.
 func (c *candidate) waits() bool { return !c.busy && !c.broken && !c.alien }
+
+// ready returns the time since which the plan could run. Who has waited longest goes first.
+func (c *candidate) ready(id uuid.UUID) time.Time {
+	if c.slept.IsZero() {
+		return workflow.Time(id)
+	}
+	return c.slept
+}
 
 // step makes the searches that are due, and begins to claim and take what is due. It reports whether to go on,
 // and returns a channel that is closed when the node's state changes.
@@ -125,6 +135,11 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 			return more, v.changed // search again first
 		}
 	}
+	if due, any := f.n.nextSleeper(); more && any && !due.After(at) && !at.Before(f.nextNew) && f.n.free() {
+		more = f.searchNew(at, v) // or plans that wake would come before new ones for as long as there are any
+	}
+	f.wakeDue(at)
+	more = more && f.recheck(time.Now(), v)
 	if more && f.acquire(time.Now()) && !at.Before(f.nextNew) && f.oldest(at) == uuid.Nil {
 		more = f.searchNew(at, v)
 		f.acquire(time.Now())
@@ -162,12 +177,18 @@ func (f *finder) noteLetGo(at time.Time, v view) {
 func (f *finder) next() time.Time {
 	next := time.Now().Add(fullInterval)
 	if f.acquiring == f.most || !f.n.free() {
+		if due, any := f.n.nextSleeper(); any && f.acquiring < f.most {
+			return later(due, time.Now()).Add(f.n.o.Interval) // others are offered it then
+		}
 		return next // a change ends the wait
 	}
 	for _, due := range []time.Time{f.nextNew, f.nextFull} {
 		if due.Before(next) {
 			next = due
 		}
+	}
+	if due, any := f.n.nextSleeper(); any && due.Before(next) && f.waking() < f.most {
+		next = due
 	}
 	for _, c := range f.open {
 		if c.waits() && c.due.Before(next) {
@@ -177,13 +198,24 @@ func (f *finder) next() time.Time {
 	return next
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // oldest returns the plan to claim or take now, or uuid.Nil: the oldest that has begun, or else the oldest.
 func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 	before := func(id uuid.UUID, c *candidate) bool {
-		if o := f.open[oldest]; o != nil && o.begun != c.begun {
+		o := f.open[oldest]
+		switch {
+		case o == nil:
+			return true
+		case o.begun != c.begun:
 			return c.begun
 		}
-		return oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0
+		return cmp.Or(c.ready(id).Compare(o.ready(oldest)), driver.NewestFirst(oldest, id)) < 0
 	}
 	for id, c := range f.open {
 		if !c.second && c.isDue(at) && before(id, c) {
@@ -229,7 +261,7 @@ func (f *finder) acquire(at time.Time) bool {
 			return false
 		}
 		offer := f.n.nextOffer(func(offer uuid.UUID) bool {
-			return !begun && (id == uuid.Nil || driver.NewestFirst(offer, id) >= 0)
+			return !begun && (id == uuid.Nil || !workflow.Time(offer).After(f.open[id].ready(id)))
 		})
 		switch {
 		case offer != nil:
@@ -293,7 +325,7 @@ func (f *finder) finish(a acquisition) bool {
 	case errors.Is(a.err, ErrOwned):
 		delete(f.open, a.id)
 		f.lookAgain(a.id)
-	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced):
+	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced), errors.Is(a.err, ErrAsleep):
 		delete(f.open, a.id)
 		f.n.taken(a.id) // or it would be due again at once
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
@@ -335,7 +367,7 @@ func (f *finder) abandon() {
 
 // lacks reports whether an acquisition that failed with err certainly did not make the node the owner.
 func lacks(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrUnsuited) || unreadable(err)
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrAsleep) || errors.Is(err, ErrUnsuited) || unreadable(err)
 }
 
 // Offer makes the loop over [Node.Plans] claim a new plan at once, without searching or reading. The caller passes the plan

@@ -32,6 +32,7 @@ func (f *finder) searchAll(at time.Time, v view) (more bool) {
 	}
 	f.forget(seen, storage.Filters{})
 	f.n.forgetPauses(seen)
+	f.n.forgetSleepers(at)
 	f.patience, f.nextFull = 0, at.Add(fullInterval)
 	if f.again {
 		// A request that a departed member sent late may claim a plan after this search.
@@ -237,6 +238,8 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 // turn before the others.
 func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
 	switch c := f.open[r.ID]; {
+	case c != nil && !c.slept.IsZero() && r.Asleep():
+		return nil // its turn has come
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
 	case r.State.Status == workflow.Running && !c.busy && !c.second && !c.retried && c.etag != r.State.ETag:
 		delete(f.open, r.ID) // it has begun while this node waited
@@ -244,6 +247,10 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 		f.n.taken(r.ID) // since this node let it go
 		delete(f.open, r.ID)
 	default:
+		return nil
+	}
+	if r.Asleep() {
+		f.considerSleeper(r, v, spread)
 		return nil
 	}
 	c := &candidate{due: time.Now(), etag: r.State.ETag, begun: r.State.Status == workflow.Running}

@@ -225,6 +225,11 @@ type ListResult struct {
 	ForkedFrom uuid.UUID
 }
 
+// Asleep reports whether the plan sleeps, until WakeAt.
+func (r ListResult) Asleep() bool {
+	return !r.WakeAt.IsZero() && r.Owner == uuid.Nil && r.State.Status == workflow.Running
+}
+
 // Stream is one element of a listing: a result, or an error in its place.
 type Stream[T any] struct {
 	// Result is the zero value if Err is set.

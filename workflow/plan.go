@@ -81,6 +81,9 @@ type Plan struct {
 	unknown unknown
 }
 
+// Asleep reports whether the plan sleeps.
+func (p *Plan) Asleep() bool { return !p.WakeAt.IsZero() && p.Owner == uuid.Nil && p.State.Status == Running }
+
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.
 type Checks struct {
 	ID     uuid.UUID `json:"id,omitzero"`

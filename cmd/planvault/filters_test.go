@@ -88,7 +88,7 @@ func TestParseAge(t *testing.T) {
 // TestListedIsWhole fails if a list lacks a field of a listing.
 func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
-	p.ID, p.SubmitTime, p.Owner, p.Epoch, p.ForkedFrom = planID(1), time.Now(), planID(2), 1, planID(3)
+	p.ID, p.SubmitTime, p.Owner, p.Epoch, p.WakeAt, p.ForkedFrom = planID(1), time.Now(), planID(2), 1, time.Now(), planID(3)
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
 	p.Submitted.By = "ops"
 	whole := driver.Listed(p)

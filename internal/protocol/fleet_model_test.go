@@ -131,8 +131,8 @@ const (
 	sendsWake
 
 	readsAhead // the sub-objects of a plan that is to be woken; only without rule F11
-	readsLate // after the take's update of the entry; only without rule F2
-	readsOwn  // without a new epoch; only without rule F5
+	readsLate  // after the take's update of the entry; only without rule F2
+	readsOwn   // without a new epoch; only without rule F5
 )
 
 // held is what a node knows of a sub-object.

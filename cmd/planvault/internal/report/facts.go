@@ -32,6 +32,7 @@ type Listed struct {
 	Took        Span              `shown:"Took" json:"tookSeconds,omitzero" help:"how long it took"`
 	Owner       uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
 	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
+	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
@@ -52,7 +53,7 @@ func ListedOf(r storage.ListResult) Listed {
 	return Listed{
 		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
 		Submitted: human.UTC(r.SubmitTime), SubmittedBy: r.SubmittedBy, Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
-		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, ForkedFrom: r.ForkedFrom,
+		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), ForkedFrom: r.ForkedFrom,
 	}
 }
 

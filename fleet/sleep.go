@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// A plan that only waits may sleep: it has no owner, takes no memory, and its entry says when it is due. The node that let
+// it sleep wakes it then. If that node has left or died, the first by hash does, which has found the plan by the searches
+// that each departure starts. If both fail, the hourly search of any node finds it.
+
+// Sleep gives up a plan that the node owns and that only waits, until a time by the store's clock. The caller has no update
+// of the plan in flight, and the plan as it is stored. Then a node wakes the plan: [Node.Plans] yields it, with the next
+// epoch and without a fence, since nothing was in flight. [Stop] wakes it earlier.
+//
+// Sleep is one update of the plan, and ends the plan's [Node.Work]. If it fails, the plan is unchanged, and still this
+// node's unless the error says otherwise; after [storage.ErrUnknown], [Node.Take] settles it. Sleep repeats an update whose
+// outcome is unknown until ctx ends.
+//
+// Errors: [ErrFenced] if the node does not own the plan; [storage.ErrConflict]; otherwise those of UpdatePlan.
+func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time) error {
+	ctx, cancel := n.bind(ctx)
+	defer cancel()
+	if !n.owns(plan.ID) {
+		return n.failed("put to sleep", plan.ID, ErrFenced)
+	}
+	before := *plan
+	plan.Owner, plan.WakeAt = uuid.Nil, until.UTC()
+	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
+		*plan = before
+		return n.failed("put to sleep", plan.ID, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pauses, plan.ID)
+	n.forgetLocked(plan.ID, n.work[plan.ID])
+	n.noteSleeperLocked(plan.ID, plan.WakeAt, true, 0)
+	return nil
+}
+
+// Woken reports whether the node owns a plan because it woke it: nothing of the plan ran when it was let go.
+func (n *Node) Woken(plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan]
+	return w != nil && w.woken
+}
+
+// mayWake returns an error unless a plan that sleeps is due.
+func (n *Node) mayWake(plan *workflow.Plan) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, asked := n.stops[plan.ID]
+	switch {
+	case plan.Epoch == 0 && !n.o.TakeUnclaimed:
+		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
+	case asked || !n.clock.when(time.Now()).Before(plan.WakeAt):
+		return nil
+	}
+	n.noteSleeperLocked(plan.ID, plan.WakeAt, true, 0)
+	return fmt.Errorf("%w until %s", ErrAsleep, plan.WakeAt.UTC().Format(time.RFC3339))
+}
+
+// rouse makes the node the owner of a plan that sleeps. The plan was read as it is: its entry first, and nothing below it
+// has changed since its owner let it sleep. So the versions are the stored ones, and need no fence.
+func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
+	before := *plan
+	plan.Owner, plan.Epoch, plan.WakeAt = n.id, max(plan.Epoch, 1)+1, time.Time{}
+	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
+		*plan = before
+		return err
+	}
+	n.own(plan.ID, true)
+	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
+	return nil
+}
+
+// sleeper is a plan that sleeps, as this node knows it.
+type sleeper struct {
+	due    time.Time // by this machine's clock: when this node's turn comes
+	wakeAt time.Time // as it is stored
+	own    bool      // this node is the first to wake it
+	listed bool      // the node's record offers it to others
+	noted  time.Time
+}
+
+// sleepers are the plans that a node is to wake, in order of their times. An entry of order that no longer agrees with
+// known is left over.
+type sleepers struct {
+	known map[uuid.UUID]*sleeper
+	order naps
+}
+
+func (s *sleepers) put(id uuid.UUID, p sleeper) {
+	if s.known == nil {
+		s.known = map[uuid.UUID]*sleeper{}
+	}
+	s.known[id] = &p
+	heap.Push(&s.order, nap{p.due, id})
+	if len(s.order) > 2*len(s.known)+64 {
+		s.tidy()
+	}
+}
+
+// tidy drops what is left over.
+func (s *sleepers) tidy() {
+	s.order = s.order[:0]
+	for id, p := range s.known {
+		s.order = append(s.order, nap{p.due, id})
+	}
+	heap.Init(&s.order)
+}
+
+// first returns the plan that is due first.
+func (s *sleepers) first() (uuid.UUID, *sleeper) {
+	for len(s.order) > 0 {
+		if p := s.known[s.order[0].id]; p != nil && p.due.Equal(s.order[0].due) {
+			return s.order[0].id, p
+		}
+		heap.Pop(&s.order)
+	}
+	return uuid.Nil, nil
+}
+
+// nap is a plan in the order of waking.
+type nap struct {
+	due time.Time
+	id  uuid.UUID
+}
+
+// naps is a heap.
+type naps []nap
+
+func (h naps) Len() int           { return len(h) }
+func (h naps) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h naps) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *naps) Push(x any)        { *h = append(*h, x.(nap)) }
+func (h *naps) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// noteSleeperLocked makes the node wake a plan at a time by the store's clock and a while later. If the plan was asked to
+// stop, it is due now.
+func (n *Node) noteSleeperLocked(plan uuid.UUID, wakeAt time.Time, own bool, later time.Duration) {
+	now := time.Now()
+	due := now.Add(wakeAt.Sub(n.clock.when(now)) + later)
+	if _, asked := n.stops[plan]; asked {
+		due = now
+	}
+	n.asleep.put(plan, sleeper{due: due, wakeAt: wakeAt, own: own, noted: now})
+	n.notifyLocked()
+}
+
+// hastenLocked wakes a plan now, if this node is to wake it.
+func (n *Node) hastenLocked(plan uuid.UUID) {
+	if p := n.asleep.known[plan]; p != nil && p.due.After(time.Now()) {
+		n.asleep.put(plan, sleeper{due: time.Now(), wakeAt: p.wakeAt, own: p.own, noted: p.noted})
+	}
+}
+
+// nextSleeper returns when the first plan that sleeps is due.
+func (n *Node) nextSleeper() (due time.Time, any bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, p := n.asleep.first()
+	if p == nil {
+		return due, false
+	}
+	return p.due, true
+}
+
+// dueSleeper returns the first plan that sleeps and is due, and forgets it.
+func (n *Node) dueSleeper(at time.Time) (id uuid.UUID, p sleeper, any bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, first := n.asleep.first()
+	if first == nil || first.due.After(at) {
+		return id, p, false
+	}
+	delete(n.asleep.known, id)
+	return id, *first, true
+}
+
+// forgetSleepers forgets the plans that a search since a time has not found asleep.
+func (n *Node) forgetSleepers(since time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.asleep.known, func(_ uuid.UUID, p *sleeper) bool { return p.noted.Before(since) })
+}
+
+// offerSleepers lists plans that have been due for an interval on the record of the node, which is full, so that others
+// take them.
+func (n *Node) offerSleepers(at time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	self := &n.record.self
+	for id, p := n.asleep.first(); p != nil && !p.due.Add(n.o.Interval).After(at) && len(self.LetGo) < storage.MaxLetGo; id, p = n.asleep.first() {
+		heap.Pop(&n.asleep.order)
+		p.due, p.own, p.listed = at.Add(lookInterval), false, true
+		heap.Push(&n.asleep.order, nap{p.due, id})
+		self.LetGo = append(self.LetGo[:len(self.LetGo):len(self.LetGo)], id)
+		n.record.announce()
+	}
+}
+
+// wakeDue makes candidates of the plans that sleep and are due, no more than the loop takes at a time: the others may wait
+// for long, and a new plan that is older goes first.
+func (f *finder) wakeDue(at time.Time) {
+	if !f.n.free() {
+		f.n.offerSleepers(at)
+		return
+	}
+	for pending := f.waking(); pending < f.most; pending++ {
+		id, p, any := f.n.dueSleeper(at)
+		if !any {
+			return
+		}
+		if f.open[id] == nil {
+			f.open[id] = &candidate{due: at, slept: p.wakeAt, second: !p.own}
+		}
+	}
+}
+
+// waking counts the plans that are being acquired, or are about to be because they have slept.
+func (f *finder) waking() int {
+	n := f.acquiring
+	for _, c := range f.open {
+		if !c.slept.IsZero() && c.waits() {
+			n++
+		}
+	}
+	return n
+}
+
+// considerSleeper notes a plan that sleeps, if this node is to wake it. If spread is set, the node that let it sleep has its
+// turn first, then the first by hash, and then, when the plan is overdue, any node.
+func (f *finder) considerSleeper(r storage.ListResult, v view, spread bool) {
+	n := f.n
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, asked := n.stops[r.ID]
+	now := time.Now()
+	wait := r.WakeAt.Sub(n.clock.when(now))
+	switch p := n.asleep.known[r.ID]; {
+	case r.Epoch == 0 && !n.o.TakeUnclaimed:
+	case p != nil && p.wakeAt.Equal(r.WakeAt):
+		p.noted = now
+	case !spread && (asked || wait <= 0):
+		f.open[r.ID] = &candidate{due: now, etag: r.State.ETag, slept: r.WakeAt}
+	case first(r.ID, n.id, maps.Keys(v.takers)):
+		n.noteSleeperLocked(r.ID, r.WakeAt, false, n.o.Interval/2)
+	case wait < -2*n.o.Interval:
+		n.noteSleeperLocked(r.ID, r.WakeAt, false, -wait+2*n.o.Interval)
+	}
+}

@@ -1,0 +1,208 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+// asleep stores a plan and lets it sleep.
+func asleep(t testing.TB, v storage.Vault, n *fleet.Node, d time.Duration) *workflow.Plan {
+	t.Helper()
+	plan := claimed(t, v, n, 2)
+	must(t, n.Sleep(t.Context(), plan, n.Now().Add(d)))
+	return plan
+}
+
+// TestSleep lets the node of a plan sleep, and looks who wakes the plan, and when.
+func TestSleep(t *testing.T) {
+	const d, I = 30 * time.Minute, 10 * time.Second
+	for _, test := range []struct {
+		name   string
+		happen func(t *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) // meanwhile
+		within [2]time.Duration                                                               // after it fell asleep
+	}{
+		{"nothing", func(*testing.T, *processtest.Process, *fleet.Node, *workflow.Plan) {}, [2]time.Duration{d, d + 2*time.Second}},
+		{"its node leaves", func(t *testing.T, _ *processtest.Process, n *fleet.Node, _ *workflow.Plan) { leave(t, n) }, [2]time.Duration{d, d + I}},
+		{"its node dies", func(_ *testing.T, p *processtest.Process, _ *fleet.Node, _ *workflow.Plan) { p.Kill() }, [2]time.Duration{d, d + I}},
+		{"its node dies when it is due", func(_ *testing.T, p *processtest.Process, _ *fleet.Node, _ *workflow.Plan) {
+			time.Sleep(d - time.Second)
+			p.Kill()
+		}, [2]time.Duration{d, d + 30*time.Second + 15*time.Second}},
+		{"it is asked to stop", func(t *testing.T, p *processtest.Process, _ *fleet.Node, plan *workflow.Plan) {
+			time.Sleep(time.Minute)
+			must(t, fleet.Stop(t.Context(), p, plan.ID, ana))
+		}, [2]time.Duration{time.Minute, time.Minute + I + time.Second}},
+		{"its node leaves, and it is asked to stop", func(t *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) {
+			leave(t, n)
+			time.Sleep(time.Minute)
+			must(t, fleet.Stop(t.Context(), p, plan.ID, ana))
+		}, [2]time.Duration{time.Minute, time.Minute + 2*I}},
+		{"its node is full", func(t *testing.T, p *processtest.Process, n *fleet.Node, _ *workflow.Plan) {
+			claimed(t, p, n, 1)
+			claimed(t, p, n, 1)
+		}, [2]time.Duration{d, d + 4*I}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onStore(t, func(t *testing.T, store *memvault.Store) {
+				p, n := start(t, store, fleet.Options{Capacity: 2})
+				var fences atomic.Int64
+				others := [2]*fleet.Node{}
+				found := make(chan *workflow.Plan, 10)
+				yields := func(n *fleet.Node) {
+					for plan := range plans(t.Context(), t, n) {
+						found <- plan
+					}
+				}
+				for i := range others {
+					_, others[i] = start(t, store, fleet.Options{Observer: fleet.Observer{Takeover: func(context.Context, fleet.TakeoverEvent) { fences.Add(1) }}})
+				}
+				for _, n := range append(others[:], n) {
+					go yields(n)
+				}
+				time.Sleep(time.Minute)
+				plan := asleep(t, p, n, d)
+				began, was := time.Now(), read(t, open(store), plan.ID)
+				if !was.Asleep() || was.Epoch != 1 || !was.WakeAt.Equal(plan.WakeAt) {
+					t.Fatalf("the plan is stored as %+v", was)
+				}
+				if work, _ := n.Work(plan.ID); !errors.Is(context.Cause(work), fleet.ErrFenced) {
+					t.Errorf("the work goes on: %v", context.Cause(work))
+				}
+				go test.happen(t, p, n, plan)
+				woken := within(t, found, 2*d)
+				if at := time.Since(began); at < test.within[0] || at > test.within[1] {
+					t.Errorf("woken after %v, want %v", at, test.within)
+				}
+				if woken.ID != plan.ID || woken.Epoch != 2 || woken.Asleep() || fences.Load() > 0 {
+					t.Errorf("woken as %+v, after %d takeovers", woken, fences.Load())
+				}
+				if !slices.Equal(versions(woken), versions(was)) {
+					t.Error("the sub-objects were stored again")
+				}
+				time.Sleep(time.Hour)
+				if len(found) > 0 {
+					t.Error("the plan is woken twice")
+				}
+			})
+		})
+	}
+}
+
+// TestTakeAsleep refuses to wake a plan before its time, and wakes it from then on. A plan that was let go in between by
+// another node is not this node's.
+func TestTakeAsleep(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		_, other := start(t, store, fleet.Options{})
+		plan := asleep(t, p, n, time.Hour)
+		for _, n := range []*fleet.Node{n, other} {
+			if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrAsleep) {
+				t.Errorf("Take returns %v", err)
+			}
+		}
+		if _, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana}); !errors.Is(err, fleet.ErrAsleep) {
+			t.Errorf("HandOver returns %v", err)
+		}
+		time.Sleep(time.Hour)
+		got, err := other.Take(t.Context(), plan.ID)
+		if err != nil || got.Epoch != 2 || !other.Woken(plan.ID) {
+			t.Errorf("Take returns %v, %v", got, err)
+		}
+		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
+			t.Errorf("Take returns %v", err)
+		}
+		if err := n.Sleep(t.Context(), plan, time.Now()); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("Sleep returns %v", err)
+		}
+		if err := other.Sleep(t.Context(), plan, time.Now()); !errors.Is(err, storage.ErrConflict) || plan.Owner != n.ID() && plan.WakeAt.IsZero() {
+			t.Errorf("Sleep of an old version returns %v", err)
+		}
+	})
+}
+
+// TestSleepDeleted deletes plans that sleep.
+func TestSleepDeleted(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		found := plans(t.Context(), t, n)
+		plan := asleep(t, p, n, time.Hour)
+		must(t, p.Delete(t.Context(), plan.ID))
+		time.Sleep(2 * time.Hour)
+		if len(found) > 0 {
+			t.Errorf("%+v is yielded", <-found)
+		}
+	})
+}
+
+// TestManySleepers lets thousands of plans sleep beside a quick plan, and counts the node's calls.
+func TestManySleepers(t *testing.T) {
+	many := efforttest.Pick(600, 3000, 10_000)
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{Capacity: 16})
+		all := make([]*workflow.Plan, many)
+		for i := range all {
+			all[i] = plantest.Small()
+			must(t, p.Create(t.Context(), all[i]))
+			must(t, n.Claim(t.Context(), all[i]))
+		}
+		before, due := inUse(), n.Now().Add(2*time.Hour+5*time.Second)
+		for _, plan := range all {
+			must(t, n.Sleep(t.Context(), plan, due))
+		}
+		clear(all)
+		if each := (int64(inUse()) - int64(before)) / int64(many); each > 2048 {
+			t.Errorf("%d bytes are kept for each plan that sleeps", each)
+		}
+		var calls atomic.Int64
+		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+			calls.Add(1)
+			return do()
+		})
+		found := plans(t.Context(), t, n)
+		const hours = 1
+		time.Sleep(hours * time.Hour)
+		// Beside the heartbeats and the looks, a search each interval and each hour.
+		if got, most := calls.Load(), int64(hours*(3*360+2)+10); got > most {
+			t.Errorf("%d calls in %d hours, at most %d without plans that sleep", got, hours, most)
+		}
+		quick := func() {
+			plan, stored := create(t, open(store), 1), time.Now()
+			for {
+				next := within(t, found, time.Hour)
+				_, done := n.Work(next.ID)
+				if next.ID == plan.ID {
+					done()
+					break
+				}
+				time.AfterFunc(time.Second, done)
+			}
+			if d := time.Since(stored); d > 20*time.Second {
+				t.Errorf("a quick plan waits %v beside %d that sleep or wake", d, many)
+			}
+		}
+		quick()
+		time.Sleep(time.Until(due.Add(-time.Second)))
+		quick()
+	})
+}
+
+// inUse returns the bytes that are in use.
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
