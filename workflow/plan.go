@@ -82,7 +82,9 @@ type Plan struct {
 }
 
 // Asleep reports whether the plan sleeps.
-func (p *Plan) Asleep() bool { return !p.WakeAt.IsZero() && p.Owner == uuid.Nil && p.State.Status == Running }
+func (p *Plan) Asleep() bool {
+	return !p.WakeAt.IsZero() && p.Owner == uuid.Nil && p.State.Status == Running
+}
 
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.
 type Checks struct {
