@@ -398,7 +398,7 @@ func TestMemoryOfWhatIsRead(t *testing.T) {
 			}
 			problem := fmt.Sprint(err)
 			runtime.ReadMemStats(&after)
-			if times := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); times > 40 || len(problem) > 2000 {
+			if times := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); times > 45 || len(problem) > 2000 {
 				t.Errorf("%d bytes of memory for each byte, and an error of %d bytes", times, len(problem))
 			}
 			if test.want == "" && err != nil || !strings.Contains(problem, test.want) {
