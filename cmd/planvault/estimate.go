@@ -25,6 +25,9 @@ var (
 	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 2}
 	releaseDay = price.Tally{azblob.ClassOther: 2}
 
+	forkPlan = price.Tally{azblob.ClassRead: 2, azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 1}
+	stopPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
+
 	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
 
 	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 4, azblob.ClassOther: 1}

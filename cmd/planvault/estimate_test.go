@@ -66,6 +66,7 @@ func TestEstimates(t *testing.T) {
 		{"purge of some", 1, []string{"purge", "--name", "plan 1"}, nil},
 		{"expire", 1, []string{"expire", "--older-than", "5d"}, nil},
 		{"expire of catalogued days", 1, []string{"expire", "--older-than", "5d"}, []string{"recover", "--catalogue", "--yes"}},
+		{"fork", 1, []string{"fork", "--from-start", "--status", "completed", "--name", "plan"}, nil},
 		{"hold", 0, []string{"hold", "DAYS"}, nil},
 		{"release", 1, []string{"release", "DAYS"}, []string{"hold", "DAYS", "--yes"}},
 		{"catalogue", 1, []string{"recover", "--catalogue"}, nil},

@@ -18,28 +18,36 @@ import (
 // forking is how a plan is forked.
 type forking struct {
 	workflow.ForkOptions
-	fromFailure, again, dryRun bool
-	repairs                    repairs
+	fromFailure, again, dryRun, includeForks bool
+
+	repairs repairs
 	// allow looks at the plan first; nil allows any.
 	allow func(p *workflow.Plan) error
 }
 
 func (k *forking) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&k.again, "again", false, "make one more fork of a plan that was forked from there before")
-	flags.BoolVar(&k.dryRun, "dry-run", false, "print which actions would run again, and store nothing")
 }
 
 // forkCommand runs a plan again, as a new one.
 func (a *app) forkCommand() *cobra.Command {
 	var k forking
-	c := a.changesPlan("fork ID", "Run a plan again as a new plan, from its failure or from its start",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error { return a.fork(ctx, v, id, k) })
+	var e each
+	c := a.changesPlan("fork [ID]", "Run a plan again as a new plan, from its failure or from its start",
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+			k.dryRun = e.dryRun
+			return a.fork(ctx, v, id, k)
+		})
 	flags := c.Flags()
 	flags.BoolVar(&k.fromFailure, "from-failure", false, "run what is left of a plan that is Failed or Stopped")
 	flags.BoolVar(&k.AfterCompensation, "after-compensation", false, "with --from-failure, also if deferred actions may have undone work")
 	flags.BoolVar(&k.FromStart, "from-start", false, "run all of a final plan again")
+	flags.BoolVar(&k.includeForks, "include-forks", false, "of a search, also fork what are forks themselves, and failed again")
 	k.repairs.addFlags(flags)
 	k.addFlags(flags)
+	a.orEach(c, &e, "a failed", func(ctx context.Context, v *azblob.Vault, f storage.Filters) error {
+		return a.forkEach(ctx, v, f, k, &e)
+	})
 	c.MarkFlagsOneRequired("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("from-failure", "from-start")
 	c.MarkFlagsMutuallyExclusive("after-compensation", "from-start")
@@ -58,6 +66,7 @@ func (a *app) retryCommand() *cobra.Command {
 		return act(c, args)
 	}
 	k.addFlags(c.Flags())
+	addDryRun(c.Flags(), &k.dryRun)
 	return a.signed(c)
 }
 

@@ -79,6 +79,8 @@ func bulkCases() []bulkCase {
 		{name: "mirror", prepare: addToCopy, command: copies, blocked: "conflict", reads: true, several: true},
 		{name: "switch", prepare: addToCopy, command: append([]string{"switch"}, copies[1:]...), blocked: "conflict", several: true},
 		{name: "recover", prepare: breakOff, command: []string{"recover"}},
+		{name: "fork", command: []string{"fork", "--from-start", "--name", "final", "--status", "failed,completed"}, blocked: "conflict", several: true},
+		{name: "stop", command: []string{"stop", "--name", "final"}, code: exitFound, several: true}, // no node is alive to obey
 		{
 			name: "takeover", command: []string{"takeover", "RUNNING"},
 			code:    exitFound,           // no node is alive that could run the plan
@@ -134,6 +136,9 @@ func (w *history) state(t *testing.T, s *stage) (lines []string) {
 		roster, err := v.Control().Roster(t.Context())
 		alive := slices.ContainsFunc(roster.Members, func(m storage.Member) bool { return m.Renewed.Add(m.TTL).After(roster.Now) })
 		add(err, name, alive, "a node is alive")
+		for _, r := range roster.Stops {
+			add(nil, name, r.Plan, "is asked to stop")
+		}
 		for _, n := range roster.Notes {
 			add(nil, name, "has the note", n.Name)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -12,15 +13,26 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // stopCommand asks the owner of a plan to stop it.
 func (a *app) stopCommand() *cobra.Command {
 	wait := false
-	c := a.changesPlan("stop ID", "Ask the owner of a plan to stop it",
+	var e each
+	c := a.changesPlan("stop [ID]", "Ask the owner of a plan to stop it",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+			if e.dryRun {
+				return usageError("--dry-run is for the plans of a search")
+			}
 			return a.stop(ctx, v, id, wait)
 		})
+	a.orEach(c, &e, "a running", func(ctx context.Context, v *azblob.Vault, f storage.Filters) error {
+		if wait {
+			return usageError("--wait is for one plan")
+		}
+		return a.stopEach(ctx, v, f, &e)
+	})
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the plan is final")
 	return a.signed(c)
 }
@@ -95,4 +107,100 @@ func (a *app) printStopped(s stopped) error {
 		return errFound
 	}
 	return err
+}
+
+// stoppedEach is the report of stop for all plans of a search.
+type stoppedEach struct {
+	planned
+	Requested int  `json:"requested" help:"for how many plans a request to stop was stored, or would be"`
+	Ended     int  `json:"ended" help:"how many had ended meanwhile"`
+	Failed    int  `json:"failed" help:"how many could not be read, or asked to stop"`
+	Nodes     int  `json:"nodes" help:"how many nodes are alive, which obey"`
+	More      bool `json:"more" help:"whether the budget ended it early"`
+}
+
+// What becomes of a plan that is to be stopped, beside isDue.
+const (
+	wasAsked = "asked"
+	hadEnded = "ended"
+)
+
+// stopEach asks for the plans to be stopped that filters select. Repeated requests are one.
+func (a *app) stopEach(ctx context.Context, v *azblob.Vault, f storage.Filters, e *each) error {
+	open := []workflow.Status{workflow.NotStarted, workflow.Running}
+	if err := only(&f, open, open); err != nil {
+		return err
+	}
+	by := a.attributionOf(ctx)
+	ids, looked, err := a.look(ctx, v, f, func(ctx context.Context, r storage.ListResult) (string, error) {
+		if e.plugin != "" {
+			if p, err := v.Read(ctx, r.ID); err != nil {
+				return "", err
+			} else if !e.has(p, workflow.Running) {
+				return notOfThese, nil
+			}
+		}
+		return isDue, nil
+	})
+	if err != nil {
+		return err
+	}
+	report := stoppedEach{Requested: len(ids), Failed: looked.failed}
+	if len(ids) > 0 {
+		i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone, Plans: ids[:1]})
+		if err != nil {
+			return err
+		}
+		report.Nodes = i.Alive()
+	}
+	return carryOut(ctx, a, e.dryRun, due[swept]{
+		change:  change{doing: "stop", what: plural(len(ids), "plan"), requests: estimate(nil, step{stopPlan, len(ids)})},
+		journal: v, entry: about("stop"), n: len(ids), found: looked, err: looked.err(),
+		wouldDo: func(p planned) error {
+			report.planned = p
+			return a.print(report, report.text)
+		},
+		do: func(ctx context.Context) (swept, error) {
+			s, err := sweep(ctx, a.progress("stop", "plan", len(ids)).then(goOn), slices.Values(ids), e.timeLeft(), func(ctx context.Context, id uuid.UUID) (string, error) {
+				err := fleet.Stop(ctx, v, id, by)
+				if errors.Is(err, fleet.ErrNotRunning) || errors.Is(err, storage.ErrNotFound) {
+					return hadEnded, nil
+				}
+				return wasAsked, err
+			})
+			return s, errors.Join(looked.err(), err)
+		},
+		done: func(s swept, _ error) (more bool, err error) {
+			report.Requested, report.Ended, report.More = s.of[wasAsked], s.of[hadEnded], s.more
+			if len(ids) > 0 {
+				report.Failed += s.failed
+			}
+			err = a.print(report, report.text)
+			if err == nil && report.Requested > 0 && report.Nodes == 0 && report.Failed == 0 && !s.more {
+				err = errFound
+			}
+			return s.more, err
+		},
+	})
+}
+
+func (s stoppedEach) text(w io.Writer) {
+	did := "asked to stop"
+	if s.DryRun {
+		did = "would be asked to stop"
+	}
+	fmt.Fprintf(w, "%s %s", plural(s.Requested, "plan"), did)
+	if s.Ended > 0 {
+		fmt.Fprintf(w, ", %s had ended", count(s.Ended))
+	}
+	if s.Failed > 0 {
+		fmt.Fprintf(w, ", %s failed", count(s.Failed))
+	}
+	if s.Nodes == 0 && s.Requested > 0 {
+		fmt.Fprint(w, "; no node is alive to obey")
+	}
+	if s.DryRun {
+		fmt.Fprintf(w, ": %s", s.planned)
+	}
+	fmt.Fprintln(w, ifMore(s.More))
 }
