@@ -176,7 +176,7 @@ func Scrub(text string, values []string) string {
 	var found []string
 	for _, v := range values {
 		for _, form := range forms(v) {
-			if len(form) >= shortest && strings.Contains(text, form) {
+			if strings.Contains(text, form) {
 				found = append(found, form)
 			}
 		}

@@ -3,9 +3,12 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/planvault/azblob/internal/secrets"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 )
@@ -69,13 +72,24 @@ func discreet(reg *registry.Register, rule workflow.Rule) workflow.Rule {
 	}
 }
 
-// tagged is a rule: the tags of the types are right.
+// tagged is a rule: the tags of the types are right, and a request has secrets and not what is shown in their place.
 func tagged(reg *registry.Register) workflow.Rule {
 	plugin := types{reg: reg}
 	return func(o workflow.Object, bad func(field, problem string)) {
-		if a, ok := o.(*workflow.Action); ok {
-			if _, err := plugin.secrets(a); err != nil {
-				bad("Plugin", fmt.Sprintf("%s: %v", a.Plugin, err))
+		a, ok := o.(*workflow.Action)
+		if !ok {
+			return
+		}
+		paths, err := plugin.secrets(a)
+		if err != nil {
+			bad("Plugin", fmt.Sprintf("%s: %v", a.Plugin, err))
+		}
+		if len(paths) == 0 || a.Req == nil || plugins.Blocks(reflect.TypeOf(a.Req)) {
+			return
+		}
+		if text, err := workflow.MarshalValue(a.Req); err == nil { // another rule reports the error
+			if _, values, _ := secrets.Hide("/req", text, paths); slices.Contains(values, secrets.Shown) {
+				bad("Req", "has "+secrets.Shown+" in the place of a secret: it was redacted, give the secret itself")
 			}
 		}
 	}

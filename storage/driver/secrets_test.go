@@ -32,13 +32,18 @@ func (s *shout) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// mute can't be written, and quotes itself.
+type mute string
+
+func (m mute) MarshalJSON() ([]byte, error) { return nil, &plugins.Error{Message: string(m)} }
+
 // TestSecretsInRefusals has requests that are refused, for reasons that quote what is wrong.
 func TestSecretsInRefusals(t *testing.T) {
 	reg := registry.Must(plugins.Typed[vaulted, vaulted]("p"))
 	for _, req := range []any{
 		json.RawMessage(`{"Number": 123456}`), json.RawMessage(`{"Shout": "hunter2"}`), json.RawMessage(`{"shout": "hunter2"}`),
 		vaulted{Shout: "hunter2"}, vaulted{Any: int64(1<<60 + 1)}, vaulted{Map: map[string]any{"hunter2": uint64(1<<60 + 1)}},
-		vaulted{Any: "hunter2", Open: "\xff"},
+		vaulted{Any: "hunter2", Open: "\xff"}, vaulted{Any: mute("hunter2")},
 	} {
 		p := planOf(req)
 		err := driver.CheckNew(p, reg)
@@ -77,6 +82,19 @@ func TestSecretsInChecks(t *testing.T) {
 	err := driver.CheckNew(planOf(vaulted{Any: "hunter2"}), registry.Must(quoting{"p"}))
 	if err == nil || !strings.Contains(err.Error(), "(secret)") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestRedactedRequest refuses a request that was shown to a person, and would lose its secret.
+func TestRedactedRequest(t *testing.T) {
+	p := planOf(vaulted{Any: "hunter2"})
+	driver.MarkSecrets(p, nil)
+	err := driver.CheckNew(p.Redacted(), nil)
+	if err == nil || !strings.Contains(err.Error(), "Req: has (secret)") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := driver.CheckNew(p, nil); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,6 +34,7 @@ func updatePromises() []promise {
 		{"other children than those of the version are ErrInvalid and change nothing", updateOtherChildren},
 		{"a request that can't be read again is ErrInvalid and changes nothing", updateUnreadable},
 		{"requests and responses at the limits come back", updateAtTheLimits},
+		{"Create and updates note where the secrets of an action are", updateSecrets},
 		{"an update of a deleted plan is ErrNotFound and restores nothing", updateDeleted},
 		{"sub-objects move to any status, forward and back", updateAnyStatus},
 		{"a plan keeps its owner and epoch, and a former owner's versions are refused after a fence", updateOwner},
@@ -44,6 +45,24 @@ func updatePromises() []promise {
 		{"a death leaves a whole plan, with or without the update, and Recovery keeps it", recovered(updateOfAction, completion)},
 		{"after a death another update to a final status finishes it", updateAgain},
 	})
+}
+
+// updateSecrets has secrets in fields of type any: only the values that are given have their tags.
+func updateSecrets(s *stage) {
+	type login struct {
+		Password string `vault:"secret"`
+	}
+	plan := plantest.Small()
+	a := plan.Blocks[0].Sequences[0].Actions[0]
+	setRequest(a, plantest.Loose{Any: login{"x"}})
+	s.started(plan)
+	a.State.Status, a.Attempts = workflow.Running, []workflow.Attempt{{Start: moment, Resp: &plantest.Loose{Any: []any{login{"y"}}}}}
+	for _, want := range [][]string{{"/req/Any/Password"}, {"/req/Any/Password", "/resp/Any/*/Password"}} {
+		if got := s.read(s.vault, plan.ID).Blocks[0].Sequences[0].Actions[0].Secrets; !slices.Equal(got, want) {
+			s.Errorf("the secrets are at %q, want %q", got, want)
+		}
+		s.update(a)
+	}
 }
 
 // updateOwner claims a plan, and takes it on another node while the first owner goes on.
