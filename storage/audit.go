@@ -15,7 +15,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// AuditEntry is a change of a store.
+// AuditEntry is a change of a store, or a look at the secrets of a plan.
 type AuditEntry struct {
 	// ID is a UUIDv7. Its time says when the change began, by the clock of the process that made it.
 	ID uuid.UUID
