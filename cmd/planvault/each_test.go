@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/workflow"
@@ -26,4 +29,27 @@ func TestForkEachLeavesOut(t *testing.T) {
 	s.says(t, exitFound, "has run after the failure", fork...)
 	s.says(t, exitFound, "1 plan forked, 1 had a fork, 1 can't be forked like this\n", append(fork, "--include-forks")...)
 	s.says(t, exitDone, "1 plan forked, 2 had a fork\n", append(fork, "--include-forks", "--after-compensation")...)
+}
+
+// TestForkEachBesideItself forks the plans of a search by two commands at once: both succeed, and each plan has one fork.
+func TestForkEachBesideItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.fill(t, 1, 5)
+		s.slow(10 * time.Millisecond)
+		var both sync.WaitGroup
+		var reports [2]forkedEach
+		for i := range reports {
+			both.Go(func() {
+				r := s.run(t.Context(), "fork", "--from-start", "--status", "completed", "--yes", "--output", "json")
+				if err := json.Unmarshal([]byte(r.stdout), &reports[i]); err != nil || r.code != exitDone {
+					t.Errorf("%+v, %v", r, err)
+				}
+			})
+		}
+		both.Wait()
+		if a, b := reports[0], reports[1]; a.Forked+b.Forked != 5 || a.Existing+b.Existing != 5 {
+			t.Errorf("%+v", reports)
+		}
+	})
 }
