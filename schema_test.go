@@ -49,6 +49,7 @@ func goldenPlan() *workflow.Plan {
 		Submitted: workflow.Actor{By: "<shop>@example.com, план", From: "orders-2 & request 7"},
 		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
 		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
+		Ending:    workflow.Ending{Reason: workflow.BlockFailed, At: at.Add(time.Hour), Trouble: "the hook was <given> up"},
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -244,7 +245,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.WakeAt, older.Labels, older.Submitted, older.Forked, older.Stopped = time.Time{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}
+	older.WakeAt, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:

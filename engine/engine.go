@@ -83,7 +83,7 @@
 // # Stop and shutdown
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes Stopped. A request
-// is too late, for the next owners too, once the deferred actions have begun. The end of Run's context is a shutdown:
+// is too late, for the next owners too, once the deferred actions have begun, or the outcome is stored for Options.Ended. The end of Run's context is a shutdown:
 // nothing more begins, the outcomes of running actions are stored, and the plans stay Running for the next Run. In a
 // fleet, other nodes take each plan as its work stops.
 //

@@ -159,6 +159,24 @@ func ExampleEngine_Stop() {
 	// Output: Stopped StopRequested
 }
 
+// A service tells its user when a plan has ended, whichever of its processes ends it. The plan's ID is the idempotency key.
+func ExampleOptions_ended() {
+	ctx := context.Background()
+	e, err := engine.New(memvault.New(registry.Must(greet), memvault.Options{}), engine.Options{
+		UntilIdle: true,
+		Ended: func(_ context.Context, plan *workflow.Plan) error {
+			_, err := fmt.Println("mail:", plan.Name, "is", plan.State.Status) // an error makes the engine call again
+			return err
+		},
+	})
+	check(err)
+	action := greet.Action("say hello", Greet{"world"})
+	_, err = e.Submit(ctx, &workflow.Plan{Name: "order 7", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{action}}}}}})
+	check(err)
+	check(e.Run(ctx))
+	// Output: mail: order 7 is Completed
+}
+
 type deployer struct{ target string }
 
 type release struct{ Version string }

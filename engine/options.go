@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Options are the settings of an engine. A zero field means its default. A negative number is storage.ErrInvalid.
@@ -51,6 +53,17 @@ type Options struct {
 	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
 	// offers retention.Vault, which vaults in memory don't.
 	NoRetention bool
+	// Ended is called for each plan that this engine ends, with the plan as it will be stored: it becomes final after Ended has
+	// returned nil. It is called at least once: again after a death, by the next owner, with the same outcome. Use the plan's
+	// ID as an idempotency key. The outcome is stored before, which costs a write, and no stop changes it any more.
+	//
+	// If Ended fails, panics, or takes longer than Timeout, it is called again, after RetryDelay, doubling up to a minute, for an
+	// hour after the outcome was stored, whoever owns the plan. Then the plan ends without it, Ending.Trouble says why, and
+	// Observer.Problem is called. The plan holds no place between two calls. At a shutdown the context ends after Drain, and
+	// the next owner calls again. An engine without Ended ends such a plan without a call, so all engines that share a vault
+	// should have it. Plans that no engine runs are not told of. Calls may be concurrent; the plan is the callee's own.
+	// Default: none.
+	Ended func(ctx context.Context, plan *workflow.Plan) error
 	// Logger gets what a person must know, such as a plan that nobody here can run, at levels warn and error. Default:
 	// slog.Default(), or none if Observer has Problem.
 	Logger *slog.Logger

@@ -15,6 +15,9 @@ func (r *run) runPlan() error {
 	if err := r.beginPlan(); err != nil {
 		return err
 	}
+	if e := r.plan.Ending; !e.At.IsZero() {
+		return r.endPlan(e.Reason)
+	}
 	reason, err := r.within(r.scope, r.plan, r.runBlocks)
 	if err != nil {
 		return err
@@ -73,9 +76,14 @@ func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, er
 
 // endPlan ends the plan, also if its results have become too large for the vault.
 func (r *run) endPlan(reason workflow.FailureReason) error {
+	if err := r.tellEnded(reason); err != nil {
+		return err
+	}
 	r.plan.Reason = reason
 	s := &r.plan.State
-	s.Status, s.End = statusOf(reason), r.now()
+	if s.Status, s.End = statusOf(reason), r.plan.Ending.At; s.End.IsZero() {
+		s.End = r.now()
+	}
 	err := r.store(r.owned, r.plan)
 	if errors.Is(err, storage.ErrInvalid) && r.shrink(err) {
 		err = r.store(r.owned, r.plan)

@@ -62,7 +62,7 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *r
 	r.scope, halt = context.WithCancelCause(r.life)
 	r.halt = func() { halt(fleet.ErrStopRequested) }
 	// The outcome chose the deferred actions that have begun, so it must not change any more.
-	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted
+	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted || !r.plan.Ending.At.IsZero()
 	if r.ending && r.plan.Reason != workflow.StopRequested {
 		r.halt = func() {}
 	}

@@ -75,7 +75,7 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 		}
 	}
 	for i := range p.Waiting {
-		if w := &p.Waiting[i]; w.Until.IsZero() {
+		if w := &p.Waiting[i]; w.For == "retry" {
 			a := actions[w.Path]
 			failures, last := failed(a.Attempts)
 			w.Until = last.End.Add(e.policyOf(a).wait(a.ID, failures, last.Err))

@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,8 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner *MemberState, late, waits bool)
 	switch {
 	case len(p.Running) == 0 && p.unseen:
 		return why + " An idempotent action may run, which is stored when it ends. If it or the node hangs, restart the node, or evict it."
+	case len(p.Running) == 0 && slices.ContainsFunc(p.Waiting, func(w WaitingObject) bool { return w.For == endedHook }):
+		return why + " Its work has ended, and its engine calls engine.Options.Ended, for an hour at most. Look at that hook."
 	case len(p.Running) == 0:
 		return why + " Nothing runs, so the node may hang: restart it, or evict it."
 	}

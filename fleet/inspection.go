@@ -159,9 +159,10 @@ type RunningAction struct {
 type WaitingObject struct {
 	// Path is that of [workflow.Paths]. That of the plan is empty.
 	Path string
-	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, or "retry" of an action.
+	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, "retry" of an action, or the plan for the
+	// "Ended hook" of its engine.
 	For string
-	// Until is when the wait ends. It is zero for a retry, whose delay is a setting of the engine.
+	// Until is when the wait ends. It is zero for a retry and a hook, which depend on the engine.
 	Until time.Time
 	// Since is when the wait began.
 	Since time.Time

@@ -13,6 +13,10 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 	p.Read, p.Plan.Owner, p.Plan.Epoch, p.Plan.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
 	p.Progress = latest(firstProgress(p.Plan), plan.State.Start, plan.RuntimeUpdate)
 	p.Running, p.Waiting, p.Done, p.Actions, p.waits, p.unseen = nil, nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
+	if at := plan.Ending.At; !at.IsZero() && !plan.State.Status.Final() {
+		p.Progress = latest(p.Progress, at)
+		p.Waiting = append(p.Waiting, WaitingObject{For: endedHook, Since: at})
+	}
 	cont := continuous(plan)
 	for o, path := range workflow.Paths(plan) {
 		if o == workflow.Object(plan) || cont[o] {
@@ -48,6 +52,9 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 		p.unseen = true
 	}
 }
+
+// endedHook is what a plan waits for that is about to end.
+const endedHook = "Ended hook"
 
 // unended counts the attempts before the last one that never ended.
 func unended(a *workflow.Action) (n int) {

@@ -188,7 +188,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 	f.ID = forkID(p, opts)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
 	f.Reason, f.Owner, f.Epoch, f.WakeAt = NoFailure, uuid.Nil, 0, time.Time{}
-	f.Submitted, f.Forked, f.Stopped = Actor{}, opts.By, Attribution{}
+	f.Submitted, f.Forked, f.Stopped, f.Ending = Actor{}, opts.By, Attribution{}, Ending{}
 	return f
 }
 

@@ -128,6 +128,7 @@ func failedAtRandom(seed uint64) *workflow.Plan {
 	p.Owner, p.Epoch, p.Reason, p.ForkedFrom = workflow.NewV7(), 7, workflow.BlockFailed, workflow.NewV7()
 	p.Submitted = workflow.Actor{By: "who submitted it", From: "there"}
 	p.Forked, p.Stopped = workflow.Attribution{By: "who forked the other"}, workflow.Attribution{By: "who stopped it"}
+	p.Ending.Trouble = "the hook was given up"
 	p.SubmitTime, p.RuntimeUpdate = time.Now(), time.Now()
 	return p
 }
@@ -158,7 +159,7 @@ func TestFork(t *testing.T) {
 func isFork(t *testing.T, seed uint64, p, f *workflow.Plan, carried map[workflow.Object]bool) {
 	t.Helper()
 	want := plantest.Clone(p) // with the fork's own fields
-	want.Submitted, want.Forked, want.Stopped = workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}
+	want.Submitted, want.Forked, want.Stopped, want.Ending = workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
 	want.ForkedFrom, want.Owner, want.Epoch, want.Reason, want.SubmitTime, want.RuntimeUpdate = p.ID, uuid.Nil, 0, 0, time.Time{}, time.Time{}
 	was, objects, ids := objectsOf(p), objectsOf(f), map[uuid.UUID]bool{}
 	for i, o := range objectsOf(want) {

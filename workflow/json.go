@@ -187,6 +187,7 @@ type (
 	bareAttribution     Attribution
 	bareActor           Actor
 	bareLater           Later
+	bareEnding          Ending
 )
 
 func (p *Plan) form() form { return &planForm{fields: formOf((*barePlan)(p), &p.unknown)} }
@@ -211,7 +212,8 @@ func (l *Later) form() form { return new(formOf((*bareLater)(l), &l.unknown)) }
 
 func (d *Attribution) form() form { return new(formOf((*bareAttribution)(d), &d.unknown)) }
 
-func (a *Actor) form() form { return new(formOf((*bareActor)(a), &a.unknown)) }
+func (a *Actor) form() form  { return new(formOf((*bareActor)(a), &a.unknown)) }
+func (e *Ending) form() form { return new(formOf((*bareEnding)(e), &e.unknown)) }
 
 // writing are the options of the model's JSON. Like encoding/json, it escapes U+2028 and U+2029, which JavaScript does not
 // allow in strings. Raw JSON is written as it is, without its blanks.
@@ -219,7 +221,7 @@ var writing = jsonv2.JoinOptions(
 	jsonv2.Deterministic(true), jsontext.EscapeForJS(true), jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true),
 	jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
 		writes[*Plan](), writes[*Checks](), writes[*Block](), writes[*Sequence](), writes[*Action](), writes[*Attempt](),
-		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](), writes[*Later](),
+		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](), writes[*Later](), writes[*Ending](),
 		jsonv2.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error {
 			text, err := t.UTC().AppendText(append(enc.AvailableBuffer(), '"'))
 			if err != nil {
@@ -253,7 +255,7 @@ var readers = sync.Pool{New: func() any {
 	r := new(reader)
 	r.options = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
 		reads[*Plan](r), reads[*Checks](r), reads[*Block](r), reads[*Sequence](r), reads[*Action](r), reads[*Attempt](r),
-		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r), reads[*Later](r),
+		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r), reads[*Later](r), reads[*Ending](r),
 		jsonv2.UnmarshalFromFunc(readDuration),
 	))
 	return r

@@ -62,6 +62,7 @@ func stored() *workflow.Plan {
 	p.Submitted = workflow.Actor{By: "shop@example.com", From: "orders-2, request 7"}
 	p.Forked = workflow.Attribution{By: "ops@example.com", Why: "the cache is warm again", At: p.SubmitTime}
 	p.Stopped = workflow.Attribution{By: "root@host-3", Why: "wrong \"cluster\"", At: p.RuntimeUpdate}
+	p.Ending = workflow.Ending{Reason: workflow.PostCheckFailed, At: p.RuntimeUpdate, Trouble: "the hook was given up"}
 	p.State.Status = workflow.Failed
 	return p
 }

@@ -75,6 +75,8 @@ type Plan struct {
 	Forked Attribution `json:"forked,omitzero"`
 	// Stopped says who asked the plan to stop, when and why, also if the plan then failed. The engine sets it.
 	Stopped Attribution `json:"stopped,omitzero"`
+	// Ending is the outcome of a plan that an engine is about to end. The engine sets it.
+	Ending Ending `json:"ending,omitzero"`
 	// Meta is the author's own data. The vault stores it unchanged.
 	Meta []byte `json:"meta,omitempty"`
 
@@ -84,6 +86,18 @@ type Plan struct {
 // Asleep reports whether the plan sleeps.
 func (p *Plan) Asleep() bool {
 	return !p.WakeAt.IsZero() && p.Owner == uuid.Nil && p.State.Status == Running
+}
+
+// Ending is the outcome of a plan whose engine has a hook for ended plans. It is stored before the hook is called, and no
+// longer changes: it becomes the plan's Reason and end. A plan without it has had no hook.
+type Ending struct {
+	Reason FailureReason `json:"reason,omitzero"`
+	// At is when the outcome was fixed.
+	At time.Time `json:"at,omitzero"`
+	// Trouble says why the hook was given up. It is empty if the hook has returned nil, and has at most [MaxWhy] bytes.
+	Trouble string `json:"trouble,omitempty"`
+
+	unknown unknown
 }
 
 // Checks are actions that run in parallel and decide whether a plan or a block may go on.

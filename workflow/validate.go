@@ -197,6 +197,11 @@ func (v *validator) fields(o Object) {
 		c.under("Submitted.", o.Submitted.check)
 		c.under("Forked.", o.Forked.check)
 		c.under("Stopped.", o.Stopped.check)
+		c.known("Ending.Reason", "failure reason", o.Ending.Reason, reasonNames.valid(o.Ending.Reason))
+		c.time("Ending.At", o.Ending.At)
+		c.under("Ending.", func(bad func(field, problem string, args ...any)) {
+			checkLine("Trouble", o.Ending.Trouble, MaxWhy, bad)
+		})
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}

@@ -221,6 +221,7 @@ func TestShowHasEveryField(t *testing.T) {
 	whole.Submitted = workflow.Actor{By: "submitter", From: "there"}
 	whole.Forked = workflow.Attribution{By: "forker", Why: "again", At: at}
 	whole.Stopped = workflow.Attribution{By: "stopper", Why: "wrong", At: at}
+	whole.Ending = workflow.Ending{Reason: workflow.BlockFailed, At: at}
 	outputs := map[string]func(p *workflow.Plan) string{
 		"text": func(p *workflow.Plan) string {
 			var out bytes.Buffer

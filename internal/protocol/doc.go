@@ -74,7 +74,8 @@
 //   - A copy: mirrors bring one plan up to date. Anybody may open the copy; others then change and delete the plan, and in
 //     some situations do so before. With two mirrors, nobody deletes the plan while one is about to write (C5).
 //   - A switch to a copy in another account: two fleets, a follower, and an operator who is interrupted.
-//   - An engine: what it stores of a sequence, its actions and a deferred action before it acts (TestEngine).
+//   - An engine: what it stores of a sequence, its actions and a deferred action before it acts, and of the outcome
+//     before it calls the hook for ended plans (TestEngine).
 //   - Excuses: an action fails only if more owners crashed or froze in it than Options.Crashes allows, and does not run
 //     again after that (TestExcuses). All who take have seen the records of excused members. Both models also have actions
 //     with AtMost 1.

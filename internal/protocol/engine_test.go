@@ -16,6 +16,7 @@ type runs struct {
 	checks     bool // the sequence has deferred checks, which run when it ends
 	poison     bool // the second action ends each process
 	once       bool // the actions have AtMost 1
+	hook       bool // engines call a hook before they end the plan, which has no deferred actions
 
 	mutant
 	search[runState, move]
@@ -37,6 +38,8 @@ type runState struct {
 	cleaned                  bool     // the deferred checks have run
 	calls                    [2]uint8 // that began, of each action
 	begun                    [2]bool  // the deferred actions that have begun: for success, and after a stop
+	fixed                    runEnd   // the outcome that is stored before the hook is called
+	told                     [2]bool  // the outcomes that a hook has heard of and returned
 	outcome
 }
 
@@ -44,6 +47,15 @@ type runAction struct {
 	status  status
 	unended uint8 // attempts that are stored and never ended
 }
+
+// runEnd is how a plan ends, if that is decided.
+type runEnd uint8
+
+const (
+	runUndecided runEnd = iota
+	runSucceeds
+	runStopped
+)
 
 // runEngine is an engine, with the plan as it has it.
 type runEngine struct {
@@ -57,6 +69,7 @@ type runEngine struct {
 	stop     bool    // it is stored in the plan
 	halted   bool    // nothing more begins
 	ending   bool    // the outcome is fixed
+	end      runEnd  // how the plan ends, if it has a hook
 	after    uint8   // calls that began after it lost the plan
 }
 
@@ -72,6 +85,8 @@ const (
 	runFixes
 	runDefers
 	runEndsDeferred
+	runFixesEnd
+	runTells
 	runEndsPlan
 )
 
@@ -86,6 +101,8 @@ var (
 	runEndless      = breaking("an action ends more processes than Options.Crashes allows")
 	runTooOften     = breaking("an action runs more often than its AtMost allows")
 	runTwiceFenced  = breaking("an engine begins more than one action after it has lost the plan")
+	runUntold       = breaking("a plan ends, and no hook has heard of it and returned")
+	runToldOther    = breaking("a plan ends otherwise than a hook has heard")
 	runBlamed       = breaking("an action fails although no more owners crashed or froze in it than Options.Crashes allows")
 )
 
@@ -101,6 +118,9 @@ const (
 	runInfers        rule = "an engine does not infer what has begun"
 	runDoubts        rule = "an engine stores no attempt of an idempotent action that may have run already"
 	runCounts        rule = "an engine does not count attempts that never ended against AtMost"
+	runFixesBefore   rule = "the hook is called before the outcome is stored"
+	runTellsAgain    rule = "an engine that takes a plan whose outcome is stored does not call the hook"
+	runKeepsEnd      rule = "an engine that takes a plan whose outcome is stored accepts a stop"
 	runGivesUp       rule = "an engine goes on after a write was refused"
 )
 
@@ -144,7 +164,7 @@ func (x *runs) steps(from runState, yield func(move, runState)) {
 func (x *runs) pickUp(st *runState, e, other *runEngine) {
 	other.match = false
 	*e = runEngine{at: runBegins, match: true, sequence: st.sequence, actions: st.actions, stop: st.stop}
-	e.ending = st.deferred != notStarted && !x.lacks(runKeepsOutcome)
+	e.ending = st.deferred != notStarted && !x.lacks(runKeepsOutcome) || st.fixed != runUndecided && !x.lacks(runKeepsEnd)
 	e.halted = st.stop || st.asked && (!e.ending || x.lacks(runHearsLate))
 	if st.plan == running && !x.lacks(runDoubts) {
 		for k, a := range st.actions {
@@ -158,6 +178,12 @@ func (x *runs) pickUp(st *runState, e, other *runEngine) {
 		e.sequence = running
 	}
 	st.plan = running
+	if e.end = st.fixed; e.end != runUndecided && !x.lacks(runKeepsEnd) {
+		e.at = runTells
+		if x.lacks(runTellsAgain) {
+			e.at = runEndsPlan
+		}
+	}
 }
 
 // engine yields the steps of an engine that has picked the plan up.
@@ -190,6 +216,15 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 	case runEndsSequence:
 		write("stores the end of the sequence", func(st *runState, e *runEngine) { st.sequence, st.cleaned, e.at = final, true, runFixes })
 	case runFixes:
+		if x.hook {
+			do("decides the outcome", func(_ *runState, e *runEngine) {
+				e.ending, e.end, e.at = true, runSucceeds, runFixesEnd
+				if e.halted {
+					e.end = runStopped
+				}
+			})
+			return
+		}
 		if e.halted && !e.stop && !x.lacks(runStoresStop) {
 			write("stores the stop", func(st *runState, e *runEngine) { st.stop, e.stop, e.ending = true, true, true })
 			return
@@ -214,8 +249,24 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 		})
 	case runEndsDeferred:
 		write("stores the end of deferred actions", func(st *runState, e *runEngine) { st.deferred, e.at = final, runEndsPlan })
+	case runFixesEnd:
+		fix := func(st *runState, e *runEngine) { e.at = runTells }
+		if x.lacks(runFixesBefore) {
+			do("fixes the outcome", fix)
+			return
+		}
+		write("stores the outcome", func(st *runState, e *runEngine) {
+			st.fixed = e.end
+			fix(st, e)
+		})
+	case runTells:
+		do("calls the hook", func(st *runState, e *runEngine) { st.told[e.end-1], e.at = true, runEndsPlan })
 	case runEndsPlan:
 		write("stores the end of the plan", func(st *runState, e *runEngine) {
+			if x.hook {
+				x.breaks(&st.outcome, runUntold, st.told == [2]bool{})
+				x.breaks(&st.outcome, runToldOther, st.told[2-e.end])
+			}
 			x.breaks(&st.outcome, runForgets, st.sequence == notStarted && st.actions[0].status != notStarted)
 			x.breaks(&st.outcome, runUncleaned, x.checks && st.calls[0] > 0 && !st.cleaned)
 			st.plan, *e = final, runEngine{}
@@ -293,7 +344,7 @@ func (x *runs) call(st *runState, e *runEngine) {
 // is the first.
 func (x *runs) tidy(st *runState) {
 	for i := range st.engines {
-		st.engines[i].forget(x.lacks(runGivesUp) || x.lacks(runStoresOutcome))
+		st.engines[i].forget(x.lacks(runGivesUp) || x.lacks(runStoresOutcome) || x.lacks(runFixesBefore))
 	}
 	if e := &st.engines; e[1].match || !e[0].match && e[1].at > e[0].at {
 		e[0], e[1] = e[1], e[0]
@@ -303,7 +354,7 @@ func (x *runs) tidy(st *runState) {
 // forget forgets what an engine knows of earlier actions. A former owner whose next step is a write has come to its end,
 // unless it goes on after a write that was refused, or begins deferred actions without one.
 func (e *runEngine) forget(goesOn bool) {
-	begins := e.at == runBegins || e.at == runAttempts || e.at == runCalls || e.at == runDefers
+	begins := e.at == runBegins || e.at == runAttempts || e.at == runCalls || e.at == runDefers || e.at == runTells
 	switch {
 	case !e.match && !begins && !goesOn:
 		*e = runEngine{}
@@ -332,6 +383,7 @@ func TestEngine(t *testing.T) {
 		{idempotent: true, poison: true},
 		{delay: true, checks: true, poison: true},
 		{once: true},
+		{hook: true},
 	}
 	holds(t, list[:efforttest.Pick(1, 2, len(list))])
 }
@@ -346,6 +398,8 @@ var runNeeds = needs{
 	{&runs{}, runForgets, rules{runInfers}},
 	{&runs{poison: true, idempotent: true}, runEndless, rules{runDoubts}},
 	{&runs{once: true}, runTooOften, rules{runCounts}},
+	{&runs{hook: true}, runToldOther, rules{runFixesBefore, runKeepsEnd}},
+	{&runs{hook: true}, runUntold, rules{runTellsAgain}},
 	{&runs{idempotent: true}, runTwiceFenced, rules{runGivesUp}},
 }
 

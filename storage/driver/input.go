@@ -236,6 +236,9 @@ func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
 		if o.Stopped != (workflow.Attribution{}) {
 			bad("Stopped", "is set: nobody has asked a new plan to stop")
 		}
+		if o.Ending != (workflow.Ending{}) {
+			bad("Ending", "is set: a new plan has not ended")
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type Facts struct {
 	Reason        string    `json:"reason,omitempty" help:"why it failed"`
 	Forked        *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
 	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
+	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
 	LastProgress  time.Time `page:"Last progress" json:"-"`
 	Actions       Counts    `tree:"Actions" json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
 }
@@ -68,7 +69,21 @@ func FactsOf(root *Node) Facts {
 	if p.Reason != workflow.NoFailure {
 		f.Reason = p.Reason.String()
 	}
+	f.EndedHook = hookOf(p)
 	return f
+}
+
+// hookOf says what became of the hook for ended plans, if the plan has one.
+func hookOf(p *workflow.Plan) string {
+	switch e := p.Ending; {
+	case e == (workflow.Ending{}):
+		return ""
+	case e.Trouble != "":
+		return line(e.Trouble, workflow.MaxWhy)
+	case p.State.Status.Final():
+		return "has returned"
+	}
+	return "is called since " + Time(p.Ending.At)
 }
 
 // Fact is a fact for people.
