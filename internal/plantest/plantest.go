@@ -284,8 +284,12 @@ func Finish(p *workflow.Plan) {
 		s := o.Header().State
 		s.Status, s.Start, s.End = workflow.Completed, start, start.Add(time.Minute)
 		if a, ok := o.(*workflow.Action); ok {
+			var after time.Duration
+			if a.Backoff.First > 0 { // an action of Full has all fields
+				after = time.Hour
+			}
 			a.Attempts = []workflow.Attempt{
-				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", After: time.Hour, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}}, Start: start, End: start.Add(time.Second)},
+				{Err: &plugins.Error{Code: 7, Message: "not yet: \n<&>", After: after, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}}, Start: start, End: start.Add(time.Second)},
 				{Resp: &Response{Text: a.Name, OK: true}, Start: start.Add(2 * time.Second), End: start.Add(time.Minute)},
 			}
 		}
