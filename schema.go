@@ -24,7 +24,8 @@ type format []upgrade
 type upgrade func(docType string, data []byte) ([]byte, error)
 
 // form is the stored form of this code. Schema 2 is schema 1, and says that older code must leave a document alone: that of
-// a plan that sleeps, or of an action whose plugin is called later. Older code would run it at once.
+// a plan that sleeps, must not begin yet, or has a Deadline, or of an action whose plugin is called later. Older code would
+// run it at once, or for too long.
 var form = format{nil}
 
 // schema is the newest schema.
@@ -41,20 +42,23 @@ func (f format) plain() int {
 
 // schemaOf is the schema that a document of an object gets.
 func (f format) schemaOf(docType string, o workflow.Object) int {
-	if sleeps(docType, o) {
+	if isNewer(docType, o) {
 		return f.schema()
 	}
 	return f.plain()
 }
 
-// sleeps reports whether a document has what older code must leave alone.
-func sleeps(docType string, o workflow.Object) bool {
+// isNewer reports whether a document has what older code must leave alone.
+func isNewer(docType string, o workflow.Object) bool {
 	switch o := o.(type) {
 	case *workflow.Action:
 		return o.Later() != nil
 	case *workflow.Plan:
-		if !o.WakeAt.IsZero() || docType != typeObject || o.State.Status != workflow.Running {
-			return !o.WakeAt.IsZero()
+		switch {
+		case !o.WakeAt.IsZero(), !o.Deadline.IsZero(), o.State.Status == workflow.NotStarted && !o.NotBefore.IsZero():
+			return true
+		case docType != typeObject || o.State.Status != workflow.Running:
+			return false
 		}
 		for part := range workflow.Walk(o) {
 			if a, ok := part.(*workflow.Action); ok && a.Later() != nil {

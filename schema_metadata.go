@@ -37,7 +37,7 @@ const (
 	metaCut        = "cut"   // the fields that were too long, separated by commas; the entry has them whole
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
-	metaWakeAt     = "wakeat"     // only of a plan that sleeps
+	metaWakeAt     = "wakeat"     // only of a plan that sleeps, or must not begin yet
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase

@@ -45,11 +45,12 @@ func goldenPlan() *workflow.Plan {
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
-		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, WakeAt: at.Add(26 * time.Hour), ForkedFrom: idAt(at, 201),
+		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, WakeAt: at.Add(26 * time.Hour), NotBefore: at.Add(time.Second), Deadline: at.Add(50 * time.Hour), ForkedFrom: idAt(at, 201),
 		Submitted: workflow.Actor{By: "<shop>@example.com, план", From: "orders-2 & request 7"},
 		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
 		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
 		Ending:    workflow.Ending{Reason: workflow.BlockFailed, At: at.Add(time.Hour), Trouble: "the hook was <given> up"},
+		Paused:    workflow.Attribution{By: "ops", Why: "the <cluster> is full", At: at.Add(2 * time.Minute)},
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -59,7 +60,7 @@ func goldenPlan() *workflow.Plan {
 			Attempts: []workflow.Attempt{
 				{
 					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, After: 90 * time.Second, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
-					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Owner: examplePart,
+					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Paused: true, Owner: examplePart,
 					Later: &workflow.Later{At: at.Add(25 * time.Hour), Called: true, State: json.RawMessage(`{"order":"<7>"}`)},
 				},
 				{
@@ -245,12 +246,12 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.WakeAt, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
+	older.WakeAt, older.NotBefore, older.Deadline, older.Paused, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, time.Time{}, time.Time{}, workflow.Attribution{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:
 			o.Attempts[0].Err.Wrapped, o.Attempts[0].Interrupted, o.Attempts[0].Owner, o.Idempotent, o.AtMost, o.Secrets = nil, false, uuid.Nil, false, 0, nil
-			o.Attempts[1].Skipped, o.Attempts[0].Later = nil, nil
+			o.Attempts[1].Skipped, o.Attempts[0].Later, o.Attempts[0].Paused = nil, nil, false
 			o.Attempts[0].Err.After, o.Backoff, o.NoRetries, o.Retries = 0, plugins.Backoff{}, false, 2
 		case *workflow.DeferBatch:
 			o.Key = uuid.Nil
@@ -836,4 +837,25 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("what was read is\n%s\nand stored and read again\n%s", asJSON(t, o), got)
 		}
 	})
+}
+
+// TestNewerDocuments says which documents an older program leaves alone.
+func TestNewerDocuments(t *testing.T) {
+	at := time.Now()
+	for _, test := range []struct {
+		plan  workflow.Plan
+		newer bool
+	}{
+		{workflow.Plan{}, false},
+		{workflow.Plan{NotBefore: at}, true},
+		{workflow.Plan{NotBefore: at, State: workflow.State{Status: workflow.Running}}, false},
+		{workflow.Plan{Deadline: at, State: workflow.State{Status: workflow.Running}}, true},
+		{workflow.Plan{Deadline: at, Reason: workflow.DeadlineExceeded, State: workflow.State{Status: workflow.Stopped}}, true},
+	} {
+		for _, docType := range []string{typeEntry, typeObject} {
+			if got := isNewer(docType, &test.plan); got != test.newer {
+				t.Errorf("%s of %+v: %t", docType, test.plan, got)
+			}
+		}
+	}
 }

@@ -20,7 +20,8 @@ const (
 	ConditionStopping Condition = "stopping"
 	// ConditionWaiting: the plan is NotStarted and waits for an engine.
 	ConditionWaiting Condition = "waiting"
-	// ConditionAsleep: the plan sleeps until a time, and needs no node before. It is stuck if it is overdue, or was asked to stop.
+	// ConditionAsleep: the plan sleeps until a time, or must not begin before, and needs no node until then. It is stuck if it is
+	// overdue, or was asked to stop.
 	ConditionAsleep Condition = "asleep"
 	// ConditionOrphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
 	ConditionOrphaned Condition = "orphaned"
@@ -115,7 +116,8 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	switch {
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
-	case p.Plan.State.Status == workflow.NotStarted:
+	case p.Plan.State.Status == workflow.NotStarted && !p.Plan.WakeAt.After(f.now):
+		late = f.since(latest(p.Progress, p.Plan.WakeAt)) > f.older
 		return ConditionWaiting, late, f.whyWaiting(p, late)
 	case p.Plan.Asleep():
 		overdue := p.Plan.WakeAt

@@ -13,7 +13,7 @@ var (
 	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
 	// ErrOwned means that another member works on the plan.
 	ErrOwned = errors.New("another member works on the plan")
-	// ErrAsleep means that the plan sleeps, and is not due. No node owns it.
+	// ErrAsleep means that the plan sleeps, or must not begin yet, and is not due. No node owns it.
 	ErrAsleep = errors.New("the plan sleeps")
 	// ErrNotRunning means that a plan can't be stopped: it is final, or ends already.
 	ErrNotRunning = errors.New("the plan is not running")

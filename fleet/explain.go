@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // unread is said of a plan that may be stuck.
@@ -42,6 +43,9 @@ func (f fleetFacts) whyWaiting(p OpenPlan, late bool) string {
 func (f fleetFacts) whyAsleep(p OpenPlan, late bool) string {
 	at := p.Plan.WakeAt.UTC().Format(time.RFC3339)
 	why := fmt.Sprintf("It sleeps until %s, in %s.", at, short(max(0, p.Plan.WakeAt.Sub(f.now))))
+	if p.Plan.State.Status == workflow.NotStarted {
+		why = fmt.Sprintf("It waits until %s, in %s: its author does not want it to begin before.", at, short(p.Plan.WakeAt.Sub(f.now)))
+	}
 	switch overdue := f.now.Sub(p.Plan.WakeAt); {
 	case overdue > 0 && f.deserted():
 		why = fmt.Sprintf("It slept until %s, and no node is alive to wake it. %s", at, f.start("Start an engine."))

@@ -26,6 +26,9 @@ func TestExplain(t *testing.T) {
 	state := func(s OwnerState) func(*OpenPlan) { return func(p *OpenPlan) { p.OwnerState = s } }
 	unclaimed := func(p *OpenPlan) { p.Plan.Owner, p.Plan.Epoch, p.OwnerState = uuid.Nil, 0, OwnerStateNone }
 	ownerless := func(p *OpenPlan) { p.Plan.Owner, p.OwnerState = uuid.Nil, OwnerStateNone }
+	notBefore := func(d time.Duration) func(*OpenPlan) {
+		return func(p *OpenPlan) { p.Plan.WakeAt, p.Plan.Owner, p.Plan.Epoch = epoch0.Add(d), uuid.Nil, 0 }
+	}
 	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
 	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
 	runs := func(n int) func(*OpenPlan) {
@@ -91,6 +94,14 @@ func TestExplain(t *testing.T) {
 			"It has not begun since it was created 3m ago, and no node is alive to claim it. Start an engine. It was asked to stop 1s ago, and stops as soon as a node claims it.",
 		},
 		{"waits for an engine for long", plan(workflow.NotStarted, old), 0, ConditionWaiting, true, "It has not begun since it was created 20m ago, and no node is alive to claim it. Start an engine."},
+		{
+			"may not begin yet", plan(workflow.NotStarted, old, notBefore(90*time.Minute)), 0, ConditionAsleep, false,
+			"It waits until 2026-11-20T01:30:00Z, in 1h30m: its author does not want it to begin before.",
+		},
+		{
+			"could have begun a while ago", plan(workflow.NotStarted, old, notBefore(-young)), 1, ConditionWaiting, false,
+			"It has not begun since it was created 20m ago, and 1 node is alive to claim it.",
+		},
 		{"has no claim", plan(workflow.Running, young, unclaimed), 2, ConditionUnclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
 		{
 			"has no claim and makes no progress", plan(workflow.Running, old, unclaimed, runs(1)), 2, ConditionUnclaimed, true,

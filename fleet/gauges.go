@@ -14,7 +14,7 @@ import (
 
 // Gauges are the figures of an [Inspection].
 type Gauges struct {
-	// Open is the number of open plans, and Waiting the number of those that are NotStarted.
+	// Open is the number of open plans, and Waiting the number of those that are NotStarted and may begin.
 	Open, Waiting int
 	// More reports whether there are more open plans than were looked at.
 	More bool
@@ -47,9 +47,9 @@ func (i Inspection) Gauges() Gauges {
 		if p.Stuck {
 			g.Stuck[p.Reason]++
 		}
-		if p.Plan.State.Status == workflow.NotStarted && p.Err == nil {
+		if p.Plan.State.Status == workflow.NotStarted && p.Err == nil && !p.Plan.WakeAt.After(i.Now) {
 			g.Waiting++
-			g.OldestWait = max(g.OldestWait, i.Now.Sub(p.Progress))
+			g.OldestWait = max(g.OldestWait, i.Now.Sub(latest(p.Progress, p.Plan.WakeAt)))
 		}
 	}
 	return g

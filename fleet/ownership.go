@@ -119,7 +119,8 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 // It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
 // Epoch and State.Start are set. If Claim fails, the plan is unchanged.
 //
-// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [storage.ErrConflict] if somebody else has
+// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrAsleep] before its NotBefore, unless it was asked to stop;
+// [storage.ErrConflict] if somebody else has
 // claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
 // UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
 // [storage.ErrUnknown] even so, [Node.Take] settles it.
@@ -136,6 +137,9 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 // claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has
 // had no owner.
 func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
+	if err := n.mayGoOn(plan.ID, plan.NotBefore); err != nil {
+		return err
+	}
 	before := *plan
 	plan.State.Status, plan.State.Start = workflow.Running, n.Now()
 	plan.Owner, plan.Epoch = n.id, plan.Epoch+1

@@ -16,6 +16,8 @@ import (
 // A plan that only waits may sleep: it has no owner, takes no memory, and its entry says when it is due. The node that let
 // it sleep wakes it then. If that node has left or died, the first by hash does, which has found the plan by the searches
 // that each departure starts. If both fail, the hourly search of any node finds it.
+//
+// A plan that has not begun and has a NotBefore is awaited in the same way, by the first by hash.
 
 // Sleep gives up a plan that the node owns and that only waits, until a time by the store's clock. The caller has no update
 // of the plan in flight, and the plan as it is stored. Then a node wakes the plan: [Node.Plans] yields it, with the next
@@ -54,19 +56,23 @@ func (n *Node) Woken(plan uuid.UUID) bool {
 	return w != nil && w.woken
 }
 
-// mayWake returns an error unless a plan that sleeps is due.
+// mayWake returns an error unless this node may wake a plan that sleeps.
 func (n *Node) mayWake(plan *workflow.Plan) error {
+	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
+		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
+	}
+	return n.mayGoOn(plan.ID, plan.WakeAt)
+}
+
+// mayGoOn returns an error unless a plan that waits for a time is due, or was asked to stop.
+func (n *Node) mayGoOn(plan uuid.UUID, at time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, asked := n.stops[plan.ID]
-	switch {
-	case plan.Epoch == 0 && !n.o.TakeUnclaimed:
-		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
-	case asked || !n.clock.when(time.Now()).Before(plan.WakeAt):
+	if _, asked := n.stops[plan]; asked || !n.clock.when(time.Now()).Before(at) {
 		return nil
 	}
-	n.noteSleeperLocked(plan.ID, plan.WakeAt, true, 0)
-	return fmt.Errorf("%w until %s", ErrAsleep, plan.WakeAt.UTC().Format(time.RFC3339))
+	n.noteSleeperLocked(plan, at, true, 0)
+	return fmt.Errorf("%w until %s", ErrAsleep, at.UTC().Format(time.RFC3339))
 }
 
 // rouse makes the node the owner of a plan that sleeps. The plan was read as it is: its entry first, and nothing below it
@@ -252,7 +258,7 @@ func (f *finder) considerSleeper(r storage.ListResult, v view, spread bool) {
 	now := time.Now()
 	wait := r.WakeAt.Sub(n.clock.when(now))
 	switch p := n.asleep.known[r.ID]; {
-	case r.Epoch == 0 && !n.o.TakeUnclaimed:
+	case r.State.Status == workflow.Running && r.Epoch == 0 && !n.o.TakeUnclaimed:
 	case p != nil && p.wakeAt.Equal(r.WakeAt):
 		p.noted = now
 	case !spread && (asked || wait <= 0):

@@ -116,7 +116,14 @@ func TestTakeAsleep(t *testing.T) {
 		if _, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana}); !errors.Is(err, fleet.ErrAsleep) {
 			t.Errorf("HandOver returns %v", err)
 		}
+		later := plantest.Small()
+		later.NotBefore = n.Now().Add(time.Hour)
+		must(t, p.Create(t.Context(), later))
+		if err := n.Claim(t.Context(), later); !errors.Is(err, fleet.ErrAsleep) || later.State.Status != workflow.NotStarted {
+			t.Errorf("Claim returns %v", err)
+		}
 		time.Sleep(time.Hour)
+		must(t, n.Claim(t.Context(), later))
 		got, err := other.Take(t.Context(), plan.ID)
 		if err != nil || got.Epoch != 2 || !other.Woken(plan.ID) {
 			t.Errorf("Take returns %v, %v", got, err)
@@ -205,4 +212,54 @@ func inUse() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestNotBefore offers and creates plans that must not begin yet, and looks when they do, and on how many nodes.
+func TestNotBefore(t *testing.T) {
+	const d = 50 * time.Hour // the searches of each interval no longer find the plan
+	for name, happen := range map[string]func(t *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) time.Duration{
+		"nothing": func(*testing.T, *processtest.Process, *fleet.Node, *workflow.Plan) time.Duration { return d },
+		"offered": func(_ *testing.T, _ *processtest.Process, n *fleet.Node, plan *workflow.Plan) time.Duration {
+			n.Offer(plantest.Clone(plan))
+			return d
+		},
+		"a node dies": func(_ *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) time.Duration {
+			n.Offer(plantest.Clone(plan))
+			time.Sleep(30 * time.Hour)
+			p.Kill()
+			return d
+		},
+		"a stop": func(t *testing.T, p *processtest.Process, _ *fleet.Node, plan *workflow.Plan) time.Duration {
+			time.Sleep(30 * time.Hour)
+			must(t, fleet.Stop(t.Context(), p, plan.ID, ana))
+			return 30 * time.Hour
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStore(t, func(t *testing.T, store *memvault.Store) {
+				p, n := start(t, store, fleet.Options{})
+				_, other := start(t, store, fleet.Options{})
+				found := [2]<-chan *workflow.Plan{plans(t.Context(), t, n), plans(t.Context(), t, other)}
+				time.Sleep(time.Minute)
+				plan, began := plantest.Small(), time.Now()
+				plan.NotBefore = n.Now().Add(d)
+				must(t, open(store).Create(t.Context(), plan))
+				due := happen(t, p, n, plan)
+				var got *workflow.Plan
+				select {
+				case got = <-found[0]:
+				case got = <-found[1]:
+				case <-time.After(3 * d):
+					t.Fatal("the plan never begins")
+				}
+				if at := time.Since(began) - due; at < 0 || at > 40*time.Second || got.ID != plan.ID || got.Epoch != 1 {
+					t.Errorf("%v begins %v after it is due, with epoch %d", got.ID, at, got.Epoch)
+				}
+				time.Sleep(time.Hour)
+				if len(found[0])+len(found[1]) > 0 {
+					t.Error("it begins twice")
+				}
+			})
+		})
+	}
 }

@@ -218,16 +218,16 @@ type ListResult struct {
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.
 	State workflow.State
-	// Owner, Epoch, WakeAt and ForkedFrom are those of the plan.
+	// Owner, Epoch and ForkedFrom are those of the plan. So is WakeAt, or NotBefore if the plan has not begun.
 	Owner      uuid.UUID
 	Epoch      int64
 	WakeAt     time.Time
 	ForkedFrom uuid.UUID
 }
 
-// Asleep reports whether the plan sleeps, until WakeAt.
+// Asleep reports whether the plan sleeps, or has not begun, until WakeAt.
 func (r ListResult) Asleep() bool {
-	return !r.WakeAt.IsZero() && r.Owner == uuid.Nil && r.State.Status == workflow.Running
+	return !r.WakeAt.IsZero() && r.Owner == uuid.Nil && !r.State.Status.Final()
 }
 
 // Stream is one element of a listing: a result, or an error in its place.

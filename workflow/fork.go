@@ -42,7 +42,7 @@ type ForkOptions struct {
 // the work that they judge is left.
 //
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
-// order. ForkedFrom is the ID of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore has another
+// order. It begins at once, so NotBefore is cleared, and so is a Deadline that had passed when p ended. ForkedFrom is the ID of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore has another
 // idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its plugin
 // must find that out. Before Create, the caller may change what is NotStarted, and may make more run again: use
 // State.Reset, and set Attempts to nil.
@@ -187,8 +187,11 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 	f.ForkedFrom = p.ID
 	f.ID = forkID(p, opts)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
-	f.Reason, f.Owner, f.Epoch, f.WakeAt = NoFailure, uuid.Nil, 0, time.Time{}
-	f.Submitted, f.Forked, f.Stopped, f.Ending = Actor{}, opts.By, Attribution{}, Ending{}
+	f.Reason, f.Owner, f.Epoch, f.WakeAt, f.NotBefore = NoFailure, uuid.Nil, 0, time.Time{}, time.Time{}
+	if !p.State.End.Before(p.Deadline) {
+		f.Deadline = time.Time{}
+	}
+	f.Submitted, f.Forked, f.Stopped, f.Paused, f.Ending = Actor{}, opts.By, Attribution{}, Attribution{}, Ending{}
 	return f
 }
 

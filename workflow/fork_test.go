@@ -130,6 +130,7 @@ func failedAtRandom(seed uint64) *workflow.Plan {
 	p.Forked, p.Stopped = workflow.Attribution{By: "who forked the other"}, workflow.Attribution{By: "who stopped it"}
 	p.Ending.Trouble = "the hook was given up"
 	p.SubmitTime, p.RuntimeUpdate = time.Now(), time.Now()
+	p.NotBefore, p.Paused = p.SubmitTime, p.Stopped
 	return p
 }
 
@@ -154,12 +155,26 @@ func TestFork(t *testing.T) {
 	}
 }
 
+// TestForkDeadline forks a plan that ended before its deadline, at it, and later.
+func TestForkDeadline(t *testing.T) {
+	for after, kept := range map[time.Duration]bool{-1: true, 0: false, 1: false} {
+		p := failedAtRandom(1)
+		p.Deadline = time.Now()
+		p.State.End = p.Deadline.Add(after)
+		f, err := workflow.Fork(p, workflow.ForkOptions{AfterCompensation: true})
+		must(t, err)
+		if f.Deadline.Equal(p.Deadline) != kept || f.Deadline.IsZero() == kept {
+			t.Errorf("a fork of a plan that ended %v after its deadline has the deadline %v", after, f.Deadline)
+		}
+	}
+}
+
 // isFork checks that f is a fork of p, with the objects that are carried over. It then changes all of f that p must not
 // share.
 func isFork(t *testing.T, seed uint64, p, f *workflow.Plan, carried map[workflow.Object]bool) {
 	t.Helper()
 	want := plantest.Clone(p) // with the fork's own fields
-	want.Submitted, want.Forked, want.Stopped, want.Ending = workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
+	want.Submitted, want.Forked, want.Stopped, want.Paused, want.NotBefore, want.Ending = workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Attribution{}, time.Time{}, workflow.Ending{}
 	want.ForkedFrom, want.Owner, want.Epoch, want.Reason, want.SubmitTime, want.RuntimeUpdate = p.ID, uuid.Nil, 0, 0, time.Time{}, time.Time{}
 	was, objects, ids := objectsOf(p), objectsOf(f), map[uuid.UUID]bool{}
 	for i, o := range objectsOf(want) {

@@ -279,7 +279,7 @@ func TestMarshalErrors(t *testing.T) {
 		{"an error that wraps itself", "encountered a cycle", workflow.Action{Attempts: []workflow.Attempt{{Err: round}}}},
 		{"status", "there is no status 5", workflow.State{Status: 5}},
 		{"status of a plan", "there is no status -1", workflow.Plan{State: workflow.State{Status: -1}}},
-		{"reason", "there is no failure reason 9", workflow.Plan{Reason: 9}},
+		{"reason", "there is no failure reason 99", workflow.Plan{Reason: 99}},
 		{"when", "there is no when 3", workflow.DeferBatch{When: 3}},
 		{"year", "year outside of range", workflow.State{Start: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		{"request", `"/blocks/0/sequences/0/actions/0/req": json: unsupported type`, action(&workflow.Action{ID: id(7), Req: make(chan int)})},

@@ -46,7 +46,7 @@ func stored() *workflow.Plan {
 			o.Key = key(n)
 		case *workflow.Action:
 			o.Key = key(n)
-			o.Attempts[0].Err.Permanent, o.Attempts[0].Interrupted = n%2 == 0, n%2 == 0
+			o.Attempts[0].Err.Permanent, o.Attempts[0].Interrupted, o.Attempts[0].Paused = n%2 == 0, n%2 == 0, n%2 == 0
 			if n%3 == 0 {
 				o.Attempts[1].Skipped = &workflow.Attribution{By: "ops", Why: "by hand", At: time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC)}
 			}
@@ -55,6 +55,8 @@ func stored() *workflow.Plan {
 	}
 	p.GroupID = key(0)
 	p.WakeAt = time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC)
+	p.NotBefore, p.Deadline = p.WakeAt.Add(time.Second), p.WakeAt.Add(time.Minute)
+	p.Paused = workflow.Attribution{By: "ops@example.com", Why: "full", At: p.WakeAt}
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
 	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed

@@ -48,6 +48,11 @@ type Plan struct {
 	Blocks []*Block `json:"blocks,omitempty"`
 	// DeferredActions run at the end, as the When of each batch says. They may be nil.
 	DeferredActions *DeferredActions `json:"deferredActions,omitzero"`
+	// NotBefore is when the plan may begin at the earliest, and Deadline when it must have ended, both by the store's clock. Zero
+	// means none. Past its Deadline, a plan stops as if somebody had asked for it, with the reason DeadlineExceeded; what is
+	// deferred still runs.
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Deadline  time.Time `json:"deadline,omitzero"`
 	// State is the plan's status, times and version.
 	State State `json:"state,omitzero"`
 	// SubmitTime is when the plan was given to Create, which fills it in.
@@ -68,6 +73,9 @@ type Plan struct {
 	// WakeAt is set while the plan sleeps: it waits until this time of the store's clock. It is Running, has no Owner, and
 	// keeps its Epoch. Nothing of it runs. The engine sets it.
 	WakeAt time.Time `json:"wakeAt,omitzero"`
+	// Paused says who paused the plan, when and why, while it sleeps for that reason: it then waits to be resumed, and not
+	// for WakeAt. The engine sets it.
+	Paused Attribution `json:"paused,omitzero"`
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
@@ -212,6 +220,9 @@ type Attempt struct {
 	// Interrupted means that the engine ended the attempt because it shut down, or, without an End, that it died while it
 	// shut down or was evicted. It counts as no failure.
 	Interrupted bool `json:"interrupted,omitzero"`
+	// Paused means that the plan paused after this attempt in place of failing. When it was resumed, the action began to count
+	// its failures anew. The engine sets it.
+	Paused bool `json:"paused,omitzero"`
 	// Owner is the plan's owner that made the attempt, if it had one.
 	Owner uuid.UUID `json:"owner,omitzero"`
 	// Skipped says who declared the action done instead of letting it run, when and why; nil if it ran. [Fork] sets it: Resp is

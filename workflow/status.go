@@ -32,6 +32,7 @@ const (
 	DeferredActionFailed
 	StopRequested
 	ExceededRecovery // the plan was interrupted for too long
+	DeadlineExceeded // the plan was stopped at its Deadline
 )
 
 // When says after which outcome of the plan a deferred batch runs.
@@ -64,7 +65,7 @@ var (
 	reasonNames = names[FailureReason]{"failure reason", []string{
 		"NoFailure", "PreCheckFailed", "ContCheckFailed", "BlockFailed",
 		"PostCheckFailed", "DeferredCheckFailed", "DeferredActionFailed", "StopRequested",
-		"ExceededRecovery",
+		"ExceededRecovery", "DeadlineExceeded",
 	}}
 	whenNames = names[When]{"when", []string{"OnSuccess", "OnFailure", "Always"}}
 	kindNames = names[Kind]{"kind", []string{"plan", "checks", "block", "sequence", "action", "deferredActions", "deferBatch"}}

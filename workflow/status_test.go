@@ -16,7 +16,7 @@ func TestFailureReasonText(t *testing.T) {
 	checkNames[workflow.FailureReason](
 		t, "failure reason", "NoFailure", "PreCheckFailed", "ContCheckFailed", "BlockFailed",
 		"PostCheckFailed", "DeferredCheckFailed", "DeferredActionFailed", "StopRequested",
-		"ExceededRecovery",
+		"ExceededRecovery", "DeadlineExceeded",
 	)
 }
 

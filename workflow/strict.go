@@ -139,7 +139,7 @@ var needed = map[reflect.Type]string{
 }
 
 // notAuthored are the fields that the vault or the engine sets.
-var notAuthored = []string{"planID", "state", "submitTime", "submitted", "reason", "runtimeUpdate", "owner", "epoch", "forkedFrom", "forked", "stopped", "attempts"}
+var notAuthored = []string{"planID", "state", "submitTime", "submitted", "reason", "runtimeUpdate", "owner", "epoch", "wakeAt", "paused", "forkedFrom", "forked", "stopped", "attempts"}
 
 // check compares a value with the type that it is read as.
 func (p *planParser) check(v value, t reflect.Type, path string) {

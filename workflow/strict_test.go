@@ -46,7 +46,7 @@ func TestParsePlan(t *testing.T) {
 		withActions(`{"plugin":"wish","req":{"text":"a","count":2,"any":{"b":{"c":[1,null]}}}}`),
 		withActions(`{"req":{"text":"a"},"plugin":"pointer","timeout":"1m30s","retries":3,"key":"ffffffff-ffff-ffff-ffff-ffffffffffff"}`),
 		withActions(`{"plugin":"anything","req":[1,"x",{"y":null}]}, {"plugin":"wish"}`),
-		`{"id":"018f0000-0000-7000-8000-000000000001","name":"n","descr":"d","meta":"m","contChecks":{"delay":"1s","actions":[{"plugin":"wish"}]},
+		`{"id":"018f0000-0000-7000-8000-000000000001","name":"n","descr":"d","meta":"m","notBefore":"2026-01-02T03:04:05Z","deadline":"2026-01-02T04:04:05+01:00","contChecks":{"delay":"1s","actions":[{"plugin":"wish"}]},
 		"preChecks":null,"blocks":[{"entranceDelay":"1s","exitDelay":"2s","concurrency":2,"toleratedFailures":-1,"sequences":[{"name":"s","actions":[{"plugin":"wish"}]}]}],
 		"deferredActions":{"batches":[{"name":"b","when":"Always","failElement":true,"actions":[{"plugin":"wish"}]}]}}`,
 	} {

@@ -191,6 +191,11 @@ func (v *validator) fields(o Object) {
 		c.time("SubmitTime", o.SubmitTime)
 		c.time("RuntimeUpdate", o.RuntimeUpdate)
 		c.time("WakeAt", o.WakeAt)
+		c.time("NotBefore", o.NotBefore)
+		c.time("Deadline", o.Deadline)
+		if !o.Deadline.IsZero() && o.Deadline.Before(o.NotBefore) && inRFC3339(o.Deadline) && inRFC3339(o.NotBefore) {
+			c.bad("Deadline", "is before NotBefore")
+		}
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
@@ -202,6 +207,7 @@ func (v *validator) fields(o Object) {
 		c.under("Ending.", func(bad func(field, problem string, args ...any)) {
 			checkLine("Trouble", o.Ending.Trouble, MaxWhy, bad)
 		})
+		c.under("Paused.", o.Paused.check)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}

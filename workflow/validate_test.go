@@ -67,7 +67,7 @@ func TestValidateFields(t *testing.T) {
 			{seventeen, "there are 17 labels, at most 16 are allowed"},
 		},
 		reflect.TypeFor[workflow.Status]():        {{workflow.Status(5), "there is no status 5"}, {workflow.Status(-1), "there is no status -1"}},
-		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(9), "there is no failure reason 9"}},
+		reflect.TypeFor[workflow.FailureReason](): {{workflow.FailureReason(99), "there is no failure reason 99"}},
 		reflect.TypeFor[workflow.When]():          {{workflow.When(3), "there is no outcome 3"}},
 	}
 	// Only the elements of lists must not be nil.

@@ -220,6 +220,7 @@ func TestShowHasEveryField(t *testing.T) {
 	whole.Reason, whole.RuntimeUpdate, whole.Owner, whole.Epoch, whole.WakeAt, whole.ForkedFrom = workflow.BlockFailed, at, planID(1), 7, at, planID(2)
 	whole.Submitted = workflow.Actor{By: "submitter", From: "there"}
 	whole.Forked = workflow.Attribution{By: "forker", Why: "again", At: at}
+	whole.Paused, whole.NotBefore, whole.Deadline = workflow.Attribution{By: "pauser", Why: "full", At: at}, at, at.Add(time.Minute)
 	whole.Stopped = workflow.Attribution{By: "stopper", Why: "wrong", At: at}
 	whole.Ending = workflow.Ending{Reason: workflow.BlockFailed, At: at}
 	outputs := map[string]func(p *workflow.Plan) string{

@@ -44,6 +44,12 @@ func BadFields() []BadPlan {
 		{"Epoch", "-1 is negative", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), -1 }},
 		{"Epoch", "is 0, but the plan has an owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 0 }},
 		{"WakeAt", "the year 10000 ", func(p *workflow.Plan) { p.WakeAt = afterAll }},
+		{"NotBefore", "the year -1 ", func(p *workflow.Plan) { p.NotBefore = beforeAll }},
+		{"Deadline", "the year 10000 ", func(p *workflow.Plan) { p.Deadline = afterAll }},
+		{"Deadline", "is before NotBefore", func(p *workflow.Plan) {
+			p.Deadline = time.Now()
+			p.NotBefore = p.Deadline.Add(1)
+		}},
 		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch, p.WakeAt = uuid.Nil, 1, time.Time{} }},
 		{"Owner", "is not a UUIDv7", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.New(), 1 }},
 		{"ForkedFrom", "is not a UUIDv7", func(p *workflow.Plan) { p.ForkedFrom = uuid.New() }},
@@ -54,6 +60,7 @@ func BadFields() []BadPlan {
 			p.ForkedFrom = p.ID
 		}},
 		{"Forked", "is set, but ForkedFrom is nil", func(p *workflow.Plan) { p.ForkedFrom, p.Forked.By = uuid.Nil, "ops" }},
+		{"Paused.By", notUTF8, func(p *workflow.Plan) { p.Paused.By = "\xff" }},
 		{"Stopped.By", notUTF8, func(p *workflow.Plan) { p.Stopped.By = "\xff" }},
 		{"Stopped.Why", "has 1001 bytes", func(p *workflow.Plan) { p.Stopped.Why = strings.Repeat("y", workflow.MaxWhy+1) }},
 		{"Stopped.At", "the year 10000 ", func(p *workflow.Plan) { p.Stopped.At = afterAll }},
@@ -167,6 +174,7 @@ func BadNewPlans() []BadPlan {
 		{"Blocks[0].ID", tooFar, func(p *workflow.Plan) { p.Blocks[0].ID = ahead() }},
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
 		{"WakeAt", "a new plan does not sleep", func(p *workflow.Plan) { p.WakeAt = time.Now() }},
+		{"Paused", "a new plan does not sleep", func(p *workflow.Plan) { p.Paused.By = "ops" }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},

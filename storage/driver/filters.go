@@ -22,6 +22,9 @@ func Listed(p *workflow.Plan) storage.ListResult {
 		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, SubmittedBy: p.Submitted.By, State: p.State,
 		Owner: p.Owner, Epoch: p.Epoch, WakeAt: p.WakeAt, ForkedFrom: p.ForkedFrom,
 	}
+	if p.State.Status == workflow.NotStarted {
+		r.WakeAt = p.NotBefore
+	}
 	if len(p.Labels) > 0 {
 		r.Labels = p.Labels
 	}

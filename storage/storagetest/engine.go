@@ -19,6 +19,7 @@ func enginePromises() []promise {
 		{"a new State has no version, so its update is refused until the plan is read again", engineNewState},
 		{"updates of a sub-object after the plan became final are not shown", engineLateUpdates},
 		{"a plan sleeps without an owner, is listed with its time, and wakes", engineSleep},
+		{"a plan that must not begin yet is listed with its time until it begins", engineNotBefore},
 	}
 }
 
@@ -123,6 +124,7 @@ func engineSleep(s *stage) {
 	s.moves(a, workflow.Running)
 	awake := plantest.Clone(plan)
 	plan.Owner, plan.WakeAt = uuid.Nil, moment.Add(time.Hour)
+	plan.Paused = workflow.Attribution{By: "ops <1>", Why: "the cluster is full", At: moment}
 	s.update(plan)
 	s.shows(s.open(), plan)
 	s.refuses(storage.ErrConflict, s.vault, awake)
@@ -131,10 +133,36 @@ func engineSleep(s *stage) {
 	if len(found) != 1 || !found[0].WakeAt.Equal(plan.WakeAt) || found[0].Owner != uuid.Nil || found[0].Epoch != 3 {
 		s.Errorf("a plan that sleeps is listed as %+v", found)
 	}
-	plan.Owner, plan.Epoch, plan.WakeAt = workflow.NewV7(), 4, time.Time{}
-	a.Attempts[0].Later = nil
+	plan.Owner, plan.Epoch, plan.WakeAt, plan.Paused = workflow.NewV7(), 4, time.Time{}, workflow.Attribution{}
+	a.Attempts[0].Later, a.Attempts[0].Paused = nil, true
 	s.update(plan)
 	s.update(a)
+	s.shows(s.open(), plan)
+}
+
+func engineNotBefore(s *stage) {
+	plan := allKinds()
+	plan.NotBefore, plan.Deadline = moment.Add(time.Hour), moment.Add(2*time.Hour)
+	s.create(plan)
+	s.shows(s.open(), plan)
+	listed := func() storage.ListResult {
+		found, err := storage.Collect(s.vault.Search(s.ctx, storage.Filters{ByIDs: []uuid.UUID{plan.ID}}))
+		s.must(err)
+		if len(found) != 1 {
+			s.Fatalf("%d plans have the ID", len(found))
+		}
+		return found[0]
+	}
+	if r := listed(); !r.WakeAt.Equal(plan.NotBefore) || !r.Asleep() {
+		s.Errorf("a plan that must not begin yet is listed as %+v", r)
+	}
+	plan.State.Status = workflow.Running
+	s.update(plan)
+	if r := listed(); !r.WakeAt.IsZero() || r.Asleep() {
+		s.Errorf("a plan that has begun is listed as %+v", r)
+	}
+	plan.State.Status, plan.Reason = workflow.Stopped, workflow.DeadlineExceeded
+	s.must(complete(s.ctx, s.vault, plan))
 	s.shows(s.open(), plan)
 }
 

@@ -32,7 +32,7 @@ type Listed struct {
 	Took        Span              `shown:"Took" json:"tookSeconds,omitzero" help:"how long it took"`
 	Owner       uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
 	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
-	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps"`
+	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps, or may begin"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
@@ -45,6 +45,9 @@ type Facts struct {
 	Forked        *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
 	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
 	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
+	Paused        *Said     `shown:"Paused by" json:"paused,omitempty" help:"who paused it, and why, while it sleeps for that"`
+	NotBefore     time.Time `shown:"Not before" json:"notBefore,omitzero" help:"when it may begin"`
+	Deadline      time.Time `shown:"Deadline" json:"deadline,omitzero" help:"when it is stopped at the latest"`
 	LastProgress  time.Time `page:"Last progress" json:"-"`
 	Actions       Counts    `tree:"Actions" json:"actions" help:"actions by status; NotApplied: bypass checks that failed"`
 }
@@ -62,7 +65,7 @@ func ListedOf(r storage.ListResult) Listed {
 func FactsOf(root *Node) Facts {
 	p := root.Object.(*workflow.Plan)
 	f := Facts{
-		Listed: ListedOf(driver.Listed(p)), Submitter: submitterOf(p.Submitted), SubmittedFrom: p.Submitted.From, Forked: saidOf(p.Forked), Stopped: saidOf(p.Stopped),
+		Listed: ListedOf(driver.Listed(p)), Submitter: submitterOf(p.Submitted), SubmittedFrom: p.Submitted.From, Forked: saidOf(p.Forked), Stopped: saidOf(p.Stopped), Paused: saidOf(p.Paused), NotBefore: human.UTC(p.NotBefore), Deadline: human.UTC(p.Deadline),
 		LastProgress: p.RuntimeUpdate, Actions: root.Counts(),
 	}
 	f.Took = root.Span
