@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -131,7 +133,8 @@ func (h *hider) copyToken() error {
 	return h.enc.WriteToken(token)
 }
 
-// texts returns the strings and numbers in a JSON value. Of an array of bytes, it also returns the bytes.
+// texts returns the strings and numbers in a JSON value, and the names of members that are more than letters: those may be
+// keys of a map, and others are fields. Of an array of bytes, it also returns the bytes.
 func texts(text []byte) (all []string) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -148,8 +151,14 @@ func collect(v any, into *[]string) {
 		*into = append(*into, v)
 	case json.Number:
 		*into = append(*into, v.String())
+		if n, err := v.Float64(); err == nil { // as package fmt prints it
+			*into = append(*into, fmt.Sprint(n))
+		}
 	case map[string]any:
-		for _, e := range v {
+		for name, e := range v {
+			if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
+				*into = append(*into, name)
+			}
 			collect(e, into)
 		}
 	case []any:
@@ -211,10 +220,28 @@ func forms(v string) []string {
 func printed(v string) []string {
 	quoted, ascii := strconv.Quote(v), strconv.QuoteToASCII(v)
 	escaped, _ := json.Marshal(v)
-	return []string{
-		v, quoted[1 : len(quoted)-1], ascii[1 : len(ascii)-1], string(escaped[1 : len(escaped)-1]),
-		url.QueryEscape(v), url.PathEscape(v),
+	all := []string{
+		v, quoted[1 : len(quoted)-1], ascii[1 : len(ascii)-1], string(escaped[1 : len(escaped)-1]), html.EscapeString(v),
 		base64.RawStdEncoding.EncodeToString([]byte(v)), base64.RawURLEncoding.EncodeToString([]byte(v)),
 		hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))), strings.Trim(fmt.Sprint([]byte(v)), "[]"),
 	}
+	for _, query := range []string{url.QueryEscape(v), url.PathEscape(v)} {
+		all = append(all, query, lowerPercent(query))
+	}
+	for before := range 3 { // as part of a longer text, such as "user:password"
+		first, end := (8*before+5)/6, 8*(before+len(v))/6
+		for _, coding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			all = append(all, coding.EncodeToString(append(make([]byte, before), v...))[first:end])
+		}
+	}
+	return all
+}
+
+// lowerPercent returns a text of a URL with its hexadecimal digits in lower case.
+func lowerPercent(text string) string {
+	parts := strings.Split(text, "%")
+	for i := 1; i < len(parts); i++ {
+		parts[i] = strings.ToLower(parts[i][:2]) + parts[i][2:]
+	}
+	return strings.Join(parts, "%")
 }

@@ -207,6 +207,18 @@ func TestScrub(t *testing.T) {
 	if got := secrets.Scrub("tokens: abcdef, abcd", []string{"abcd", "abcdef"}); got != "tokens: (secret), (secret)" {
 		t.Errorf("a secret in another one: %s", got)
 	}
+	_, values, _ = secrets.Hide("/req", []byte(`{"sk_1":{"User":"pass/word"},"n":123456789012}`), []string{"/req"})
+	for text, want := range map[string]string{
+		"Basic YTpwYXNzL3dvcmQ=": "Basic YTp(secret)Q=", "Basic YWI6cGFzcy93b3Jk": "Basic YWI6(secret)", "Basic YWJjOnBhc3Mvd29yZDox": "Basic YWJjOn(secret)Dox", // a:pass/word, ab:…, abc:…:1
+		"map[sk_1:x]": "map[(secret):x]", "User": "User", "1.23456789012e+11": "(secret)", "pass%2fword": "(secret)",
+	} {
+		if got := secrets.Scrub(text, values); got != want {
+			t.Errorf("%s is left as %s, not %s", text, got, want)
+		}
+	}
+	if got := secrets.Scrub("a &lt;tag&gt;", []string{"<tag>"}); got != "a (secret)" {
+		t.Errorf("a secret in HTML: %s", got)
+	}
 }
 
 func FuzzHide(f *testing.F) {
