@@ -211,6 +211,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	}
 	a.Secrets = secrets.Merge(a.Secrets, o.secrets)
 	told := o.told(a)
+	redact := func(text string) string { return r.results.redact(told.RedactText(text)) }
 	if o.unfit != nil {
 		o.resp, o.permanent = nil, true
 		o.err = errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit))
@@ -225,15 +226,15 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		if late && errors.Is(o.err, context.DeadlineExceeded) {
 			o.err = fmt.Errorf("timed out after %v", timeout)
 		}
-		failure = failureOf(o.err, o.permanent, told.RedactText)
+		failure = failureOf(o.err, o.permanent, redact)
 		panicked, _ = errors.AsType[*plugins.Panic](o.err)
 		return nil
 	}); err != nil {
-		failure = failureOf(fmt.Errorf("the plugin's error can't be read: %w", err), true, told.RedactText)
+		failure = failureOf(fmt.Errorf("the plugin's error can't be read: %w", err), true, redact)
 		panicked, _ = errors.AsType[*plugins.Panic](err)
 	}
 	if panicked != nil {
-		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, redactPanic(panicked, told)})
+		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, redactPanic(panicked, redact)})
 	}
 	return o.resp, failure, nil
 }
@@ -250,12 +251,14 @@ func (o outcome) told(a *workflow.Action) *workflow.Action {
 	return told
 }
 
-// redactPanic returns a panic without the secrets of an action.
-func redactPanic(p *plugins.Panic, a *workflow.Action) *plugins.Panic {
-	if len(a.Secrets) == 0 || p.Blocked() {
+// redactPanic returns a panic without secrets. It is p if that has none.
+func redactPanic(p *plugins.Panic, redact func(string) string) *plugins.Panic {
+	value, stack := fmt.Sprint(p.Value), string(p.Stack)
+	shown := plugins.Panic{Value: redact(value), Stack: []byte(redact(stack))}
+	if p.Blocked() || shown.Value == value && string(shown.Stack) == stack {
 		return p
 	}
-	return &plugins.Panic{Value: a.RedactText(fmt.Sprint(p.Value)), Stack: []byte(a.RedactText(string(p.Stack)))}
+	return &shown
 }
 
 // callPlugin calls the plugin with a request of its own and sends the outcome, whatever the plugin does: it panics, or ends

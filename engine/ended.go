@@ -42,11 +42,12 @@ func (r *run) tellEnded(reason workflow.FailureReason) error {
 		case r.life.Err() != nil:
 			return context.Cause(r.life)
 		case r.now().Sub(r.plan.Ending.At) >= endedPatience:
+			err = withoutSecrets(err, r.plan)
 			r.plan.Ending.Trouble = lineOf(fmt.Sprintf("the hook was given up after %v: %v", endedPatience, err))
 			r.engine.opts.Observer.Problem(r.owned, ProblemEvent{fmt.Errorf("end plan %s: Options.Ended was given up after %v: %w", r.plan.ID, endedPatience, err)})
 			return nil
 		}
-		r.wait(r.life, r.now(), min(r.engine.opts.RetryDelay<<min(tries-1, 16), maxRetryDelay))
+		r.wait(r.life, r.now(), min(min(r.engine.opts.RetryDelay, maxRetryDelay)<<min(tries-1, 16), maxRetryDelay))
 	}
 }
 
@@ -63,6 +64,21 @@ func lineOf(text string) string {
 		return c
 	}, strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.ToValidUTF8(text[:min(len(text), workflow.MaxWhy)], "")
+}
+
+// withoutSecrets returns an error of the hook, which has the whole plan, without the secrets in it.
+func withoutSecrets(err error, p *workflow.Plan) error {
+	said := fmt.Sprint(err) // its methods may panic
+	text := said
+	for o := range workflow.Walk(p) {
+		if a, ok := o.(*workflow.Action); ok {
+			text = a.RedactText(text)
+		}
+	}
+	if text == said {
+		return err
+	}
+	return errors.New(text)
 }
 
 // callEnded calls the hook once, with a place, and with a plan that shares nothing with this one. A hook that does not return

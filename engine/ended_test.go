@@ -131,6 +131,7 @@ func TestEndedFails(t *testing.T) {
 		"panics": func(context.Context) error { panic("oh") },
 		"exits":  func(context.Context) error { runtime.Goexit(); return nil },
 		"hangs":  func(context.Context) error { time.Sleep(10 * time.Minute); return errors.New("late") },
+		"nil":    func(context.Context) error { return (*plugins.Panic)(nil) },
 		"waits":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		onStage(t, func(t *testing.T, s *stage) {
@@ -158,7 +159,7 @@ func TestEndedFails(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		var problems []error
 		h := &told{t: t, s: s, does: func(context.Context, int) error { return &plugins.Error{Message: "nobody\nlistens"} }}
-		o := engine.Options{Plans: 1, Ended: func(ctx context.Context, p *workflow.Plan) error {
+		o := engine.Options{Plans: 1, RetryDelay: 10_000 * time.Hour, Ended: func(ctx context.Context, p *workflow.Plan) error {
 			if p.Name == "other" {
 				return nil
 			}

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/secrets"
 	"github.com/planvault/azblob/internal/values"
 	"github.com/planvault/azblob/workflow"
 )
@@ -103,6 +105,8 @@ type results struct {
 	mu    sync.Mutex
 	known map[handle]known
 	bytes int
+	// secrets are the values in the responses, by action. Whoever asked for a response may quote them.
+	secrets map[uuid.UUID][]string
 }
 
 // known is what has a handle: the number of actions, and the last one.
@@ -115,7 +119,7 @@ type known struct {
 
 // fill notes what a plan holds that is picked up.
 func (r *results) fill(p *workflow.Plan) {
-	r.known = map[handle]known{}
+	r.known, r.secrets = map[handle]known{}, map[uuid.UUID][]string{}
 	for o := range workflow.Walk(p) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
@@ -127,6 +131,7 @@ func (r *results) fill(p *workflow.Plan) {
 		for _, h := range handlesOf(a) {
 			r.known[h] = knownOf(h, a, r.known[h].actions+1)
 		}
+		r.noteSecrets(a)
 	}
 }
 
@@ -152,6 +157,27 @@ func (r *results) stored(a *workflow.Action) {
 			r.known[h] = knownOf(h, a, 1)
 		}
 	}
+	r.noteSecrets(a)
+}
+
+// noteSecrets notes the secrets in the response of an action that others may ask for.
+func (r *results) noteSecrets(a *workflow.Action) {
+	if len(a.Secrets) == 0 || a.State.Status != workflow.Completed || len(a.Attempts) == 0 {
+		return
+	}
+	if _, values, _ := secrets.Hide("/resp", textOf(a.Attempts[len(a.Attempts)-1].Resp), a.Secrets); len(values) > 0 {
+		r.secrets[a.ID] = values
+	}
+}
+
+// redact returns a text without the secrets of responses that an action may have asked for.
+func (r *results) redact(text string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.secrets) == 0 || text == "" {
+		return text
+	}
+	return secrets.Scrub(text, slices.Concat(slices.Collect(maps.Values(r.secrets))...))
 }
 
 // get returns a response, decoded afresh.

@@ -81,3 +81,38 @@ func TestSecretsInFailures(t *testing.T) {
 		}
 	})
 }
+
+// TestSecretsOfResults has an action, and then the hook for the end, quote a secret in the response of another action. So does
+// the action of a fork, which has that response from the start.
+func TestSecretsOfResults(t *testing.T) {
+	const token = "t0ken-12345"
+	onStage(t, func(t *testing.T, s *stage) {
+		key := workflow.NewV7()
+		login := engine.Task("login", func(context.Context, engine.Call, card) (slip, error) { return slip{Token: token}, nil })
+		use := engine.Task("use", func(_ context.Context, c engine.Call, _ string) (string, error) {
+			got, err := engine.Result[slip](c, key)
+			must(t, err)
+			panic("no access with " + got.Token)
+		})
+		s.reg = registry.Must(s, login, use)
+		p := plan(block("", sequence("", &workflow.Action{Key: key, Plugin: "login", Req: card{}}, &workflow.Action{Plugin: "use", Req: ""})))
+		s.create(p)
+		var log bytes.Buffer
+		logged := engine.LogObserver(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		e := s.engine(s.process(), engine.Options{Observer: logged, Ended: func(_ context.Context, p *workflow.Plan) error {
+			return fmt.Errorf("nobody takes %v", p.Blocks[0].Sequences[0].Actions[0].Attempts[0].Resp)
+		}})
+		must(t, e.Run(t.Context()))
+		f, err := workflow.Fork(s.read(p.ID), workflow.ForkOptions{})
+		must(t, err)
+		s.create(f)
+		must(t, e.Run(t.Context()))
+		for _, p := range []*workflow.Plan{s.read(p.ID), s.read(f.ID)} {
+			a := p.Blocks[0].Sequences[0].Actions[1]
+			if told := a.Attempts[0].Err.Error() + p.Ending.Trouble + log.String(); strings.Contains(told, token) ||
+				!strings.Contains(told, "no access with (secret)") || !strings.Contains(p.Ending.Trouble, "nobody takes {(secret)") {
+				t.Errorf("told is %s", told)
+			}
+		}
+	})
+}
