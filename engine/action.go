@@ -34,10 +34,16 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 	policy := r.engine.policyOf(a)
 	for !a.State.Status.Final() {
 		failures, last := failed(a.Attempts[since:])
-		if failures > 0 {
+		switch {
+		case waiting(a):
+			r.waitUntil(scope, a.Later().At)
+		case failures > 0:
 			r.wait(scope, last.End, policy.wait(a.ID, failures, last.Err))
 		}
-		over, err := r.step(scope, a, passed, failures >= policy.retries || left(a) == 1)
+		if r.life.Err() != nil { // without a place
+			return context.Cause(r.life)
+		}
+		over, err := r.step(scope, a, passed, failures >= policy.retries || lastAttempt(a))
 		if over || err != nil {
 			return err
 		}
@@ -59,8 +65,9 @@ func (r *run) step(scope context.Context, a *workflow.Action, passed workflow.St
 	case halted && a.State.Status == workflow.NotStarted:
 		return true, nil
 	case halted:
+		r.abandon(a)
 		return true, r.end(a, workflow.Stopped)
-	case left(a) == 0:
+	case !mayCall(a):
 		return true, r.exhaust(a)
 	}
 	return r.attempt(a, passed, final)
@@ -81,7 +88,7 @@ func failed(attempts []workflow.Attempt) (n int, last workflow.Attempt) {
 func unended(attempts []workflow.Attempt) (n int) {
 	for _, t := range attempts {
 		switch {
-		case t.Interrupted:
+		case t.Interrupted, t.Later != nil && !t.Later.Called:
 		case t.End.IsZero():
 			n++
 		case t.Err == nil:
@@ -94,6 +101,7 @@ func unended(attempts []workflow.Attempt) (n int) {
 // exceed lets an action fail that has ended too many processes, or seems to have.
 func (r *run) exceed(a *workflow.Action, crashes int) error {
 	t := &a.Attempts[len(a.Attempts)-1]
+	t.Later = nil
 	if t.Err == nil {
 		t.Err = &plugins.Error{Permanent: true, Message: fmt.Sprintf(
 			"%s: %d attempts never ended, because their process died or lost the plan; Options.Crashes allows %d", workflow.ExceededRecovery, crashes, r.engine.opts.Crashes)}
@@ -115,7 +123,7 @@ func (r *run) exhaust(a *workflow.Action) error {
 	if t.Interrupted {
 		became = "was interrupted"
 	}
-	t.Err = &plugins.Error{Permanent: true, Wrapped: t.Err, Message: fmt.Sprintf(
+	t.Later, t.Err = nil, &plugins.Error{Permanent: true, Wrapped: t.Err, Message: fmt.Sprintf(
 		"attempt %d %s, and AtMost allows no other one: the action may have had its effect", len(a.Attempts), became)}
 	return r.end(a, workflow.Failed)
 }
@@ -123,21 +131,20 @@ func (r *run) exhaust(a *workflow.Action) error {
 // attempt runs an action once. It stores the attempt before the action runs, unless that is idempotent and has not begun
 // before, and the outcome with the action's new state.
 func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (succeeded bool, err error) {
-	now := r.now()
-	if a.State.Status == workflow.NotStarted {
-		a.State.Status, a.State.Start = workflow.Running, now
-	}
-	a.Attempts = append(a.Attempts, workflow.Attempt{Start: now, Owner: r.plan.Owner})
-	if _, doubtful := r.doubts.Load(a); doubtful || !a.Idempotent {
-		if err := r.write(a); err != nil {
-			return false, err
-		}
-	}
-	t := &a.Attempts[len(a.Attempts)-1]
-	if t.Resp, t.Err, err = r.call(a); err != nil {
+	if err := r.beginAttempt(a); err != nil {
 		return false, err
 	}
-	t.End = r.now()
+	t := &a.Attempts[len(a.Attempts)-1]
+	resp, failure, again, err := r.call(a)
+	switch {
+	case err != nil:
+		return false, err
+	case again != nil:
+		return false, r.postpone(a, again)
+	case failure != nil && t.Later != nil && r.plugins.Err() != nil && !failure.Permanent:
+		return false, r.postpone(a, &later{state: t.Later.State}) // the call is made again, not the attempt
+	}
+	t.Resp, t.Err, t.End, t.Later = resp, failure, r.now(), nil
 	status := workflow.Running
 	switch {
 	case t.Err == nil:
@@ -179,17 +186,21 @@ type outcome struct {
 	permanent bool
 }
 
-// call runs the plugin within the timeout. An error means that the plan was given up while it ran.
-func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err error) {
+// call runs the plugin within the timeout, and returns what became of the attempt, or that the plugin is to be called again.
+// An error means that the plan was given up while it ran.
+func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again *later, err error) {
 	plugin, err := r.engine.plugin(a)
 	if err != nil {
-		return nil, failureOf(err, true, a.RedactText), nil
+		return nil, failureOf(err, true, a.RedactText), nil, nil
 	}
-	timeout := cmp.Or(a.Timeout, r.engine.opts.Timeout)
-	ctx, cancel := context.WithTimeout(r.plugins, timeout)
+	timeout, rest := r.timeout(a), r.timeLeft(a)
+	if rest <= 0 {
+		return nil, failureOf(fmt.Errorf("timed out after %v", timeout), false, a.RedactText), nil, nil
+	}
+	ctx, cancel := context.WithTimeout(r.plugins, rest)
 	defer cancel()
 	done := make(chan outcome, 1)
-	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), &r.results}, done)
+	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), a.Later(), &r.results}, done)
 	var o outcome
 	select {
 	case o = <-done:
@@ -204,7 +215,12 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		}
 	}
 	if r.owned.Err() != nil {
-		return nil, nil, context.Cause(r.owned)
+		return nil, nil, nil, context.Cause(r.owned)
+	}
+	if again, unfit := o.later(); again != nil {
+		return nil, nil, again, nil
+	} else if unfit != nil {
+		o = outcome{err: unfit, permanent: true}
 	}
 	if o.unfit == nil {
 		o.unfit = r.results.admit(len(o.text), r.engine.opts.MaxResult, r.engine.opts.MaxResults)
@@ -217,7 +233,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 		o.err = errors.Join(o.err, fmt.Errorf("the plugin's response can't be stored: %w", o.unfit))
 	}
 	if o.err == nil {
-		return o.resp, nil, nil
+		return o.resp, nil, nil, nil
 	}
 	late := ctx.Err() != nil && r.plugins.Err() == nil
 	var panicked *plugins.Panic
@@ -236,7 +252,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, err er
 	if panicked != nil {
 		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, redactPanic(panicked, redact)})
 	}
-	return o.resp, failure, nil
+	return o.resp, failure, nil, nil
 }
 
 // told returns an action that has all the secrets that a text about the outcome may quote.

@@ -39,6 +39,11 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })
 	defer e.accept(nil)
+	e.rousing(func(id uuid.UUID) {
+		found := storage.ListResult{ID: id}
+		a.work.Go(func() { a.run(ctx, id, a.pickUp(ctx, found, []workflow.Status{workflow.Running}), false) })
+	})
+	defer e.rousing(nil)
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
 		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && !e.known(p.ID) })
@@ -50,7 +55,11 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		case err != nil:
 			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("look for new plans: %w", err)})
 		}
-		for _, found := range open {
+		for _, found := range append(a.dueSleepers(), open...) {
+			if found.Asleep() && a.now().Before(found.WakeAt) {
+				a.noteSleeper(found.ID, found.WakeAt)
+				continue
+			}
 			if e.places.Acquire(ctx, 1) != nil {
 				return nil
 			}
@@ -59,9 +68,12 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 				continue
 			}
 			wanted := statuses
-			a.work.Go(func() { a.run(ctx, found.ID, a.pickUp(ctx, found, wanted)) })
+			if !found.WakeAt.IsZero() {
+				wanted = []workflow.Status{workflow.Running}
+			}
+			a.work.Go(func() { a.run(ctx, found.ID, a.pickUp(ctx, found, wanted), true) })
 		}
-		if e.opts.UntilIdle && err == nil && len(open) == 0 && e.idle() {
+		if e.opts.UntilIdle && err == nil && len(open) == 0 && e.idle() && !e.sleepers() {
 			return nil
 		}
 		// From now on a Running plan is this engine's, or another engine's mistake.
@@ -84,25 +96,37 @@ func (a *alone) offered(ctx context.Context, plan *workflow.Plan) {
 			a.forget(plan.ID) // a shutdown
 			return
 		}
-		a.run(ctx, plan.ID, plan)
+		a.run(ctx, plan.ID, plan, true)
 	})
 }
 
 // maxWaiting is the number of plans that wait for a place in memory.
 const maxWaiting = 1000
 
-// run works on a plan, which is nil if it could not be picked up. It has a place, which it gives back.
-func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan) {
-	slot := newSlot(a.places, true, math.MaxInt64, func() func() { return func() {} })
+// run works on a plan, which is nil if it could not be picked up. It gives its place back, or needs none because it stops.
+func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan, placed bool) {
+	slot := newSlot(a.places, placed, math.MaxInt64, func(steps int) { a.doze(id, steps) }, func() func() { return func() {} })
 	defer slot.close()
+	if !placed {
+		slot.hurry()
+	}
 	if plan == nil {
 		a.forget(id)
 		return
 	}
-	r := newRun(a.Engine, plan, slot, a.now)
-	a.enter(r)
-	a.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
-	a.exit(ctx, r, r.work(ctx))
+	for quiet := plan.Asleep(); ; quiet = true {
+		r := newRun(a.Engine, plan, slot, a.now, quiet)
+		a.enter(r)
+		a.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
+		err := r.work(ctx)
+		if plan = nil; errors.Is(err, errDozing) {
+			plan, err = a.putToSleep(ctx, r)
+		}
+		if a.exit(ctx, r, err); plan == nil {
+			return
+		}
+		slot.again()
+	}
 }
 
 // storesClock returns the store's clock, which all engines share, or this computer's if they agree or the vault does not

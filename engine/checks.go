@@ -90,6 +90,9 @@ func (r *run) runAtOnce(scope context.Context, c *workflow.Checks, passed workfl
 		since := 0
 		if passed != workflow.Completed {
 			since = len(a.Attempts) // each round is judged alone
+			if waiting(a) {
+				since--
+			}
 		}
 		g.Go(func() error { return r.runAction(scope, a, passed, since) })
 	}
@@ -132,6 +135,10 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 
 // runRounds repeats checks until the work is done or a check fails.
 func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan struct{}) error {
+	pause := cmp.Or(c.Delay, r.engine.opts.ContDelay)
+	if last := lastRound(c); r.quiet && !last.IsZero() && r.pause(scope, done, pause-max(0, r.now().Sub(last))) {
+		return r.endRounds(c, workflow.Completed, workflow.Completed)
+	}
 	for !c.State.Status.Final() {
 		if verdict(c.Actions) == workflow.Failed {
 			return r.endRounds(c, workflow.Completed, workflow.Failed)
@@ -157,17 +164,38 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 		if verdict(c.Actions) == workflow.Failed {
 			continue
 		}
-		timer := time.NewTimer(cmp.Or(c.Delay, r.engine.opts.ContDelay))
-		select {
-		case <-timer.C:
-		case <-scope.Done():
-		case <-done:
-			timer.Stop()
+		if r.pause(scope, done, pause) {
 			return r.endRounds(c, workflow.Completed, workflow.Completed)
 		}
-		timer.Stop()
 	}
 	return nil
+}
+
+// pause returns after d, when scope ends, or when the work is done, and reports whether that is so.
+func (r *run) pause(scope context.Context, done <-chan struct{}, d time.Duration) bool {
+	defer r.pauses.begin(time.Now().Add(d))()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-scope.Done():
+	case <-done:
+		return true
+	}
+	return false
+}
+
+// lastRound returns when the last round ended, or the zero time if one is open or none has been made.
+func lastRound(c *workflow.Checks) (last time.Time) {
+	for _, a := range c.Actions {
+		if len(a.Attempts) == 0 || a.Attempts[len(a.Attempts)-1].End.IsZero() {
+			return time.Time{}
+		}
+		if end := a.Attempts[len(a.Attempts)-1].End; end.After(last) {
+			last = end
+		}
+	}
+	return last
 }
 
 // endRounds ends continuous checks and their open actions.

@@ -69,8 +69,18 @@
 //     left, the action fails.
 //   - A panic fails the attempt for good, and so does the end of the plugin's goroutine. [Observer] gets the stack.
 //   - A plan that has neither called a plugin nor written for a second rests: it does not count against
-//     [Options.Plans] until it goes on.
+//     [Options.Plans] until it goes on. If it then has nothing to do for five minutes, it sleeps.
+//   - A plugin that returns [Later] is called again in the same attempt. A stop, or a halt, ends the attempt without a call.
 //   - The first failure is the plan's Reason. Without a failure it is the stop, if there was one.
+//
+// # Waiting
+//
+// Waits are for a delay, before a retry, between two rounds of continuous checks, and for a plugin's next call. A plan that
+// does nothing but wait for at least five minutes sleeps: the engine stores until when, with one update, and forgets the plan
+// but for its ID and this time. When the time comes, by the store's clock, the engine reads the plan, takes it with one update,
+// and goes on. In a fleet, any node does; a shutdown neither waits for plans that sleep nor touches them. Stop wakes them.
+// A sleep costs 6 requests and one for each sub-object (TestCostOfSleep), and nothing while it lasts; [Observer].Left says
+// fleet.ErrAsleep. Shorter waits stay in memory, and cost nothing.
 //
 // # Forks
 //
@@ -166,6 +176,10 @@ type Engine struct {
 	runs map[uuid.UUID]*run
 	// left holds plans that were given up: this engine need not pick them up.
 	left map[uuid.UUID]bool
+	// asleep holds the plans that an engine that is alone is to wake, and when.
+	asleep map[uuid.UUID]time.Time
+	// rouse runs one of them now, without a place, while Run can.
+	rouse func(uuid.UUID)
 	// hindrances are why writes of plans are being repeated.
 	hindrances map[uuid.UUID]*hindrance
 	// tell says elsewhere what hinders this engine.
@@ -190,7 +204,7 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
-		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, hindrances: map[uuid.UUID]*hindrance{},
+		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]time.Time{}, hindrances: map[uuid.UUID]*hindrance{},
 		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}
 	if opts.Fleet != nil {
@@ -478,7 +492,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	if e.runs[r.plan.ID] == r { // another run has begun if the node was fenced
 		delete(e.runs, r.plan.ID)
 	}
-	if err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, ErrFull) {
+	if err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, ErrFull) && !errors.Is(err, fleet.ErrAsleep) {
 		e.left[r.plan.ID] = true
 	}
 	e.mu.Unlock()
@@ -516,7 +530,7 @@ func (e *Engine) Stop(ctx context.Context, id uuid.UUID, by workflow.Attribution
 	case e.nodes != nil:
 		return fleet.Stop(ctx, e.nodes, id, by)
 	default:
-		err = e.whyNotHere(ctx, id)
+		err = e.stopAsleep(ctx, id, by)
 	}
 	if err != nil {
 		return fmt.Errorf("stop plan %s: %w", id, err)

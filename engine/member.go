@@ -130,7 +130,7 @@ func (m *member) serve(ctx context.Context) {
 func (m *member) waitUntilIdle(ctx context.Context) {
 	runs := func(p storage.ListResult) bool {
 		claimable := p.State.Status == workflow.NotStarted || m.opts.Fleet.TakeUnclaimed
-		return !m.gaveUp(p.ID) && (p.Owner != uuid.Nil || claimable)
+		return !m.gaveUp(p.ID) && (p.Owner != uuid.Nil || p.Asleep() || claimable)
 	}
 	for ctx.Err() == nil {
 		if m.idle() {
@@ -148,14 +148,18 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	id := plan.ID
 	work, done := m.node.Work(id)
 	defer done()
-	slot := newSlot(m.places, false, fullPause, func() (wake func()) { return m.node.Rest(id) }) // plans that rested may have all places
+	doze, rest := func(steps int) { m.doze(id, steps) }, func() (wake func()) { return m.node.Rest(id) }
+	slot := newSlot(m.places, false, fullPause, doze, rest) // plans that rested may have all places
 	defer slot.close()
-	for {
-		r := newRun(m.Engine, plan, slot, m.node.Now)
+	for quiet := m.node.Woken(id); ; slot.again() {
+		r := newRun(m.Engine, plan, slot, m.node.Now, quiet)
 		m.enter(r)
 		m.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := m.workOn(ctx, r, work)
-		if plan = nil; mayGoOn(err) {
+		if plan = nil; errors.Is(err, errDozing) {
+			plan, err = m.putToSleep(ctx, r, work)
+		}
+		if quiet = plan != nil; mayGoOn(err) {
 			plan, err = m.takeAgain(ctx, id)
 		}
 		m.exit(ctx, r, err)
@@ -164,7 +168,7 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 		case errors.Is(err, ErrFull):
 			m.node.GiveBack(id)
 			return
-		case err != nil && !errors.Is(err, fleet.ErrFenced):
+		case err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, fleet.ErrAsleep):
 			m.node.LetGo(id)
 			return
 		default:

@@ -61,7 +61,7 @@ type ChangedEvent struct {
 type LeftEvent struct {
 	Plan uuid.UUID
 	// Err is the reason: [ErrDraining], [ErrFull], fleet.ErrFenced if another node owns the plan or may take it,
-	// fleet.ErrSuspended if the vault was suspended, or a failure.
+	// fleet.ErrAsleep if the plan only waits, fleet.ErrSuspended if the vault was suspended, or a failure.
 	Err error
 }
 
@@ -128,7 +128,7 @@ func LogObserver(l *slog.Logger) Observer {
 
 // passes reports whether a plan was left because that is how engines stop or share work.
 func passes(err error) bool {
-	return errors.Is(err, ErrDraining) || errors.Is(err, ErrFull) || errors.Is(err, fleet.ErrFenced) || errors.Is(err, fleet.ErrSuspended)
+	return errors.Is(err, ErrDraining) || errors.Is(err, ErrFull) || errors.Is(err, fleet.ErrFenced) || errors.Is(err, fleet.ErrSuspended) || errors.Is(err, fleet.ErrAsleep)
 }
 
 // warnings returns an observer that logs what a person must know, and nothing else.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
@@ -45,6 +46,10 @@ func (r *run) beginPlan() error {
 	defer r.own.Release(1)
 	if r.plan.Reason == workflow.StopRequested {
 		r.halt()
+	}
+	if r.plan.Asleep() { // nobody else wakes it
+		r.plan.WakeAt = time.Time{}
+		return r.write(r.plan)
 	}
 	return r.begin(r.plan, true)
 }

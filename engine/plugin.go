@@ -44,7 +44,8 @@ type Call struct {
 	// be the same again if the action is Idempotent.
 	Attempt int
 
-	results *results // for Result
+	later   *workflow.Later // of the attempt, for State; nil in its first call
+	results *results        // for Result
 }
 
 // Task returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,

@@ -42,6 +42,13 @@ type run struct {
 	halt  func()
 
 	results results
+	// quiet says that nothing of the plan ran when it was picked up, such as of a plan that has slept.
+	quiet bool
+	// pauses are its waits. wakeAt and steps are set before the work ends because the plan only waits: until when, and after
+	// how many calls and writes.
+	pauses pauses
+	wakeAt time.Time
+	steps  int
 	// doubts are the actions that an earlier engine may have begun without a trace: of these, an attempt is stored before
 	// it begins, so that deaths are counted. A success removes the action.
 	doubts sync.Map
@@ -52,8 +59,9 @@ type run struct {
 	ending bool
 }
 
-func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *run {
-	r := &run{engine: e, plan: workflow.InferRunning(plan), slot: slot, now: now, own: semaphore.NewWeighted(1)}
+// newRun returns a run of a plan. quiet says that nothing of the plan ran before.
+func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, quiet bool) *run {
+	r := &run{engine: e, plan: workflow.InferRunning(plan), slot: slot, now: now, quiet: quiet, own: semaphore.NewWeighted(1)}
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
 	r.writing, r.abort = context.WithCancel(context.Background())
 	r.plugins, r.cut = context.WithCancelCause(r.owned)
@@ -67,7 +75,7 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time) *r
 		r.halt = func() {}
 	}
 	r.results.fill(r.plan)
-	if plan.State.Status == workflow.Running && plan.Epoch != 1 { // this engine has not begun it
+	if plan.State.Status == workflow.Running && plan.Epoch != 1 && !quiet { // this engine has not begun it
 		r.doubt()
 	}
 	return r
@@ -131,7 +139,16 @@ func (r *run) halted(scope context.Context) (bool, error) {
 // wait returns when a delay since a stored time has passed, or when scope ends. A time in the future, of another clock,
 // counts as now.
 func (r *run) wait(scope context.Context, since time.Time, delay time.Duration) {
-	sleep.For(scope, delay-max(0, r.now().Sub(since)))
+	r.rest(scope, delay-max(0, r.now().Sub(since)))
+}
+
+// waitUntil returns when a stored time has come, or when scope ends.
+func (r *run) waitUntil(scope context.Context, at time.Time) { r.rest(scope, at.Sub(r.now())) }
+
+// rest returns after d, or when scope ends.
+func (r *run) rest(scope context.Context, d time.Duration) {
+	defer r.pauses.begin(time.Now().Add(d))()
+	sleep.For(scope, d)
 }
 
 // begin makes an object Running, unless it was Running when the plan was picked up. That is stored if something depends

@@ -17,6 +17,7 @@ var ErrFull = errors.New("other plans have all places")
 type slot struct {
 	places   *semaphore.Weighted
 	patience time.Duration        // how long to wait for a place
+	doze     func(steps int)      // is told that the plan does nothing, after how many calls and writes
 	rest     func() (wake func()) // says elsewhere that the plan rests
 
 	// urgent ends when the plan must end soon, even without a place.
@@ -26,6 +27,7 @@ type slot struct {
 	// own guards the fields below. It is no mutex, because whoever has it may wait for a place.
 	own   *semaphore.Weighted
 	busy  int // calls and writes
+	steps int // those that have begun so far
 	held  bool
 	wake  func() // nil if the plan does not rest
 	timer *time.Timer
@@ -35,8 +37,8 @@ type slot struct {
 const restAfter = time.Second
 
 // newSlot returns a slot that holds a place, or waits for one when the first call or write begins.
-func newSlot(places *semaphore.Weighted, held bool, patience time.Duration, rest func() (wake func())) *slot {
-	s := &slot{places: places, held: held, patience: patience, rest: rest, own: semaphore.NewWeighted(1)}
+func newSlot(places *semaphore.Weighted, held bool, patience time.Duration, doze func(steps int), rest func() (wake func())) *slot {
+	s := &slot{places: places, held: held, patience: patience, doze: doze, rest: rest, own: semaphore.NewWeighted(1)}
 	s.urgent, s.hurry = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(restAfter, s.idle)
 	return s
@@ -60,6 +62,7 @@ func (s *slot) begin(ctx context.Context) error {
 	}
 	s.timer.Stop()
 	s.busy++
+	s.steps++
 	return nil
 }
 
@@ -93,10 +96,30 @@ func (s *slot) end() {
 func (s *slot) idle() {
 	_ = s.own.Acquire(context.Background(), 1)
 	defer s.own.Release(1)
-	if s.busy == 0 && s.wake == nil {
+	if s.busy > 0 {
+		return
+	}
+	s.doze(s.steps)
+	if s.wake == nil {
 		s.wake = s.rest()
 		s.release()
 	}
+}
+
+// again says that the work on the plan begins anew.
+func (s *slot) again() {
+	_ = s.own.Acquire(context.Background(), 1)
+	defer s.own.Release(1)
+	if s.busy == 0 {
+		s.timer.Reset(restAfter)
+	}
+}
+
+// taken returns how many calls and writes have begun.
+func (s *slot) taken() int {
+	_ = s.own.Acquire(context.Background(), 1)
+	defer s.own.Release(1)
+	return s.steps
 }
 
 // release gives the place back, if there is one.

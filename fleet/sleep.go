@@ -101,8 +101,9 @@ type sleeper struct {
 // sleepers are the plans that a node is to wake, in order of their times. An entry of order that no longer agrees with
 // known is left over.
 type sleepers struct {
-	known map[uuid.UUID]*sleeper
-	order naps
+	known   map[uuid.UUID]*sleeper
+	order   naps
+	stopped []uuid.UUID // were asked to stop, and may be no longer known
 }
 
 func (s *sleepers) put(id uuid.UUID, p sleeper) {
@@ -162,6 +163,7 @@ func (n *Node) noteSleeperLocked(plan uuid.UUID, wakeAt time.Time, own bool, lat
 	due := now.Add(wakeAt.Sub(n.clock.when(now)) + later)
 	if _, asked := n.stops[plan]; asked {
 		due = now
+		n.asleep.stopped = append(n.asleep.stopped, plan)
 	}
 	n.asleep.put(plan, sleeper{due: due, wakeAt: wakeAt, own: own, noted: now})
 	n.notifyLocked()
@@ -171,7 +173,24 @@ func (n *Node) noteSleeperLocked(plan uuid.UUID, wakeAt time.Time, own bool, lat
 func (n *Node) hastenLocked(plan uuid.UUID) {
 	if p := n.asleep.known[plan]; p != nil && p.due.After(time.Now()) {
 		n.asleep.put(plan, sleeper{due: time.Now(), wakeAt: p.wakeAt, own: p.own, noted: p.noted})
+		n.asleep.stopped = append(n.asleep.stopped, plan)
 	}
+}
+
+// stoppedSleeper returns a plan that sleeps and was asked to stop, and forgets it. A place is reserved for it even if there
+// is none: a stop needs no place.
+func (n *Node) stoppedSleeper() (id uuid.UUID, p sleeper, any bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.asleep.stopped) > 0 {
+		id, n.asleep.stopped = n.asleep.stopped[0], n.asleep.stopped[1:]
+		if known := n.asleep.known[id]; known != nil {
+			delete(n.asleep.known, id)
+			n.reserved++
+			return id, *known, true
+		}
+	}
+	return id, p, false
 }
 
 // nextSleeper returns when the first plan that sleeps is due.
@@ -222,6 +241,18 @@ func (n *Node) offerSleepers(at time.Time) {
 // wakeDue makes candidates of the plans that sleep and are due, no more than the loop takes at a time: the others may wait
 // for long, and a new plan that is older goes first.
 func (f *finder) wakeDue(at time.Time) {
+	for f.acquiring < f.most {
+		id, p, any := f.n.stoppedSleeper()
+		if !any {
+			break
+		}
+		if f.open[id] != nil {
+			f.n.unreserve()
+			continue
+		}
+		f.open[id] = &candidate{due: at, slept: p.wakeAt}
+		f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id) })
+	}
 	if !f.n.free() {
 		f.n.offerSleepers(at)
 		return

@@ -72,7 +72,7 @@ func TestSleep(t *testing.T) {
 				for _, n := range append(others[:], n) {
 					go yields(n)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute + time.Second) // between two searches
 				plan := asleep(t, p, n, d)
 				began, was := time.Now(), read(t, open(store), plan.ID)
 				if !was.Asleep() || was.Epoch != 1 || !was.WakeAt.Equal(plan.WakeAt) {

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// sleepFrom is how long nothing of a plan must have to do until the plan sleeps. To sleep and to wake takes some ten requests
+// for a small plan, so a plan that polls each minute would cost ten times what it costs in memory, where waiting is free.
+const sleepFrom = 5 * time.Minute
+
+// errDozing is why a run ends whose plan is to sleep.
+var errDozing = errors.New("it only waits")
+
+// pauses are the waits of a run that are in progress: everything else of it is done or runs.
+type pauses struct {
+	mu    sync.Mutex
+	until map[*time.Time]bool
+}
+
+// begin notes a wait until a time. The caller calls end after it.
+func (p *pauses) begin(until time.Time) (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until == nil {
+		p.until = map[*time.Time]bool{}
+	}
+	key := &until
+	p.until[key] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.until, key)
+	}
+}
+
+// first returns when the first wait ends. It is zero if there is none.
+func (p *pauses) first() (first time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for until := range p.until {
+		if first.IsZero() || until.Before(first) {
+			first = *until
+		}
+	}
+	return first
+}
+
+// doze ends the work if nothing of the plan has to do anything for long. Nothing is called or written when it is called.
+func (r *run) doze(steps int) {
+	if first := r.pauses.first(); !first.IsZero() && time.Until(first) >= sleepFrom {
+		r.wakeAt, r.steps = r.now().Add(time.Until(first)), steps
+		r.die(errDozing)
+	}
+}
+
+// doze ends the work on a plan, if there is any, that only waits.
+func (e *Engine) doze(id uuid.UUID, steps int) {
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r != nil {
+		r.doze(steps)
+	}
+}
+
+// maySleep reports whether a run that has ended lets its plan sleep: nothing has been called or written since it decided so,
+// and nobody has asked for a stop.
+func (r *run) maySleep() bool {
+	return r.slot.taken() == r.steps && r.plan.Reason != workflow.StopRequested
+}
+
+// putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.
+func (m *member) putToSleep(ctx context.Context, r *run, work context.Context) (*workflow.Plan, error) {
+	if work.Err() != nil || !r.maySleep() {
+		return r.plan, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
+	defer cancel()
+	if err := m.node.Sleep(ctx, r.plan, r.wakeAt); err != nil {
+		return nil, err
+	}
+	m.opts.Observer.Changed(ctx, ChangedEvent{r.plan})
+	return nil, fleet.ErrAsleep
+}
+
+// putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.
+func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) {
+	if !r.maySleep() {
+		return r.plan, nil
+	}
+	r.plan.WakeAt = r.wakeAt
+	r.slot.hurry() // this write needs no place
+	if err := r.store(ctx, r.plan); err != nil {
+		return nil, err
+	}
+	a.noteSleeper(r.plan.ID, r.plan.WakeAt)
+	return nil, fleet.ErrAsleep
+}
+
+// noteSleeper makes the engine wake a plan at a time of the store's clock.
+func (a *alone) noteSleeper(id uuid.UUID, wakeAt time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asleep[id] = wakeAt
+}
+
+// sleepers reports whether there are plans to wake.
+func (e *Engine) sleepers() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.asleep) > 0
+}
+
+// dueSleepers returns the plans that sleep and are due, and forgets them.
+func (a *alone) dueSleepers() (due []storage.ListResult) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, at := range a.asleep {
+		if _, ends := a.runs[id]; !ends && !a.now().Before(at) {
+			due = append(due, storage.ListResult{ID: id, WakeAt: at})
+			delete(a.asleep, id)
+		}
+	}
+	slices.SortFunc(due, func(x, y storage.ListResult) int { return x.WakeAt.Compare(y.WakeAt) })
+	return due
+}
+
+// stopAsleep stops a plan that sleeps, and that this engine is to wake: it stores who asked, and wakes the plan now.
+func (e *Engine) stopAsleep(ctx context.Context, id uuid.UUID, by workflow.Attribution) error {
+	e.mu.Lock()
+	_, asleep := e.asleep[id]
+	e.mu.Unlock()
+	if !asleep {
+		return e.whyNotHere(ctx, id)
+	}
+	return e.insist(ctx, func(ctx context.Context) error {
+		plan, err := e.vault.Read(ctx, id)
+		if err == nil && plan.Reason != workflow.StopRequested {
+			if plan.Reason, plan.Stopped = workflow.StopRequested, by; by.At.IsZero() {
+				plan.Stopped.At = time.Now().UTC()
+			}
+			err = e.vault.UpdatePlan(ctx, plan)
+		}
+		if err == nil {
+			e.rouseNow(id)
+		}
+		return err
+	})
+}
+
+// rousing sets who runs plans that sleep now, or nobody.
+func (e *Engine) rousing(run func(uuid.UUID)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rouse = run
+}
+
+// rouseNow runs a plan that sleeps and was asked to stop. It needs no place.
+func (e *Engine) rouseNow(id uuid.UUID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, asleep := e.asleep[id]; asleep && e.rouse != nil {
+		delete(e.asleep, id)
+		e.runs[id] = nil
+		e.rouse(id)
+	}
+}
