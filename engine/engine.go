@@ -79,8 +79,7 @@
 // does nothing but wait for at least five minutes sleeps: the engine stores until when, with one update, and forgets the plan
 // but for its ID and this time. When the time comes, by the store's clock, the engine reads the plan, takes it with one update,
 // and goes on. In a fleet, any node does; a shutdown neither waits for plans that sleep nor touches them. Stop wakes them.
-// A sleep costs 6 requests and one for each sub-object (TestCostOfSleep), and nothing while it lasts; [Observer].Left says
-// fleet.ErrAsleep. Shorter waits stay in memory, and cost nothing.
+// A sleep costs ten requests and one for each sub-object, however long it is; [Observer].Left says fleet.ErrAsleep. Shorter waits stay in memory, and cost nothing.
 //
 // # Forks
 //

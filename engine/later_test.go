@@ -381,14 +381,17 @@ func TestSleepFails(t *testing.T) {
 func TestCostOfSleep(t *testing.T) {
 	for _, inFleet := range []bool{false, true} {
 		onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
-			p, opts := onPolls(s), engine.Options{Poll: time.Minute}
+			p, opts := onPolls(s), engine.Options{NoRetention: true}
 			if inFleet {
 				opts.Fleet = &fleet.Options{}
 			}
 			made := plan(block("b", sequence("s", p.action(wait{"a", 3, time.Hour}))))
 			must(t, s.open().Create(t.Context(), made))
+			e, err := engine.New(s.open(), opts)
+			must(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
-			go func() { ended <- s.engine(s.open(), opts).Run(t.Context()) }()
+			go func() { ended <- e.Run(ctx) }()
 			time.Sleep(90 * time.Minute)
 			server.ResetRequests()
 			time.Sleep(time.Hour)
@@ -398,13 +401,14 @@ func TestCostOfSleep(t *testing.T) {
 					got[r.Op]++
 				}
 			}
-			want := "map[GetBlob:5 HeadBlob:4 PutBlob:3]" // its search looks at the plan, too
+			want := "map[GetBlob:5 HeadBlob:4 PutBlob:3]" // two HEADs are of searches, which see that the plan has changed
 			if inFleet {
-				want = "map[GetBlob:5 HeadBlob:1 PutBlob:3]"
+				want = "map[GetBlob:5 HeadBlob:5 PutBlob:3]" // and one of the hourly search
 			}
 			if fmt.Sprint(got) != want {
 				t.Errorf("in a fleet %v: %v, want %s", inFleet, got, want)
 			}
+			cancel()
 			must(t, <-ended)
 		})
 	}
