@@ -88,7 +88,7 @@ func (a *app) forkEach(ctx context.Context, v *azblob.Vault, f storage.Filters, 
 		},
 		do: func(ctx context.Context) (swept, error) {
 			s, err := sweep(ctx, a.progress("fork", "plan", len(ids)).then(goOn), slices.Values(ids), e.timeLeft(), func(ctx context.Context, id uuid.UUID) (string, error) {
-				return forkOne(ctx, v, id, k.ForkOptions)
+				return forkOne(a.submits(ctx), v, id, k.ForkOptions)
 			})
 			return s, errors.Join(looked.err(), err)
 		},
