@@ -16,6 +16,8 @@ import (
 const (
 	// maxRetryDelay is the longest wait before a retry, unless an action or its plugin says another one.
 	maxRetryDelay = time.Minute
+	// longestWait is one that time.Duration has room for, whatever a float64 makes of it.
+	longestWait time.Duration = 1 << 62
 	// maxAfter is the longest wait that a plugin's error can ask for.
 	maxAfter = 7 * 24 * time.Hour
 )
@@ -58,7 +60,7 @@ func (p retryPolicy) wait(action uuid.UUID, failures int, err *plugins.Error) ti
 	case err.After > 0:
 		return min(err.After, maxAfter)
 	}
-	wait := min(float64(p.backoff.First)*math.Pow(p.backoff.Factor, float64(failures-1)), float64(p.backoff.Most))
+	wait := min(float64(p.backoff.First)*math.Pow(p.backoff.Factor, float64(failures-1)), float64(p.backoff.Most), float64(longestWait))
 	return time.Duration(wait - wait*p.backoff.Jitter*share(action, failures))
 }
 

@@ -33,6 +33,7 @@ func TestRetryPolicy(t *testing.T) {
 		"the action wants no retries":    {workflow.Action{NoRetries: true}, TaskOptions[string]{Retries: 3}, s, 0, [3]time.Duration{s, 2 * s, 4 * s}},
 		"always the same":                {workflow.Action{Backoff: B{Factor: 1}}, TaskOptions[string]{}, s, 0, [3]time.Duration{s, s, s}},
 		"a wait that is out of any time": {workflow.Action{Backoff: B{First: 100 * time.Hour, Factor: 100, Most: 1 << 62}}, TaskOptions[string]{}, s, 0, [3]time.Duration{100 * time.Hour, 10000 * time.Hour, 1000000 * time.Hour}},
+		"never":                          {workflow.Action{Backoff: B{First: 1<<63 - 1}}, TaskOptions[string]{}, s, 0, [3]time.Duration{longestWait, longestWait, longestWait}},
 	} {
 		plugin := Task("p", func(context.Context, Call, string) (string, error) { return "", nil }).With(test.plugin)
 		if _, err := registry.Must(plugin), workflow.Validate(&workflow.Action{Plugin: "p", Backoff: test.action.Backoff}); err != nil {
@@ -49,7 +50,7 @@ func TestRetryPolicy(t *testing.T) {
 		if got := [2]time.Duration{p.wait(uuid.Nil, 3, &plugins.Error{After: 1}), p.wait(uuid.Nil, 1, &plugins.Error{After: 1 << 62})}; got != [2]time.Duration{1, 7 * 24 * time.Hour} {
 			t.Errorf("%s: errors that say when wait %v", name, got)
 		}
-		if p.wait(uuid.Nil, 2000, &plugins.Error{}) != p.backoff.Most && p.backoff.Factor > 1 {
+		if p.wait(uuid.Nil, 2000, &plugins.Error{}) != min(p.backoff.Most, longestWait) && p.backoff.Factor > 1 {
 			t.Errorf("%s: after 2000 failures: %v", name, p.wait(uuid.Nil, 2000, &plugins.Error{}))
 		}
 	}
