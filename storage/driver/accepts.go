@@ -79,14 +79,17 @@ func refusals(c plugins.Checker, req any) (found []workflow.FieldError, stuck bo
 		return []workflow.FieldError{{Field: "Req", Problem: "Check: " + p.Error()}}, p.Blocked()
 	}
 	// The methods of the error may panic, such as those of a nil pointer.
-	if unreadable := plugins.Guard(func() error { found = fieldErrors(err); return nil }); unreadable != nil {
+	if unreadable := plugins.Guard(func() error { found = fieldErrors(err, 0); return nil }); unreadable != nil {
 		found = []workflow.FieldError{{Field: "Req", Problem: "the error of Check can't be read: " + unreadable.Error()}}
 	}
 	return found, false
 }
 
+// mostJoined is how deeply errors may be joined in each other. An error may even join itself.
+const mostJoined = 100
+
 // fieldErrors returns the errors that are joined in one, each with the field of the action.
-func fieldErrors(err error) (found []workflow.FieldError) {
+func fieldErrors(err error, depth int) (found []workflow.FieldError) {
 	switch e := err.(type) {
 	case *workflow.FieldError:
 		field := "Req"
@@ -95,9 +98,9 @@ func fieldErrors(err error) (found []workflow.FieldError) {
 		}
 		return []workflow.FieldError{{Field: field + e.Field, Problem: e.Problem}}
 	case interface{ Unwrap() []error }:
-		if parts := e.Unwrap(); len(parts) > 0 && err.Error() == errors.Join(parts...).Error() {
+		if parts := e.Unwrap(); len(parts) > 0 && depth < mostJoined && err.Error() == errors.Join(parts...).Error() {
 			for _, part := range parts {
-				found = append(found, fieldErrors(part)...)
+				found = append(found, fieldErrors(part, depth+1)...)
 			}
 			return found
 		}

@@ -46,6 +46,7 @@ func TestCheckedRequests(t *testing.T) {
 		"a field":       {func(any) error { return &workflow.FieldError{Field: "Sum", Problem: "is odd"} }, []string{at + ".Sum" + refuses + "is odd"}},
 		"an element":    {func(any) error { return &workflow.FieldError{Field: "[1]", Problem: "is odd"} }, []string{at + "[1]" + refuses + "is odd"}},
 		"no field":      {func(any) error { return &workflow.FieldError{Problem: "is odd"} }, []string{at + refuses + "is odd"}},
+		"a circle":      {func(any) error { return circle{} }, []string{at + refuses + "round"}},
 		"two errors":    {func(any) error { return errors.Join(&workflow.FieldError{Field: "A", Problem: "x"}, errors.New("y")) }, []string{at + ".A" + refuses + "x", at + refuses + "y"}},
 		"two in a text": {func(any) error { return fmt.Errorf("%w, %w", errors.New("x"), errors.New("y")) }, []string{at + refuses + "x, y"}},
 		"a panic":       {func(any) error { panic("boom") }, []string{at + refuses + "Check: panic: boom"}},
@@ -69,6 +70,12 @@ func TestCheckedRequests(t *testing.T) {
 	}
 }
 
+// circle is an error that joins itself.
+type circle struct{}
+
+func (circle) Error() string   { return "round" }
+func (circle) Unwrap() []error { return []error{circle{}} }
+
 // login is a request with a secret of two lines, and loud refuses it with a text that quotes the secret.
 type (
 	login struct {
@@ -77,12 +84,16 @@ type (
 	loud struct{ plugins.Typed[login, string] }
 )
 
-func (loud) Check(req any) error { return errors.New(strings.Repeat(" ", 955) + req.(login).Password) }
+func (loud) Check(req any) error {
+	password := req.(login).Password
+	return errors.Join(errors.New(strings.Repeat(" ", 955)+password), &workflow.FieldError{Field: "By." + password, Problem: "is there"})
+}
 
-// TestSecretsAtACut refuses a request with a text that is cut within a secret: no part of it is told.
-func TestSecretsAtACut(t *testing.T) {
+// TestSecretsOfChecks refuses a request with a text that is cut within a secret, and a field that is called like it: no part
+// of it is told.
+func TestSecretsOfChecks(t *testing.T) {
 	err := driver.CheckNew(inOrder(newAction("loud", login{"correct horse\nbattery staple"})), registry.Must(loud{"loud"}))
-	if got := fmt.Sprint(err); !strings.Contains(got, "  ") || strings.Contains(got, "corr") || strings.Contains(got, "batt") {
+	if got := fmt.Sprint(err); !strings.Contains(got, "  ") || !strings.Contains(got, "Req.By.(secret)") || strings.Contains(got, "corr") || strings.Contains(got, "batt") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -65,7 +65,7 @@ func discreet(reg *registry.Register, rule workflow.Rule) workflow.Rule {
 		rule(o, func(field, problem string) {
 			marked := *a
 			if marked.Secrets, _ = plugin.secrets(a); len(marked.Secrets) > 0 && strings.HasPrefix(field, "Req") {
-				field, _, _ = strings.Cut(field, "[") // a key of a map may be secret
+				field, _, _ = strings.Cut(marked.RedactText(field), "[") // a key of a map may be secret
 			}
 			bad(field, marked.RedactText(problem))
 		})
