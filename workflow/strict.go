@@ -15,6 +15,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/planvault/azblob/internal/secrets"
 )
 
 // ParseError describes a problem at one place in the text of a plan.
@@ -139,7 +141,7 @@ var needed = map[reflect.Type]string{
 }
 
 // notAuthored are the fields that the vault or the engine sets.
-var notAuthored = []string{"planID", "state", "submitTime", "submitted", "reason", "runtimeUpdate", "owner", "epoch", "wakeAt", "paused", "forkedFrom", "forked", "stopped", "attempts"}
+var notAuthored = []string{"planID", "state", "submitTime", "submitted", "reason", "runtimeUpdate", "owner", "epoch", "wakeAt", "paused", "ending", "forkedFrom", "forked", "stopped", "attempts"}
 
 // check compares a value with the type that it is read as.
 func (p *planParser) check(v value, t reflect.Type, path string) {
@@ -171,6 +173,9 @@ func (p *planParser) check(v value, t reflect.Type, path string) {
 			known["req"] = p.requestOf(v, path)
 		}
 		p.members(v, path, known)
+		if t == reflect.TypeFor[Action]() {
+			p.redact(v, known["req"])
+		}
 	case first == '[' && t.Kind() == reflect.Slice && !readsItself(t) && t.Elem().Kind() != reflect.Uint8:
 		for i, item := range v.items {
 			at := fmt.Sprintf("%s[%d]", path, i)
@@ -243,6 +248,22 @@ func (p *planParser) requestOf(v value, path string) reflect.Type {
 		return reflect.TypeFor[any]()
 	}
 	return reflect.TypeOf(request)
+}
+
+// redact takes the secrets of an action's request out of the problems with it.
+func (p *planParser) redact(action value, t reflect.Type) {
+	v := action.member("req")
+	if v == nil {
+		return
+	}
+	paths, _ := secrets.Find("/req", nil, reflect.Zero(t).Interface())
+	_, values, _ := secrets.Hide("/req", p.text[v.start:v.end], paths)
+	if len(values) == 0 {
+		return
+	}
+	for _, err := range p.errs {
+		err.Problem = secrets.Scrub(err.Problem, values)
+	}
 }
 
 // leaf reads a value with encoding/json.

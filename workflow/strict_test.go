@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
@@ -25,6 +26,10 @@ func wishes(plugin string) (any, error) {
 		return new(wish), nil
 	case "anything":
 		return nil, nil
+	case "secret":
+		return struct {
+			Until time.Time `vault:"secret"`
+		}{}, nil
 	}
 	return nil, fmt.Errorf("no plugin %q; known are wish", plugin)
 }
@@ -109,6 +114,8 @@ func TestParsePlanRefuses(t *testing.T) {
 		{withActions(`{"plugin":"wish","req":null}`), []string{`line 2, column 24: blocks[0].sequences[0].actions[0].req: is null, want an object`}},
 		{withActions(`{"plugin":"wish","req":7}`), []string{`line 2, column 24: blocks[0].sequences[0].actions[0].req: is of the wrong type: number, want an object`}},
 
+		{withActions(`{"plugin":"secret","req":{"Until":"hunter2"}}`), []string{`line 2, column 35: blocks[0].sequences[0].actions[0].req.Until: parsing time "(secret)" as "2006-01-02T15:04:05Z07:00": cannot parse "(secret)" as "2006"`}},
+
 		{withActions(`{"plugin":"wish","plugin":"wish"}`), []string{`line 2, column 18: blocks[0].sequences[0].actions[0].plugin: is given twice`}},
 		{withActions(`{"plugin":"wish","req":{"any":{"b":[{"c":1,"c":2}]}}}`), []string{`line 2, column 44: blocks[0].sequences[0].actions[0].req.any.b[0].c: is given twice`}},
 		{`{"blocks":[{"sequences":[{"actions":[` + good + `]}]}],"blocks":[]}`, []string{`line 1, column 61: blocks: is given twice`}},
@@ -155,7 +162,7 @@ func TestParsePlanLooksEverywhere(t *testing.T) {
 			}
 		case map[string]any:
 			objects++
-			names := []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "submitted", "runtimeUpdate", "owner", "epoch", "forkedFrom", "forked", "stopped"}
+			names := []string{"nmae", "state", "attempts", "planID", "reason", "submitTime", "submitted", "runtimeUpdate", "owner", "epoch", "wakeAt", "paused", "ending", "forkedFrom", "forked", "stopped"}
 			for _, name := range names {
 				v[name] = 1
 			}
