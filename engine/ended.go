@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unicode"
 
-	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -98,36 +96,7 @@ func (r *run) callEnded() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.plugins, r.engine.opts.Timeout)
+	ctx, cancel := context.WithTimeoutCause(r.plugins, r.engine.opts.Timeout, fmt.Errorf("timed out after %v", r.engine.opts.Timeout))
 	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		returned := false
-		defer func() {
-			if !returned {
-				err = &plugins.Panic{Value: "runtime.Goexit", Stack: debug.Stack()}
-			}
-			done <- err
-		}()
-		err = plugins.Guard(func() error { return r.engine.opts.Ended(ctx, plan) })
-		returned = true
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	words := time.NewTimer(lastWords)
-	defer words.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-words.C:
-	case <-r.owned.Done():
-	}
-	if r.plugins.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("the hook did not return within %v", r.engine.opts.Timeout)
-	}
-	return fmt.Errorf("the hook did not return: %w", context.Cause(ctx))
+	return callWithin(ctx, func(ctx context.Context) error { return r.engine.opts.Ended(ctx, plan) })
 }

@@ -18,7 +18,7 @@ const mostInits = 16
 
 // initPlugins calls Init of each plugin that has it. The error joins those of all plugins, in the order of their names.
 func (e *Engine) initPlugins(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.Timeout, fmt.Errorf("did not return within %v", e.opts.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.opts.Timeout, fmt.Errorf("timed out after %v", e.opts.Timeout))
 	defer cancel()
 	var (
 		work   sync.WaitGroup
@@ -36,7 +36,7 @@ func (e *Engine) initPlugins(ctx context.Context) error {
 			err := places.Acquire(ctx, 1)
 			if err == nil {
 				defer places.Release(1)
-				err = initPlugin(ctx, plugin)
+				err = callWithin(ctx, plugin.Init)
 			} else {
 				err = context.Cause(ctx)
 			}
@@ -53,13 +53,14 @@ func (e *Engine) initPlugins(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// initPlugin calls Init of a plugin. It returns soon after ctx has ended, whatever the plugin does.
-func initPlugin(ctx context.Context, p plugins.Initer) error {
+// callWithin calls what users have given to the engine. It returns soon after ctx has ended, with its cause, whatever do
+// does: it panics, ends its goroutine, or hangs.
+func callWithin(ctx context.Context, do func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {
 		var err error = &plugins.Panic{Value: "runtime.Goexit", Stack: debug.Stack()}
 		defer func() { done <- err }()
-		err = plugins.Guard(func() error { return p.Init(ctx) })
+		err = plugins.Guard(func() error { return do(ctx) })
 	}()
 	select {
 	case err := <-done:
@@ -72,6 +73,6 @@ func initPlugin(ctx context.Context, p plugins.Initer) error {
 	case err := <-done:
 		return err
 	case <-words.C:
-		return context.Cause(ctx)
+		return fmt.Errorf("it did not return: %w", context.Cause(ctx))
 	}
 }

@@ -28,8 +28,8 @@ func TestInit(t *testing.T) {
 		"fails":        {func(context.Context) error { return errors.New("no login") }, `init plugin "p00": no login`, 0, 0},
 		"panics":       {func(context.Context) error { panic("boom") }, `init plugin "p00": panic: boom`, 0, 0},
 		"exits":        {func(context.Context) error { runtime.Goexit(); return nil }, `init plugin "p00": panic: runtime.Goexit`, 0, 0},
-		"is late":      {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, `init plugin "p00": did not return within 10m0s`, 10 * time.Minute, 0},
-		"hangs":        {func(context.Context) error { <-never; return nil }, `init plugin "p00": did not return within 10m0s`, 10*time.Minute + time.Second, 0},
+		"is late":      {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, `init plugin "p00": timed out after 10m0s`, 10 * time.Minute, 0},
+		"hangs":        {func(context.Context) error { <-never; return nil }, `init plugin "p00": it did not return: timed out after 10m0s`, 10*time.Minute + time.Second, 0},
 		"is shut down": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, "<nil>", time.Minute, time.Minute},
 	} {
 		onStage(t, func(t *testing.T, s *stage) {
