@@ -29,6 +29,17 @@ func TestExplain(t *testing.T) {
 	notBefore := func(d time.Duration) func(*OpenPlan) {
 		return func(p *OpenPlan) { p.Plan.WakeAt, p.Plan.Owner, p.Plan.Epoch = epoch0.Add(d), uuid.Nil, 0 }
 	}
+	asleep := func(d time.Duration) func(*OpenPlan) {
+		return func(p *OpenPlan) {
+			p.Plan.WakeAt, p.Plan.Owner, p.OwnerState = epoch0.Add(d), uuid.Nil, OwnerStateNone
+		}
+	}
+	later := func(p *OpenPlan) {
+		a := &workflow.Action{State: workflow.State{Status: workflow.Running}, Attempts: []workflow.Attempt{{Start: p.Progress, Later: &workflow.Later{At: epoch0.Add(40 * time.Minute)}}}}
+		progress := p.Progress
+		p.note(&workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}, State: workflow.State{Status: workflow.Running}, Owner: owner, Epoch: 2})
+		p.Progress = progress
+	}
 	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
 	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
 	runs := func(n int) func(*OpenPlan) {
@@ -68,6 +79,12 @@ func TestExplain(t *testing.T) {
 		{"works, with a clock that is ahead", plan(workflow.Running, -5*time.Minute), 2, ConditionWorking, false, alive + ". Its engine's clock is 5m ahead of the store's, so ages are not exact."},
 		{"works, with a clock that is a little ahead", plan(workflow.Running, -time.Second), 2, ConditionWorking, false, alive + "."},
 		{"waits for its author's delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running)), 2, ConditionWorking, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
+		{"waits for its next call", plan(workflow.Running, old, later), 2, ConditionWorking, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
+		{"sleeps", plan(workflow.Running, old, asleep(time.Hour)), 0, ConditionAsleep, false, "It sleeps until 2026-11-20T01:00:00Z, in 1h."},
+		{"is due", plan(workflow.Running, old, asleep(-time.Minute)), 1, ConditionAsleep, false, "It slept until 2026-11-19T23:59:00Z, and is about to be woken: 1 node is alive."},
+		{"is overdue", plan(workflow.Running, old, asleep(-old)), 1, ConditionAsleep, true, "It slept until 2026-11-19T23:40:00Z, and nobody has woken it, although 1 node is alive: a node may be full, or lack its plugins. Read the logs."},
+		{"is overdue, without a node", plan(workflow.Running, old, asleep(-old)), 0, ConditionAsleep, true, "It slept until 2026-11-19T23:40:00Z, and no node is alive to wake it. Start an engine."},
+		{"sleeps, asked to stop", plan(workflow.Running, old, asleep(time.Hour), stop(old)), 1, ConditionAsleep, true, "It sleeps until 2026-11-20T01:00:00Z, in 1h. It was asked to stop 20m ago, and stops as soon as a node wakes it."},
 		{"waits for the delay after a block", plan(workflow.Running, old, delay(time.Hour, old, workflow.Completed)), 2, ConditionWorking, false, alive + ". Nothing runs, and nothing has been stored for 20m, but its author gave it a delay, which ends in 40m."},
 		{
 			"runs in a block that has a delay", plan(workflow.Running, old, delay(time.Hour, old, workflow.Running), runs(1)), 2, ConditionWorking, true,

@@ -113,8 +113,8 @@ type OpenPlan struct {
 	// Progress is the latest change that is stored in the plan: the times of its states and attempts. If the plan
 	// was not read, it is the plan's own start or creation. Continuous checks are no progress.
 	Progress time.Time
-	// Running are the actions that are stored as Running, longest first, without those of continuous checks. An
-	// Idempotent action may run without being stored.
+	// Running are the actions that are stored as Running, longest first, without those of continuous checks and those whose
+	// plugin is to be called again, which are Waiting. An Idempotent action may run without being stored.
 	Running []RunningAction
 	// Waiting are the objects that wait for a time, the earliest first, as the plan shows it.
 	Waiting []WaitingObject
@@ -159,7 +159,7 @@ type RunningAction struct {
 type WaitingObject struct {
 	// Path is that of [workflow.Paths]. That of the plan is empty.
 	Path string
-	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, "retry" of an action, or the plan for the
+	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, "retry" or "next call" of an action, or the plan for the
 	// "Ended hook" of its engine.
 	For string
 	// Until is when the wait ends. It is zero for a retry and a hook, which depend on the engine.

@@ -46,6 +46,7 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 	switch {
 	case a.State.Status.Final():
 		p.Done++
+	case waitOf(a, path).For == nextCall:
 	case a.State.Status == workflow.Running:
 		p.Running = append(p.Running, RunningAction{Path: path, Since: a.State.Start, Attempts: len(a.Attempts), Unended: unended(a), Timeout: a.Timeout})
 	case a.Idempotent:
@@ -55,6 +56,9 @@ func (p *OpenPlan) noteAction(a *workflow.Action, path string) {
 
 // endedHook is what a plan waits for that is about to end.
 const endedHook = "Ended hook"
+
+// nextCall is what an action waits for whose plugin is to be called again.
+const nextCall = "next call"
 
 // unended counts the attempts before the last one that never ended.
 func unended(a *workflow.Action) (n int) {
@@ -88,6 +92,9 @@ func waitOf(o workflow.Object, path string) WaitingObject {
 			return after("delay", s.Start, o.Delay)
 		}
 	case *workflow.Action:
+		if l := o.Later(); l != nil && !l.Called && s.Status == workflow.Running {
+			return WaitingObject{path, nextCall, l.At.UTC(), o.Attempts[len(o.Attempts)-1].Start}
+		}
 		if n := len(o.Attempts); s.Status == workflow.Running && n > 0 && o.Attempts[n-1].Err != nil && !o.Attempts[n-1].End.IsZero() {
 			return WaitingObject{path, "retry", time.Time{}, o.Attempts[n-1].End}
 		}

@@ -76,6 +76,7 @@
 //   - A switch to a copy in another account: two fleets, a follower, and an operator who is interrupted.
 //   - An engine: what it stores of a sequence, its actions and a deferred action before it acts, and of the outcome
 //     before it calls the hook for ended plans (TestEngine).
+//     In some situations the first action is called again, and the plan sleeps in between.
 //   - Excuses: an action fails only if more owners crashed or froze in it than Options.Crashes allows, and does not run
 //     again after that (TestExcuses). All who take have seen the records of excused members. Both models also have actions
 //     with AtMost 1.

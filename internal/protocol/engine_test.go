@@ -16,6 +16,7 @@ type runs struct {
 	checks     bool // the sequence has deferred checks, which run when it ends
 	poison     bool // the second action ends each process
 	once       bool // the actions have AtMost 1
+	later      bool // the first action is called again, twice, and the plan may sleep in between; nobody asks for a stop
 	hook       bool // engines call a hook before they end the plan, which has no deferred actions
 
 	mutant
@@ -31,21 +32,26 @@ const mostCrashes = 1
 type runState struct {
 	plan, sequence, deferred status
 	actions                  [2]runAction
+	asleep                   bool // nobody has it, because its owner lets it sleep
 	asked                    bool // somebody has asked for a stop, and whoever owns the plan hears of it
 	stop                     bool // it is stored in the plan
 	engines                  [2]runEngine
-	waited                   bool     // the sequence's delay has begun
-	cleaned                  bool     // the deferred checks have run
-	calls                    [2]uint8 // that began, of each action
-	begun                    [2]bool  // the deferred actions that have begun: for success, and after a stop
-	fixed                    runEnd   // the outcome that is stored before the hook is called
-	told                     [2]bool  // the outcomes that a hook has heard of and returned
+	waited                   bool                 // the sequence's delay has begun
+	cleaned                  bool                 // the deferred checks have run
+	polled                   uint8                // calls of the first action that have ended, and asked for another one
+	withState                [mostPolls + 1]uint8 // calls of the first action that began, by how many had asked for another one
+	calls                    [2]uint8             // that began, of each action
+	begun                    [2]bool              // the deferred actions that have begun: for success, and after a stop
+	fixed                    runEnd               // the outcome that is stored before the hook is called
+	told                     [2]bool              // the outcomes that a hook has heard of and returned
 	outcome
 }
 
 type runAction struct {
 	status  status
 	unended uint8 // attempts that are stored and never ended
+	polls   uint8 // calls that have ended, and asked for another one
+	waits   bool  // the last attempt has not ended, and nothing of it runs; it is none of the unended ones
 }
 
 // runEnd is how a plan ends, if that is decided.
@@ -79,6 +85,7 @@ const (
 	runNothing runPlace = iota
 	runBegins
 	runAttempts
+	runWaits
 	runCalls
 	runReturns
 	runEndsSequence
@@ -103,6 +110,8 @@ var (
 	runTwiceFenced  = breaking("an engine begins more than one action after it has lost the plan")
 	runUntold       = breaking("a plan ends, and no hook has heard of it and returned")
 	runToldOther    = breaking("a plan ends otherwise than a hook has heard")
+	runForgetsPolls = breaking("a call does not get the state of the one before")
+	runCallsTwice   = breaking("an action with AtMost is called twice with one state")
 	runBlamed       = breaking("an action fails although no more owners crashed or froze in it than Options.Crashes allows")
 )
 
@@ -121,6 +130,10 @@ const (
 	runFixesBefore   rule = "the hook is called before the outcome is stored"
 	runTellsAgain    rule = "an engine that takes a plan whose outcome is stored does not call the hook"
 	runKeepsEnd      rule = "an engine that takes a plan whose outcome is stored accepts a stop"
+	runStoresState   rule = "a plugin is called later before its state is stored"
+	runKeepsAttempt  rule = "an engine that picks a plan up takes an attempt that waits for one that never ended"
+	runStoresCall    rule = "a call of an action with AtMost is not stored before"
+	runDoubtsCall    rule = "an engine that takes a plan does not store that it calls an action again"
 	runGivesUp       rule = "an engine goes on after a write was refused"
 )
 
@@ -149,9 +162,11 @@ func (x *runs) steps(from runState, yield func(move, runState)) {
 			})
 		}
 		x.engine(from.engines[i], do, write)
-		if !from.asked {
+		switch e := from.engines[i]; {
+		case x.later:
+		case !from.asked:
 			do("is asked to stop the plan", func(st *runState, _ *runEngine) { st.asked = true })
-		} else if e := from.engines[i]; e.at != runNothing && !e.halted && !e.ending {
+		case e.at != runNothing && !e.halted && !e.ending:
 			do("halts", func(_ *runState, e *runEngine) { e.halted = true })
 		}
 		if from.plan != final {
@@ -163,10 +178,12 @@ func (x *runs) steps(from runState, yield func(move, runState)) {
 // pickUp makes an engine the owner of the plan.
 func (x *runs) pickUp(st *runState, e, other *runEngine) {
 	other.match = false
+	quiet := st.asleep // nothing ran when its owner let it sleep
+	st.asleep = false
 	*e = runEngine{at: runBegins, match: true, sequence: st.sequence, actions: st.actions, stop: st.stop}
 	e.ending = st.deferred != notStarted && !x.lacks(runKeepsOutcome) || st.fixed != runUndecided && !x.lacks(runKeepsEnd)
 	e.halted = st.stop || st.asked && (!e.ending || x.lacks(runHearsLate))
-	if st.plan == running && !x.lacks(runDoubts) {
+	if st.plan == running && !x.lacks(runDoubts) && !quiet {
 		for k, a := range st.actions {
 			if a.status != final {
 				e.doubts[k] = true
@@ -176,6 +193,9 @@ func (x *runs) pickUp(st *runState, e, other *runEngine) {
 	}
 	if !x.lacks(runInfers) && e.sequence == notStarted && st.actions[0].status != notStarted {
 		e.sequence = running
+	}
+	if a := &e.actions[0]; a.waits && x.lacks(runKeepsAttempt) {
+		a.waits, a.polls, a.unended = false, 0, a.unended+1
 	}
 	st.plan = running
 	if e.end = st.fixed; e.end != runUndecided && !x.lacks(runKeepsEnd) {
@@ -192,7 +212,7 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 		return
 	}
 	do("dies", func(_ *runState, e *runEngine) { *e = runEngine{} })
-	if !e.stop && !e.ending {
+	if !e.stop && !e.ending && !x.later {
 		write("stores a stop", func(st *runState, e *runEngine) { st.stop, e.stop, e.halted = true, true, true })
 	}
 	switch e.at {
@@ -202,8 +222,15 @@ func (x *runs) engine(e runEngine, do, write func(string, func(st *runState, e *
 		x.attempt(e, do, write)
 	case runCalls:
 		do("begins an action", func(st *runState, e *runEngine) { x.call(st, e) })
+	case runWaits:
+		do("waits until the next call", func(_ *runState, e *runEngine) { e.at = runAttempts })
+		write("lets the plan sleep", func(st *runState, e *runEngine) { st.asleep, *e = true, runEngine{} })
 	case runReturns:
-		if !x.poison || e.k == 0 {
+		switch {
+		case x.later && e.k == 0 && x.poison && e.actions[0].polls > 0: // each further call ends its process
+		case x.later && e.k == 0 && e.actions[0].polls < mostPolls:
+			x.postpone(do, write)
+		case !x.poison || e.k == 0:
 			write("stores the end of an action", func(st *runState, e *runEngine) {
 				a := &e.actions[e.k]
 				if a.status = final; e.noted {
@@ -310,6 +337,15 @@ func (x *runs) attempt(e runEngine, do, write func(string, func(st *runState, e 
 			e.actions[e.k].status, e.at = final, runEndsSequence
 			st.actions[e.k] = e.actions[e.k]
 		})
+	case a.waits && (e.doubts[e.k] && !x.lacks(runDoubtsCall) || x.once && !x.lacks(runStoresCall)):
+		write("stores that it calls an action again", func(st *runState, e *runEngine) {
+			a := &e.actions[e.k]
+			a.waits, a.unended = false, a.unended+1
+			st.actions[e.k] = *a
+			e.noted, e.at = true, runCalls
+		})
+	case a.waits:
+		do("calls an action again", func(_ *runState, e *runEngine) { e.at = runCalls })
 	case x.idempotent && !e.doubts[e.k] || !x.idempotent && x.lacks(runStoresAttempt):
 		do("stores no attempt", func(_ *runState, e *runEngine) { e.at = runCalls })
 	default:
@@ -320,6 +356,29 @@ func (x *runs) attempt(e runEngine, do, write func(string, func(st *runState, e 
 			e.noted, e.at = true, runCalls
 		})
 	}
+}
+
+// mostPolls is how often the first action asks for another call.
+const mostPolls = 2
+
+// postpone ends a call that asks for another one.
+func (x *runs) postpone(do, write func(string, func(st *runState, e *runEngine))) {
+	asks := func(st *runState, e *runEngine) {
+		a := &e.actions[0]
+		if a.polls, a.waits = a.polls+1, true; e.noted {
+			a.unended--
+		}
+		st.polled = max(st.polled, a.polls)
+		e.noted, e.doubts[0], e.at = false, false, runWaits
+	}
+	if x.lacks(runStoresState) {
+		do("calls an action later", asks)
+		return
+	}
+	write("stores that it calls an action later", func(st *runState, e *runEngine) {
+		asks(st, e)
+		st.actions[0] = e.actions[0]
+	})
 }
 
 // call begins an action.
@@ -336,6 +395,15 @@ func (x *runs) call(st *runState, e *runEngine) {
 	x.breaks(&st.outcome, runTooLate, e.match && (st.begun[0] || st.begun[1]))
 	x.breaks(&st.outcome, runUnseen, !x.idempotent && st.actions[e.k].status == notStarted)
 	x.breaks(&st.outcome, runTwiceFenced, e.after > 1)
+	if x.later && e.k == 0 {
+		polls := e.actions[0].polls
+		st.withState[polls]++
+		st.calls[0] = 1
+		x.breaks(&st.outcome, runForgetsPolls, e.match && polls < st.polled)
+		x.breaks(&st.outcome, runCallsTwice, x.once && st.withState[polls] > 1)
+		x.breaks(&st.outcome, runEndless, st.withState[polls] > mostCrashes+2)
+		return
+	}
 	x.breaks(&st.outcome, runEndless, st.calls[e.k] > most)
 	x.breaks(&st.outcome, runTooOften, x.once && st.calls[e.k] > 1)
 }
@@ -354,7 +422,7 @@ func (x *runs) tidy(st *runState) {
 // forget forgets what an engine knows of earlier actions. A former owner whose next step is a write has come to its end,
 // unless it goes on after a write that was refused, or begins deferred actions without one.
 func (e *runEngine) forget(goesOn bool) {
-	begins := e.at == runBegins || e.at == runAttempts || e.at == runCalls || e.at == runDefers || e.at == runTells
+	begins := e.at == runBegins || e.at == runAttempts || e.at == runWaits || e.at == runCalls || e.at == runDefers || e.at == runTells
 	switch {
 	case !e.match && !begins && !goesOn:
 		*e = runEngine{}
@@ -383,6 +451,9 @@ func TestEngine(t *testing.T) {
 		{idempotent: true, poison: true},
 		{delay: true, checks: true, poison: true},
 		{once: true},
+		{later: true},
+		{later: true, once: true},
+		{later: true, poison: true},
 		{hook: true},
 	}
 	holds(t, list[:efforttest.Pick(1, 2, len(list))])
@@ -400,6 +471,9 @@ var runNeeds = needs{
 	{&runs{once: true}, runTooOften, rules{runCounts}},
 	{&runs{hook: true}, runToldOther, rules{runFixesBefore, runKeepsEnd}},
 	{&runs{hook: true}, runUntold, rules{runTellsAgain}},
+	{&runs{later: true}, runForgetsPolls, rules{runStoresState, runKeepsAttempt}},
+	{&runs{later: true, once: true}, runCallsTwice, rules{runStoresCall}},
+	{&runs{later: true, poison: true}, runEndless, rules{runDoubtsCall}},
 	{&runs{idempotent: true}, runTwiceFenced, rules{runGivesUp}},
 }
 
