@@ -38,6 +38,7 @@ const (
 	metaOwner      = "owner" // like metaEpoch, only of a plan that has had an owner
 	metaEpoch      = "epoch"
 	metaWakeAt     = "wakeat"     // only of a plan that sleeps, or must not begin yet
+	metaLastSignal = "lastsignal" // only of a plan that sleeps
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
@@ -73,8 +74,9 @@ var listed = []listedField{
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
 	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, wakeText, parseTime),
+	rowOf(metaLastSignal, false, func(r *storage.ListResult) *int { return &r.LastSignal }, countText[int], parseCount[int]),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
-	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, epochText, parseEpoch),
+	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, countText[int64], parseCount[int64]),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
 	rowOf(metaName, false, func(r *storage.ListResult) *string { return &r.Name }, leftToAddTexts, decodeText),
 	rowOf(metaDescr, false, func(r *storage.ListResult) *string { return &r.Descr }, leftToAddTexts, decodeText),
@@ -112,19 +114,19 @@ func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339N
 
 func submitterText(by string) (string, error) { return encodeText(by), nil }
 
-func epochText(epoch int64) (string, error) {
-	if epoch == 0 {
+func countText[T int | int64](n T) (string, error) {
+	if n == 0 {
 		return "", nil
 	}
-	return strconv.FormatInt(epoch, 10), nil
+	return strconv.FormatInt(int64(n), 10), nil
 }
 
-func parseEpoch(text string) (int64, error) {
-	epoch, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && epoch < 1 {
+func parseCount[T int | int64](text string) (T, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && n < 1 {
 		err = errors.New("it should be a number from 1")
 	}
-	return epoch, err
+	return T(n), err
 }
 
 func parseV7(text string) (uuid.UUID, error) {

@@ -45,7 +45,7 @@ func goldenPlan() *workflow.Plan {
 		ID: id(), GroupID: uuid.MustParse("6ba7b814-9dad-41d1-80b4-00c04fd430c8"), Name: "golden <план>", Descr: "every field & \"more\"",
 		Labels: map[string]string{"env": "golden <план>", "app/team": "", "n": "1"},
 		Meta:   []byte(`{"owner": "<golden>"}`), SubmitTime: at, State: state(workflow.Failed), Reason: workflow.BlockFailed,
-		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, WakeAt: at.Add(26 * time.Hour), NotBefore: at.Add(time.Second), Deadline: at.Add(50 * time.Hour), ForkedFrom: idAt(at, 201),
+		RuntimeUpdate: at.Add(time.Hour), Owner: idAt(at, 200), Epoch: 3, WakeAt: at.Add(26 * time.Hour), LastSignal: 7, NotBefore: at.Add(time.Second), Deadline: at.Add(50 * time.Hour), ForkedFrom: idAt(at, 201),
 		Submitted: workflow.Actor{By: "<shop>@example.com, план", From: "orders-2 & request 7"},
 		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
 		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
@@ -61,7 +61,7 @@ func goldenPlan() *workflow.Plan {
 				{
 					Err:   &plugins.Error{Code: 7, Message: "no & never", Permanent: true, After: 90 * time.Second, Wrapped: &plugins.Error{Code: 8, Message: "behind it"}},
 					Start: at.Add(time.Minute), End: at.Add(61 * time.Second), Interrupted: true, Paused: true, Owner: examplePart,
-					Later: &workflow.Later{At: at.Add(25 * time.Hour), Called: true, State: json.RawMessage(`{"order":"<7>"}`)},
+					Later: &workflow.Later{At: at.Add(25 * time.Hour), Called: true, LastSignal: 6, For: "an order & more", State: json.RawMessage(`{"order":"<7>"}`)},
 				},
 				{
 					Resp: &plantest.Response{Text: "<response>", OK: true}, Start: at.Add(2 * time.Minute), End: at.Add(121 * time.Second),
@@ -246,7 +246,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
-	older.WakeAt, older.NotBefore, older.Deadline, older.Paused, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, time.Time{}, time.Time{}, workflow.Attribution{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
+	older.WakeAt, older.LastSignal, older.NotBefore, older.Deadline, older.Paused, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, 0, time.Time{}, time.Time{}, workflow.Attribution{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
 		case *workflow.Action:

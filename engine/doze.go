@@ -86,7 +86,7 @@ func (m *member) putToSleep(ctx context.Context, r *run, work context.Context) (
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
 	defer cancel()
-	if err := m.node.Sleep(ctx, r.plan, r.wakeAt); err != nil {
+	if err := m.node.Sleep(ctx, r.plan, r.wakeAt, fleet.MaxSignals); err != nil {
 		return nil, err
 	}
 	m.opts.Observer.Changed(ctx, ChangedEvent{r.plan})

@@ -137,7 +137,7 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 // claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has
 // had no owner.
 func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
-	if err := n.mayGoOn(plan.ID, plan.NotBefore); err != nil {
+	if err := n.mayGoOn(plan.ID, plan.NotBefore, MaxSignals); err != nil {
 		return err
 	}
 	before := *plan

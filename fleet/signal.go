@@ -123,7 +123,7 @@ func (s store) send(ctx context.Context, plan uuid.UUID, signal Signal) (number 
 	if err != nil {
 		return 0, err
 	}
-	last := signalsOf(roster)[plan]
+	last := LastSignals(roster)[plan]
 	if signal.Key != "" {
 		if number, err := s.sent(ctx, plan, signal, 1, last); number > 0 || err != nil {
 			return number, err
@@ -173,7 +173,17 @@ func Signals(ctx context.Context, vault storage.Vault, plan uuid.UUID, after int
 	if err != nil {
 		return nil, doing("list the signals of plan "+plan.String(), err)
 	}
-	there, err := s.signals(ctx, plan, after+1, signalsOf(roster)[plan])
+	there, err := s.signals(ctx, plan, after+1, LastSignals(roster)[plan])
+	return there, doing("read the signals of plan "+plan.String(), err)
+}
+
+// ReadSignals is [Signals] for a caller that knows the number of the last one: it sends no request but the reads.
+func ReadSignals(ctx context.Context, vault storage.Vault, plan uuid.UUID, after, last int) ([]Signal, error) {
+	s, err := storeOf("ReadSignals", vault)
+	if err != nil {
+		return nil, err
+	}
+	there, err := s.signals(ctx, plan, after+1, last)
 	return there, doing("read the signals of plan "+plan.String(), err)
 }
 
@@ -243,11 +253,12 @@ func (n *Node) Signals(plan uuid.UUID) (last int, more <-chan struct{}) {
 	return n.signals[plan], w.signalled
 }
 
-// noteSignalsLocked stores which signals a roster has, and tells the work on their plans.
+// noteSignalsLocked stores which signals a roster has, tells the work on their plans, and wakes those that sleep.
 func (n *Node) noteSignalsLocked(r storage.Roster) {
 	before := n.signals
-	n.signals = signalsOf(r)
+	n.signals = LastSignals(r)
 	for plan, last := range n.signals {
+		n.wakeSignalledLocked(plan)
 		if w := n.work[plan]; w != nil && w.signalled != nil && last > before[plan] {
 			close(w.signalled)
 			w.signalled = nil
@@ -273,8 +284,8 @@ func parseSignalName(name string) (plan uuid.UUID, number int, ok bool) {
 	return plan, number, err == nil && number > 0 && name == signalName(plan, number)
 }
 
-// signalsOf returns the largest number of a signal that each plan has.
-func signalsOf(r storage.Roster) map[uuid.UUID]int {
+// LastSignals returns the largest number of a signal of each plan that has any, as a list of the fleet's records shows it.
+func LastSignals(r storage.Roster) map[uuid.UUID]int {
 	last := map[uuid.UUID]int{}
 	for _, n := range r.Notes {
 		if plan, number, ok := parseSignalName(n.Name); ok {

@@ -21,21 +21,22 @@ import (
 
 // Sleep gives up a plan that the node owns and that only waits, until a time by the store's clock. The caller has no update
 // of the plan in flight, and the plan as it is stored. Then a node wakes the plan: [Node.Plans] yields it, with the next
-// epoch and without a fence, since nothing was in flight. [Stop] wakes it earlier.
+// epoch and without a fence, since nothing was in flight. [Stop] wakes it earlier, and so does a signal with a number above
+// lastSignal, also if it came before Sleep. With [MaxSignals], no signal does.
 //
 // Sleep is one update of the plan, and ends the plan's [Node.Work]. If it fails, the plan is unchanged, and still this
 // node's unless the error says otherwise; after [storage.ErrUnknown], [Node.Take] settles it. Sleep repeats an update whose
 // outcome is unknown until ctx ends.
 //
 // Errors: [ErrFenced] if the node does not own the plan; [storage.ErrConflict]; otherwise those of UpdatePlan.
-func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time) error {
+func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, lastSignal int) error {
 	ctx, cancel := n.bind(ctx)
 	defer cancel()
 	if !n.owns(plan.ID) {
 		return n.failed("put to sleep", plan.ID, ErrFenced)
 	}
 	before := *plan
-	plan.Owner, plan.WakeAt = uuid.Nil, until.UTC()
+	plan.Owner, plan.WakeAt, plan.LastSignal = uuid.Nil, until.UTC(), lastSignal
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return n.failed("put to sleep", plan.ID, err)
@@ -44,7 +45,7 @@ func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time) 
 	defer n.mu.Unlock()
 	delete(n.pauses, plan.ID)
 	n.forgetLocked(plan.ID, n.work[plan.ID])
-	n.noteSleeperLocked(plan.ID, plan.WakeAt, true, 0)
+	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: plan.WakeAt, lastSignal: lastSignal, own: true}, 0)
 	return nil
 }
 
@@ -61,17 +62,17 @@ func (n *Node) mayWake(plan *workflow.Plan) error {
 	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
 		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
 	}
-	return n.mayGoOn(plan.ID, plan.WakeAt)
+	return n.mayGoOn(plan.ID, plan.WakeAt, plan.LastSignal)
 }
 
-// mayGoOn returns an error unless a plan that waits for a time is due, or was asked to stop.
-func (n *Node) mayGoOn(plan uuid.UUID, at time.Time) error {
+// mayGoOn returns an error unless a plan that waits for a time, or a signal after the last one, is due, or was asked to stop.
+func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, asked := n.stops[plan]; asked || !n.clock.when(time.Now()).Before(at) {
+	if _, asked := n.stops[plan]; asked || n.signals[plan] > lastSignal || !n.clock.when(time.Now()).Before(at) {
 		return nil
 	}
-	n.noteSleeperLocked(plan, at, true, 0)
+	n.noteSleeperLocked(plan, sleeper{wakeAt: at, lastSignal: lastSignal, own: true}, 0)
 	return fmt.Errorf("%w until %s", ErrAsleep, at.UTC().Format(time.RFC3339))
 }
 
@@ -79,7 +80,7 @@ func (n *Node) mayGoOn(plan uuid.UUID, at time.Time) error {
 // has changed since its owner let it sleep. So the versions are the stored ones, and need no fence.
 func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
-	plan.Owner, plan.Epoch, plan.WakeAt = n.id, max(plan.Epoch, 1)+1, time.Time{}
+	plan.Owner, plan.Epoch, plan.WakeAt, plan.LastSignal = n.id, max(plan.Epoch, 1)+1, time.Time{}, 0
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return err
@@ -91,11 +92,12 @@ func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 
 // sleeper is a plan that sleeps, as this node knows it.
 type sleeper struct {
-	due    time.Time // by this machine's clock: when this node's turn comes
-	wakeAt time.Time // as it is stored
-	own    bool      // this node is the first to wake it
-	listed bool      // the node's record offers it to others
-	noted  time.Time
+	due        time.Time // by this machine's clock: when this node's turn comes
+	wakeAt     time.Time // as it is stored
+	lastSignal int       // the same
+	own        bool      // this node is the first to wake it
+	listed     bool      // the node's record offers it to others
+	noted      time.Time
 }
 
 // sleepers are the plans that a node is to wake, in order of their times. An entry of order that no longer agrees with
@@ -156,25 +158,49 @@ func (h *naps) Pop() any {
 	return last
 }
 
-// noteSleeperLocked makes the node wake a plan at a time by the store's clock and a while later. If the plan was asked to
-// stop, it is due now.
-func (n *Node) noteSleeperLocked(plan uuid.UUID, wakeAt time.Time, own bool, later time.Duration) {
-	now := time.Now()
-	due := now.Add(wakeAt.Sub(n.clock.when(now)) + later)
+// noteSleeperLocked makes the node wake a plan at its time and a while later. If the plan was asked to stop, or has a new
+// signal, it is due now.
+func (n *Node) noteSleeperLocked(plan uuid.UUID, p sleeper, later time.Duration) {
+	p.noted = time.Now()
+	p.due = p.noted.Add(p.wakeAt.Sub(n.clock.when(p.noted)) + later)
 	if _, asked := n.stops[plan]; asked {
-		due = now
+		p.due = p.noted
 		n.asleep.stopped = append(n.asleep.stopped, plan)
 	}
-	n.asleep.put(plan, sleeper{due: due, wakeAt: wakeAt, own: own, noted: now})
+	n.asleep.put(plan, p)
+	n.wakeSignalledLocked(plan)
 	n.notifyLocked()
 }
 
 // hastenLocked wakes a plan now, if this node is to wake it.
 func (n *Node) hastenLocked(plan uuid.UUID) {
-	if p := n.asleep.known[plan]; p != nil && p.due.After(time.Now()) {
-		n.asleep.put(plan, sleeper{due: time.Now(), wakeAt: p.wakeAt, own: p.own, noted: p.noted})
+	if n.soonerLocked(plan, time.Now()) {
 		n.asleep.stopped = append(n.asleep.stopped, plan)
 	}
+}
+
+// wakeSignalledLocked wakes a plan if this node is to wake it and it has a new signal. The node that let it sleep goes first.
+func (n *Node) wakeSignalledLocked(plan uuid.UUID) {
+	p := n.asleep.known[plan]
+	switch {
+	case p == nil || n.signals[plan] <= p.lastSignal:
+	case p.own:
+		n.soonerLocked(plan, time.Now())
+	default:
+		n.soonerLocked(plan, time.Now().Add(n.o.Interval/2))
+	}
+}
+
+// soonerLocked brings the waking of a plan forward, and reports whether that was needed.
+func (n *Node) soonerLocked(plan uuid.UUID, due time.Time) bool {
+	p := n.asleep.known[plan]
+	if p == nil || !p.due.After(due) {
+		return false
+	}
+	next := *p
+	next.due, next.listed = due, false
+	n.asleep.put(plan, next)
+	return true
 }
 
 // stoppedSleeper returns a plan that sleeps and was asked to stop, and forgets it. A place is reserved for it even if there
@@ -263,7 +289,11 @@ func (f *finder) wakeDue(at time.Time) {
 			return
 		}
 		if f.open[id] == nil {
-			f.open[id] = &candidate{due: at, slept: p.wakeAt, second: !p.own}
+			slept := p.wakeAt
+			if slept.After(at) {
+				slept = at // a signal wakes it
+			}
+			f.open[id] = &candidate{due: at, slept: slept, second: !p.own}
 		}
 	}
 }
@@ -288,15 +318,19 @@ func (f *finder) considerSleeper(r storage.ListResult, v view, spread bool) {
 	_, asked := n.stops[r.ID]
 	now := time.Now()
 	wait := r.WakeAt.Sub(n.clock.when(now))
+	last := r.LastSignal
+	if r.State.Status == workflow.NotStarted {
+		last = MaxSignals // it waits for its time
+	}
 	switch p := n.asleep.known[r.ID]; {
 	case r.State.Status == workflow.Running && r.Epoch == 0 && !n.o.TakeUnclaimed:
-	case p != nil && p.wakeAt.Equal(r.WakeAt):
+	case p != nil && p.wakeAt.Equal(r.WakeAt) && p.lastSignal == last:
 		p.noted = now
-	case !spread && (asked || wait <= 0):
+	case !spread && (asked || n.signals[r.ID] > last || wait <= 0):
 		f.open[r.ID] = &candidate{due: now, etag: r.State.ETag, slept: r.WakeAt}
 	case first(r.ID, n.id, maps.Keys(v.takers)):
-		n.noteSleeperLocked(r.ID, r.WakeAt, false, n.o.Interval/2)
+		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, n.o.Interval/2)
 	case wait < -2*n.o.Interval:
-		n.noteSleeperLocked(r.ID, r.WakeAt, false, -wait+2*n.o.Interval)
+		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, -wait+2*n.o.Interval)
 	}
 }

@@ -22,7 +22,7 @@ import (
 func asleep(t testing.TB, v storage.Vault, n *fleet.Node, d time.Duration) *workflow.Plan {
 	t.Helper()
 	plan := claimed(t, v, n, 2)
-	must(t, n.Sleep(t.Context(), plan, n.Now().Add(d)))
+	must(t, n.Sleep(t.Context(), plan, n.Now().Add(d), 0))
 	return plan
 }
 
@@ -50,6 +50,19 @@ func TestSleep(t *testing.T) {
 			time.Sleep(time.Minute)
 			must(t, fleet.Stop(t.Context(), p, plan.ID, ana))
 		}, [2]time.Duration{time.Minute, time.Minute + 2*I}},
+		{"it gets a signal", func(t *testing.T, p *processtest.Process, _ *fleet.Node, plan *workflow.Plan) {
+			time.Sleep(time.Minute)
+			send(t, p, plan.ID, fleet.Signal{Name: "go"})
+		}, [2]time.Duration{time.Minute, time.Minute + I + time.Second}},
+		{"its node leaves, and it gets a signal", func(t *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) {
+			leave(t, n)
+			time.Sleep(time.Minute)
+			send(t, p, plan.ID, fleet.Signal{Name: "go"})
+		}, [2]time.Duration{time.Minute, time.Minute + 2*I}},
+		{"it gets a signal, and its node dies", func(t *testing.T, p *processtest.Process, _ *fleet.Node, plan *workflow.Plan) {
+			send(t, p, plan.ID, fleet.Signal{Name: "go"})
+			p.Kill()
+		}, [2]time.Duration{0, 2*time.Minute + 30*time.Second}},
 		{"its node is full", func(t *testing.T, p *processtest.Process, n *fleet.Node, _ *workflow.Plan) {
 			claimed(t, p, n, 1)
 			claimed(t, p, n, 1)
@@ -101,6 +114,76 @@ func TestSleep(t *testing.T) {
 	}
 }
 
+// TestSignalsWakeOnce: a plan that sleeps is woken by the signals after the one that Sleep names, whenever they come, and by
+// no other one, although other nodes know of it.
+func TestSignalsWakeOnce(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		other, m := start(t, store, fleet.Options{})
+		found := make(chan *workflow.Plan, 10)
+		for _, n := range []*fleet.Node{n, m} {
+			go func() {
+				for plan := range plans(t.Context(), t, n) {
+					found <- plan
+				}
+			}()
+		}
+		time.Sleep(time.Minute + time.Second)
+		plan := claimed(t, p, n, 2)
+		until := n.Now().Add(24 * time.Hour)
+		owner := func() (*processtest.Process, *fleet.Node) {
+			if plan.Owner == m.ID() {
+				return other, m
+			}
+			return p, n
+		}
+		// sleeps puts the plan to sleep, and returns when it was woken, or 0.
+		sleeps := func(last int, within time.Duration) bool {
+			_, n := owner()
+			must(t, n.Sleep(t.Context(), plan, until, last))
+			select {
+			case plan = <-found:
+				return true
+			case <-time.After(within):
+				return false
+			}
+		}
+		send(t, p, plan.ID, fleet.Signal{Name: "before"})
+		if !sleeps(0, 10*time.Second+1) {
+			t.Fatal("a signal from before the sleep does not wake the plan within an interval")
+		}
+		owning, _ := owner()
+		owning.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+			owning.On(nil)
+			send(t, open(store), plan.ID, fleet.Signal{Name: "meanwhile"})
+			time.Sleep(15 * time.Second) // the node hears of it
+			return do()
+		})
+		if !sleeps(1, 20*time.Second) {
+			t.Fatal("a signal in the instant of the sleep does not wake the plan")
+		}
+		if sleeps(2, 23*time.Hour) {
+			t.Fatalf("a signal that was seen wakes the plan: %+v", plan)
+		}
+		send(t, p, plan.ID, fleet.Signal{Name: "after"})
+		select {
+		case plan = <-found:
+		case <-time.After(10*time.Second + 1):
+			t.Fatal("a signal does not wake the plan")
+		}
+		if plan.Epoch != 4 || plan.LastSignal != 0 {
+			t.Errorf("it is woken as %+v", plan)
+		}
+		until = until.Add(24 * time.Hour)
+		if sleeps(fleet.MaxSignals, 12*time.Hour) {
+			t.Error("a signal wakes a plan that waits for none")
+		}
+		if len(found) > 0 {
+			t.Error("the plan is woken twice")
+		}
+	})
+}
+
 // TestTakeAsleep refuses to wake a plan before its time, and wakes it from then on. A plan that was let go in between by
 // another node is not this node's.
 func TestTakeAsleep(t *testing.T) {
@@ -131,10 +214,10 @@ func TestTakeAsleep(t *testing.T) {
 		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
 			t.Errorf("Take returns %v", err)
 		}
-		if err := n.Sleep(t.Context(), plan, time.Now()); !errors.Is(err, fleet.ErrFenced) {
+		if err := n.Sleep(t.Context(), plan, time.Now(), 0); !errors.Is(err, fleet.ErrFenced) {
 			t.Errorf("Sleep returns %v", err)
 		}
-		if err := other.Sleep(t.Context(), plan, time.Now()); !errors.Is(err, storage.ErrConflict) || plan.Owner != n.ID() && plan.WakeAt.IsZero() {
+		if err := other.Sleep(t.Context(), plan, time.Now(), 0); !errors.Is(err, storage.ErrConflict) || plan.Owner != n.ID() && plan.WakeAt.IsZero() {
 			t.Errorf("Sleep of an old version returns %v", err)
 		}
 	})
@@ -167,7 +250,7 @@ func TestManySleepers(t *testing.T) {
 		}
 		before, due := inUse(), n.Now().Add(2*time.Hour+5*time.Second)
 		for _, plan := range all {
-			must(t, n.Sleep(t.Context(), plan, due))
+			must(t, n.Sleep(t.Context(), plan, due, 0))
 		}
 		clear(all)
 		if each := (int64(inUse()) - int64(before)) / int64(many); each > 2048 {

@@ -218,10 +218,11 @@ type ListResult struct {
 	// State is the plan's own state. Its ETag changes with each update of the plan, but it is not the version
 	// for updates: that is the ETag that Read returns.
 	State workflow.State
-	// Owner, Epoch and ForkedFrom are those of the plan. So is WakeAt, or NotBefore if the plan has not begun.
+	// Owner, Epoch, LastSignal and ForkedFrom are those of the plan. So is WakeAt, or NotBefore if the plan has not begun.
 	Owner      uuid.UUID
 	Epoch      int64
 	WakeAt     time.Time
+	LastSignal int
 	ForkedFrom uuid.UUID
 }
 

@@ -187,7 +187,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 	f.ForkedFrom = p.ID
 	f.ID = forkID(p, opts)
 	f.SubmitTime, f.RuntimeUpdate = time.Time{}, time.Time{}
-	f.Reason, f.Owner, f.Epoch, f.WakeAt, f.NotBefore = NoFailure, uuid.Nil, 0, time.Time{}, time.Time{}
+	f.Reason, f.Owner, f.Epoch, f.WakeAt, f.LastSignal, f.NotBefore = NoFailure, uuid.Nil, 0, time.Time{}, 0, time.Time{}
 	if !p.State.End.Before(p.Deadline) {
 		f.Deadline = time.Time{}
 	}

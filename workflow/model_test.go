@@ -50,11 +50,11 @@ func stored() *workflow.Plan {
 			if n%3 == 0 {
 				o.Attempts[1].Skipped = &workflow.Attribution{By: "ops", Why: "by hand", At: time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC)}
 			}
-			o.Attempts[0].Later = &workflow.Later{At: p.State.End, Called: n%2 == 0, State: json.RawMessage(`{"n":1}`)}
+			o.Attempts[0].Later = &workflow.Later{At: p.State.End, Called: n%2 == 0, LastSignal: n, For: "one of two", State: json.RawMessage(`{"n":1}`)}
 		}
 	}
 	p.GroupID = key(0)
-	p.WakeAt = time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC)
+	p.WakeAt, p.LastSignal = time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC), 7
 	p.NotBefore, p.Deadline = p.WakeAt.Add(time.Second), p.WakeAt.Add(time.Minute)
 	p.Paused = workflow.Attribution{By: "ops@example.com", Why: "full", At: p.WakeAt}
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)

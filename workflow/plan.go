@@ -76,6 +76,9 @@ type Plan struct {
 	// Paused says who paused the plan, when and why, while it sleeps for that reason: it then waits to be resumed, and not
 	// for WakeAt. The engine sets it.
 	Paused Attribution `json:"paused,omitzero"`
+	// LastSignal is the number of the last signal that the plan need not be woken for while it sleeps. One with a larger number
+	// wakes it before WakeAt. The engine sets it.
+	LastSignal int `json:"lastSignal,omitzero"`
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`
@@ -244,6 +247,11 @@ type Later struct {
 	// Called means that the plugin is being called, as far as this must be known: if the process dies, the attempt never
 	// ends. A node that takes the plan from another sets it, and any engine for an action with AtMost.
 	Called bool `json:"called,omitzero"`
+	// LastSignal is the number of the last signal that the call could see. After a larger one the plugin is called again at
+	// once.
+	LastSignal int `json:"lastSignal,omitzero"`
+	// For says for people what the plugin waits for, in at most [MaxWhy] bytes. It may be empty.
+	For string `json:"for,omitempty"`
 	// State is the plugin's own data, as JSON.
 	State json.RawMessage `json:"state,omitempty"`
 

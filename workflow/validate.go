@@ -196,6 +196,7 @@ func (v *validator) fields(o Object) {
 		if !o.Deadline.IsZero() && o.Deadline.Before(o.NotBefore) && inRFC3339(o.Deadline) && inRFC3339(o.NotBefore) {
 			c.bad("Deadline", "is before NotBefore")
 		}
+		c.number("LastSignal", o.LastSignal)
 		c.known("Reason", "failure reason", o.Reason, reasonNames.valid(o.Reason))
 		c.owner(o)
 		c.forkedFrom(o)
@@ -274,7 +275,7 @@ func (c fieldChecks) action(a *Action) {
 		}
 	}
 	for i, attempt := range a.Attempts {
-		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil && (attempt.Later == nil || inRFC3339(attempt.Later.At)) {
+		if inRFC3339(attempt.Start) && inRFC3339(attempt.End) && !badError(attempt.Err) && attempt.Skipped == nil && attempt.Later == nil {
 			continue
 		}
 		field := fmt.Sprintf("Attempts[%d].", i)
@@ -283,8 +284,10 @@ func (c fieldChecks) action(a *Action) {
 		}
 		c.time(field+"Start", attempt.Start)
 		c.time(field+"End", attempt.End)
-		if attempt.Later != nil {
-			c.time(field+"Later.At", attempt.Later.At)
+		if l := attempt.Later; l != nil {
+			c.time(field+"Later.At", l.At)
+			c.number(field+"Later.LastSignal", l.LastSignal)
+			c.under(field+"Later.", func(bad func(field, problem string, args ...any)) { checkLine("For", l.For, MaxWhy, bad) })
 		}
 		c.wrapped(field+"Err", attempt.Err)
 	}

@@ -217,7 +217,7 @@ func TestShowHasEveryField(t *testing.T) {
 	driver.Complete(whole)
 	plantest.Finish(whole)
 	whole.SubmitTime, whole.State = at, workflow.State{Status: workflow.Failed, Start: at, End: at.Add(time.Hour), ETag: "a"}
-	whole.Reason, whole.RuntimeUpdate, whole.Owner, whole.Epoch, whole.WakeAt, whole.ForkedFrom = workflow.BlockFailed, at, planID(1), 7, at, planID(2)
+	whole.Reason, whole.RuntimeUpdate, whole.Owner, whole.Epoch, whole.WakeAt, whole.LastSignal, whole.ForkedFrom = workflow.BlockFailed, at, planID(1), 7, at, 1, planID(2)
 	whole.Submitted = workflow.Actor{By: "submitter", From: "there"}
 	whole.Forked = workflow.Attribution{By: "forker", Why: "again", At: at}
 	whole.Paused, whole.NotBefore, whole.Deadline = workflow.Attribution{By: "pauser", Why: "full", At: at}, at, at.Add(time.Minute)

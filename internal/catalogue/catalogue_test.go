@@ -344,7 +344,7 @@ func TestListResultIsWhole(t *testing.T) {
 	v := reflect.ValueOf(known.ListResult)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if name == "_" || name == "WakeAt" {
+		if name == "_" || name == "WakeAt" || name == "LastSignal" {
 			continue // a day with a catalogue has no open plans, and final ones do not sleep
 		}
 		if v.Field(i).IsZero() {

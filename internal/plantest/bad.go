@@ -50,6 +50,7 @@ func BadFields() []BadPlan {
 			p.Deadline = time.Now()
 			p.NotBefore = p.Deadline.Add(1)
 		}},
+		{"LastSignal", "negative", func(p *workflow.Plan) { p.LastSignal = -1 }},
 		{"Owner", "is nil in epoch 1", func(p *workflow.Plan) { p.Owner, p.Epoch, p.WakeAt = uuid.Nil, 1, time.Time{} }},
 		{"Owner", "is not a UUIDv7", func(p *workflow.Plan) { p.Owner, p.Epoch = uuid.New(), 1 }},
 		{"ForkedFrom", "is not a UUIDv7", func(p *workflow.Plan) { p.ForkedFrom = uuid.New() }},
@@ -175,6 +176,7 @@ func BadNewPlans() []BadPlan {
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
 		{"WakeAt", "a new plan does not sleep", func(p *workflow.Plan) { p.WakeAt = time.Now() }},
 		{"Paused", "a new plan does not sleep", func(p *workflow.Plan) { p.Paused.By = "ops" }},
+		{"LastSignal", "a new plan does not sleep", func(p *workflow.Plan) { p.LastSignal = 1 }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)
 		}},

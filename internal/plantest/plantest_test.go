@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 	if err := workflow.Validate(p); err != nil {
 		t.Error(err)
 	}
-	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Submitted", "From", "Reason", "RuntimeUpdate", "Owner", "Epoch", "WakeAt", "Paused", "ForkedFrom", "Forked", "Stopped", "Ending", "Trouble", "By", "Why", "At", "Attempts", "Status", "Start", "End", "ETag"}
+	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Submitted", "From", "Reason", "RuntimeUpdate", "Owner", "Epoch", "WakeAt", "LastSignal", "Paused", "ForkedFrom", "Forked", "Stopped", "Ending", "Trouble", "By", "Why", "At", "Attempts", "Status", "Start", "End", "ETag"}
 	plantest.EachField(p, func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		switch {

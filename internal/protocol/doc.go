@@ -80,4 +80,5 @@
 //   - Excuses: an action fails only if more owners crashed or froze in it than Options.Crashes allows, and does not run
 //     again after that (TestExcuses). All who take have seen the records of excused members. Both models also have actions
 //     with AtMost 1.
+//   - Signals: how each reaches a call of a plan that waits, sleeps and changes hands, and none wakes it twice (TestSignals).
 package protocol

@@ -20,7 +20,7 @@ import (
 func Listed(p *workflow.Plan) storage.ListResult {
 	r := storage.ListResult{
 		ID: p.ID, GroupID: p.GroupID, Name: p.Name, Descr: p.Descr, SubmitTime: p.SubmitTime, SubmittedBy: p.Submitted.By, State: p.State,
-		Owner: p.Owner, Epoch: p.Epoch, WakeAt: p.WakeAt, ForkedFrom: p.ForkedFrom,
+		Owner: p.Owner, Epoch: p.Epoch, WakeAt: p.WakeAt, LastSignal: p.LastSignal, ForkedFrom: p.ForkedFrom,
 	}
 	if p.State.Status == workflow.NotStarted {
 		r.WakeAt = p.NotBefore

@@ -236,6 +236,9 @@ func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
 		if o.Paused != (workflow.Attribution{}) {
 			bad("Paused", "is set: a new plan does not sleep")
 		}
+		if o.LastSignal != 0 {
+			bad("LastSignal", "is set: a new plan does not sleep")
+		}
 		if o.Stopped != (workflow.Attribution{}) {
 			bad("Stopped", "is set: nobody has asked a new plan to stop")
 		}

@@ -123,17 +123,17 @@ func engineSleep(s *stage) {
 	a.Attempts = []workflow.Attempt{{Start: moment, Owner: owner, Later: &workflow.Later{At: moment.Add(time.Hour), State: json.RawMessage(`{"order":"<7>"}`)}}}
 	s.moves(a, workflow.Running)
 	awake := plantest.Clone(plan)
-	plan.Owner, plan.WakeAt = uuid.Nil, moment.Add(time.Hour)
+	plan.Owner, plan.WakeAt, plan.LastSignal = uuid.Nil, moment.Add(time.Hour), 2
 	plan.Paused = workflow.Attribution{By: "ops <1>", Why: "the cluster is full", At: moment}
 	s.update(plan)
 	s.shows(s.open(), plan)
 	s.refuses(storage.ErrConflict, s.vault, awake)
 	found, err := storage.Collect(s.vault.Search(s.ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}))
 	s.must(err)
-	if len(found) != 1 || !found[0].WakeAt.Equal(plan.WakeAt) || found[0].Owner != uuid.Nil || found[0].Epoch != 3 {
+	if len(found) != 1 || !found[0].WakeAt.Equal(plan.WakeAt) || found[0].LastSignal != 2 || found[0].Owner != uuid.Nil || found[0].Epoch != 3 {
 		s.Errorf("a plan that sleeps is listed as %+v", found)
 	}
-	plan.Owner, plan.Epoch, plan.WakeAt, plan.Paused = workflow.NewV7(), 4, time.Time{}, workflow.Attribution{}
+	plan.Owner, plan.Epoch, plan.WakeAt, plan.LastSignal, plan.Paused = workflow.NewV7(), 4, time.Time{}, 0, workflow.Attribution{}
 	a.Attempts[0].Later, a.Attempts[0].Paused = nil, true
 	s.update(plan)
 	s.update(a)
