@@ -59,8 +59,8 @@ func ExampleTypedPlugin_With() {
 	// Blocks[0].Sequences[0].Actions[0].Req.Cents: plugin "transfer" refuses action May/home/pay rent: -1 is not positive
 }
 
-// A plugin says how its actions are retried, and its error may say when. An action can say otherwise: another backoff, or no
-// retries.
+// A plugin logs in before plans run, and says how its actions are retried; its error may say when. An action can say otherwise:
+// another backoff, or no retries.
 func ExampleTaskOptions() {
 	ctx := context.Background()
 	send := engine.Task("send", func(_ context.Context, call engine.Call, to string) (string, error) {
@@ -68,7 +68,10 @@ func ExampleTaskOptions() {
 			return "", &plugins.Error{Code: 429, Message: "too many requests", After: 20 * time.Millisecond} // its Retry-After
 		}
 		return "sent to " + to, nil
-	}).With(engine.TaskOptions[string]{Retries: 5, Backoff: plugins.Backoff{First: time.Minute, Factor: 1.5, Most: time.Hour, Jitter: 0.2}})
+	}).With(engine.TaskOptions[string]{
+		Retries: 5, Backoff: plugins.Backoff{First: time.Minute, Factor: 1.5, Most: time.Hour, Jitter: 0.2},
+		Init: func(context.Context) error { fmt.Println("logged in"); return nil },
+	})
 	vault := memvault.New(registry.Must(send), memvault.Options{})
 	e, err := engine.New(vault, engine.Options{UntilIdle: true})
 	check(err)
@@ -88,6 +91,7 @@ func ExampleTaskOptions() {
 	waited := attempts[1].Start.Sub(attempts[0].End)
 	fmt.Println(waited >= 20*time.Millisecond, waited < time.Minute)
 	// Output:
+	// logged in
 	// mail Completed 2
 	// once Failed 1
 	// true true

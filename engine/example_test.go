@@ -129,6 +129,33 @@ func ExampleOptions_fleet() {
 	// Output: Completed in epoch 1
 }
 
+// Status says what a plan does, on whichever node it runs.
+func ExampleEngine_Status() {
+	ctx := context.Background()
+	started, goOn := make(chan bool), make(chan bool)
+	work := engine.Task("work", func(context.Context, engine.Call, string) (string, error) {
+		started <- true
+		<-goOn
+		return "done", nil
+	})
+	e, err := engine.New(memvault.New(registry.Must(work), memvault.Options{}), engine.Options{UntilIdle: true})
+	check(err)
+	plan := &workflow.Plan{Blocks: []*workflow.Block{{Name: "kitchen", Sequences: []*workflow.Sequence{{Name: "stove", Actions: []*workflow.Action{work.Action("cook", "")}}}}}}
+	submitted, err := e.Submit(ctx, plan)
+	check(err)
+	show := func() {
+		status, err := e.Status(ctx, submitted.ID()) // or submitted.Status
+		check(err)
+		fmt.Printf("%s: %d of %d actions done %s\n", status.Plan.State.Status, status.Done, status.Actions, status.Doing())
+	}
+	go func() { <-started; show(); close(goOn) }()
+	check(e.Run(ctx))
+	show()
+	// Output:
+	// Running: 0 of 1 actions done kitchen/stove/cook
+	// Completed: 1 of 1 actions done
+}
+
 // Stop ends a plan. Its running actions finish, and its deferred actions run.
 func ExampleEngine_Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

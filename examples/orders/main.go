@@ -1,0 +1,217 @@
+// Command orders is a shop: it takes orders by HTTP, and ships them at 5 pm. Its replicas share the orders, and go on with those
+// of one that dies.
+//
+//	planvault emulator          # a storage account on this machine
+//	go run ./examples/orders    # and in two more terminals, with -listen localhost:8082 and localhost:8083
+//	curl -u ann: -d '{"Number": "'$(date +%Y%m%d)'-17", "Cents": 1999, "Card": "tok_4242"}' localhost:8081/orders
+//	curl -u ann: localhost:8082/orders/$(date +%Y%m%d)-17?wait=1m    # -X DELETE cancels
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+func main() {
+	listen := flag.String("listen", "localhost:8081", "`address` for customers")
+	account := flag.String("account", "UseDevelopmentStorage=true", "connection `string` of the storage account")
+	carrier := flag.Duration("carrier", 17*time.Hour, "`time` of day when the carrier comes")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s, err := open(ctx, *account, azblob.Options{}, *listen, *carrier, pretend)
+	check(err)
+	go func() { log.Fatal(http.ListenAndServe(*listen, s)) }()
+	check(errors.Join(s.engine.Run(ctx), s.vault.Close(context.Background()))) // until a signal, and until running actions have ended
+}
+
+// pretend is the bank, the warehouse, the carrier, and the customer's mail.
+func pretend(_ context.Context, what string, o Order, key uuid.UUID) (string, error) {
+	slog.Info(what, "order", o.Number, "customer", o.Customer, "key", key)
+	return "done", nil
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Order is what a customer sends, and the request of all actions.
+type Order struct {
+	Number   string // its day, a hyphen, and anything: 20261124-17
+	Customer string // the login
+	Cents    int
+	Card     string `vault:"secret"` // a token of the bank
+}
+
+// Check refuses an order before it is stored.
+func (o Order) Check() error {
+	if _, err := day(o.Number); err != nil {
+		return &workflow.FieldError{Field: "Number", Problem: "must begin with a day, as 20261124-17 does"}
+	}
+	if o.Cents <= 0 {
+		return &workflow.FieldError{Field: "Cents", Problem: "must be more than 0"}
+	}
+	return nil
+}
+
+func day(number string) (time.Time, error) {
+	text, _, _ := strings.Cut(number, "-")
+	return time.Parse("20060102", text)
+}
+
+// planOf returns the ID of an order's plan. It is always the same, so an order that is sent twice is one plan.
+func planOf(customer, number string) uuid.UUID {
+	t, _ := day(number)
+	return workflow.NewV7From(t, customer+"/"+number)
+}
+
+// partners do something for an order: the bank, the warehouse, the carrier, and whoever tells the customer. Asked again with the
+// same key they do nothing, because an action may run again.
+type partners func(ctx context.Context, what string, o Order, key uuid.UUID) (receipt string, err error)
+
+func (ask partners) task(what string) *engine.TypedPlugin[Order, string] {
+	return engine.Task(what, func(ctx context.Context, call engine.Call, o Order) (string, error) {
+		return ask(ctx, what, o, call.Action)
+	}).With(engine.TaskOptions[Order]{Retries: 2})
+}
+
+// refund gives back what was charged, even if the bank's answer to that was lost.
+func (ask partners) refund(ctx context.Context, call engine.Call, o Order) (string, error) {
+	charge, err := call.ActionByKey(chargeKey)
+	if err != nil || charge.State.Status == workflow.NotStarted {
+		return "nothing was charged", err
+	}
+	return ask(ctx, "refund", o, charge.ID)
+}
+
+// chargeKey is the Key of the action that charges.
+var chargeKey = uuid.MustParse("0193596e-6800-7000-8000-000000000001")
+
+// shop is a replica. Each replica knows all orders.
+type shop struct {
+	http.ServeMux
+	charge, reserve, ship, refund *engine.TypedPlugin[Order, string]
+	carrier                       time.Duration // the time of day
+	vault                         *azblob.Vault
+	engine                        *engine.Engine
+}
+
+func open(ctx context.Context, account string, opts azblob.Options, name string, carrier time.Duration, ask partners) (s *shop, err error) {
+	s = &shop{carrier: carrier, reserve: ask.task("reserve"), ship: ask.task("ship")}
+	s.charge = ask.task("charge").With(engine.TaskOptions[Order]{Check: Order.Check, Retries: 2})
+	s.refund = engine.Task("refund", ask.refund).With(engine.TaskOptions[Order]{Retries: 100})
+	s.handle("POST /orders", s.post)
+	s.handle("GET /orders/{number}", s.get)
+	s.handle("DELETE /orders/{number}", func(r *http.Request, customer string) (string, error) {
+		by := workflow.Attribution{By: customer, Why: "the customer cancelled"}
+		return "will be cancelled", s.engine.Stop(r.Context(), planOf(customer, r.PathValue("number")), by)
+	})
+	reg := registry.Must(s.charge, s.reserve, s.ship, s.refund)
+	if s.vault, err = azblob.NewFromConnectionString(ctx, "orders", account, reg, opts); err != nil {
+		return nil, err
+	}
+	s.engine, err = engine.New(s.vault, engine.Options{
+		Fleet: &fleet.Options{Name: name}, Observer: engine.LogObserver(slog.Default()),
+		Ended: func(ctx context.Context, p *workflow.Plan) error {
+			_, err := ask(ctx, "tell: "+words[p.State.Status], Order{Number: p.Name, Customer: p.Submitted.By}, p.ID)
+			return err
+		},
+	})
+	return s, err
+}
+
+// words are what customers read. The money for what has failed or is cancelled is back, unless the refund failed.
+var words = map[workflow.Status]string{workflow.NotStarted: "taken", workflow.Running: "in work",
+	workflow.Completed: "shipped", workflow.Stopped: "cancelled", workflow.Failed: "failed"}
+
+// handle answers with what do returns for a customer.
+func (s *shop) handle(pattern string, do func(r *http.Request, customer string) (string, error)) {
+	s.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		customer, _, _ := r.BasicAuth() // a real shop checks the password
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<16)
+		switch text, err := do(r, customer); {
+		case err == nil:
+			fmt.Fprintln(w, text)
+		case errors.Is(err, storage.ErrInvalid):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case errors.Is(err, storage.ErrNotFound):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		case errors.Is(err, fleet.ErrNotRunning):
+			http.Error(w, err.Error(), http.StatusConflict)
+		default: // the same request again is safe
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// post takes an order: it is paid, and shipped when the carrier comes. If anything fails, or the customer cancels, the money
+// goes back. Once post has answered, the order is worked on, whatever becomes of this process.
+func (s *shop) post(r *http.Request, customer string) (string, error) {
+	var o Order
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		return "", fmt.Errorf("%w: %w", storage.ErrInvalid, err)
+	}
+	o.Customer = customer
+	charge, now := s.charge.Action("charge", o), time.Now()
+	charge.Key = chargeKey
+	o.Card = "" // for the bank alone
+	carrier := time.Date(now.Year(), now.Month(), now.Day(), 0, int(s.carrier.Minutes()), 0, 0, now.Location())
+	if carrier.Before(now) {
+		carrier = carrier.AddDate(0, 0, 1)
+	}
+	list := func(actions ...*workflow.Action) []*workflow.Sequence {
+		return []*workflow.Sequence{{Actions: actions}}
+	}
+	ctx := storage.WithActor(r.Context(), workflow.Actor{By: customer, From: r.RemoteAddr})
+	_, err := s.engine.Submit(ctx, &workflow.Plan{
+		ID: planOf(customer, o.Number), Name: o.Number, Labels: map[string]string{"customer": customer},
+		Blocks: []*workflow.Block{
+			{Name: "pay", Sequences: list(charge, s.reserve.Action("reserve", o))},
+			{Name: "ship", Sequences: list(s.ship.Action("ship", o)), EntranceDelay: carrier.Sub(now)},
+		},
+		DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
+			{When: workflow.OnFailure, FailElement: true, Actions: []*workflow.Action{s.refund.Action("refund", o)}},
+		}},
+	})
+	if err != nil && !errors.Is(err, storage.ErrExists) {
+		return "", err
+	}
+	return "taken", nil
+}
+
+// get says how an order is doing. With ?wait=30s it answers when the order has ended, or after that time.
+func (s *shop) get(r *http.Request, customer string) (string, error) {
+	id := planOf(customer, r.PathValue("number"))
+	if wait, err := time.ParseDuration(r.FormValue("wait")); err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		defer cancel()
+		_, _ = s.engine.Wait(ctx, id) // on whichever replica it ends
+	}
+	found, err := s.engine.Status(r.Context(), id)
+	if err == nil && len(found.Waiting) > 0 {
+		return "waits until " + found.Waiting[0].Until.Local().Format(time.Kitchen), nil
+	}
+	return words[found.Plan.State.Status], err
+}
