@@ -1,10 +1,9 @@
-// Command orders is a shop: it takes orders by HTTP, and ships them at 5 pm. Its replicas share the orders, and go on with those
-// of one that dies.
+// Command orders is a shop: it takes orders by HTTP, and ships them at 5 pm. Its replicas go on with the orders of one that dies.
 //
 //	planvault emulator          # a storage account on this machine
 //	go run ./examples/orders    # and in two more terminals, with -listen localhost:8082 and localhost:8083
 //	curl -u ann: -d '{"Number": "'$(date +%Y%m%d)'-17", "Cents": 1999, "Card": "tok_4242"}' localhost:8081/orders
-//	curl -u ann: localhost:8082/orders/$(date +%Y%m%d)-17?wait=1m    # -X DELETE cancels
+//	curl -u ann: "localhost:8082/orders/$(date +%Y%m%d)-17?wait=1m"    # -X DELETE cancels
 package main
 
 import (
@@ -18,7 +17,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -34,15 +32,19 @@ import (
 
 func main() {
 	listen := flag.String("listen", "localhost:8081", "`address` for customers")
-	account := flag.String("account", "UseDevelopmentStorage=true", "connection `string` of the storage account")
+	account := flag.String("connection-string", "UseDevelopmentStorage=true", "connection string of the storage account (`text`)")
 	carrier := flag.Duration("carrier", 17*time.Hour, "`time` of day when the carrier comes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s, err := open(ctx, *account, azblob.Options{}, *listen, *carrier, pretend)
-	check(err)
-	go func() { log.Fatal(http.ListenAndServe(*listen, s)) }()
-	check(errors.Join(s.engine.Run(ctx), s.vault.Close(context.Background()))) // until a signal, and until running actions have ended
+	if err == nil {
+		go func() { log.Fatal(http.ListenAndServe(*listen, s)) }()
+		err = errors.Join(s.engine.Run(ctx), s.vault.Close(context.Background())) // until a signal, and running actions have ended
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // pretend is the bank, the warehouse, the carrier, and the customer's mail.
@@ -51,23 +53,18 @@ func pretend(_ context.Context, what string, o Order, key uuid.UUID) (string, er
 	return "done", nil
 }
 
-func check(err error) {
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
 // Order is what a customer sends, and the request of all actions.
 type Order struct {
-	Number   string // its day, a hyphen, and anything: 20261124-17
+	Number   string // begins with its day: 20261124-17
 	Customer string // the login
 	Cents    int
-	Card     string `vault:"secret"` // a token of the bank
+	Card     string    `vault:"secret"` // a token of the bank
+	Ships    time.Time // when the carrier comes
 }
 
 // Check refuses an order before it is stored.
 func (o Order) Check() error {
-	if _, err := day(o.Number); err != nil {
+	if _, err := time.Parse("20060102", o.Number[:min(8, len(o.Number))]); err != nil {
 		return &workflow.FieldError{Field: "Number", Problem: "must begin with a day, as 20261124-17 does"}
 	}
 	if o.Cents <= 0 {
@@ -76,15 +73,10 @@ func (o Order) Check() error {
 	return nil
 }
 
-func day(number string) (time.Time, error) {
-	text, _, _ := strings.Cut(number, "-")
-	return time.Parse("20060102", text)
-}
-
 // planOf returns the ID of an order's plan. It is always the same, so an order that is sent twice is one plan.
 func planOf(customer, number string) uuid.UUID {
-	t, _ := day(number)
-	return workflow.NewV7From(t, customer+"/"+number)
+	day, _ := time.Parse("20060102", number[:min(8, len(number))])
+	return workflow.NewV7From(day, fmt.Sprintf("%q %q", customer, number))
 }
 
 // partners do something for an order: the bank, the warehouse, the carrier, and whoever tells the customer. Asked again with the
@@ -97,6 +89,14 @@ func (ask partners) task(what string) *engine.TypedPlugin[Order, string] {
 	}).With(engine.TaskOptions[Order]{Retries: 2})
 }
 
+// ship waits until the carrier comes. An order that waits takes no place, and any replica goes on with it.
+func (ask partners) ship(ctx context.Context, call engine.Call, o Order) (string, error) {
+	if wait := time.Until(o.Ships); wait > 0 {
+		return "", engine.Later(wait, nil)
+	}
+	return ask(ctx, "ship", o, call.Action)
+}
+
 // refund gives back what was charged, even if the bank's answer to that was lost.
 func (ask partners) refund(ctx context.Context, call engine.Call, o Order) (string, error) {
 	charge, err := call.ActionByKey(chargeKey)
@@ -106,8 +106,7 @@ func (ask partners) refund(ctx context.Context, call engine.Call, o Order) (stri
 	return ask(ctx, "refund", o, charge.ID)
 }
 
-// chargeKey is the Key of the action that charges.
-var chargeKey = uuid.MustParse("0193596e-6800-7000-8000-000000000001")
+var chargeKey = uuid.MustParse("0193596e-6800-7000-8000-000000000001") // of the action that charges
 
 // shop is a replica. Each replica knows all orders.
 type shop struct {
@@ -119,14 +118,14 @@ type shop struct {
 }
 
 func open(ctx context.Context, account string, opts azblob.Options, name string, carrier time.Duration, ask partners) (s *shop, err error) {
-	s = &shop{carrier: carrier, reserve: ask.task("reserve"), ship: ask.task("ship")}
+	s = &shop{carrier: carrier, reserve: ask.task("reserve")}
 	s.charge = ask.task("charge").With(engine.TaskOptions[Order]{Check: Order.Check, Retries: 2})
+	s.ship = engine.Task("ship", ask.ship).With(engine.TaskOptions[Order]{Retries: 2})
 	s.refund = engine.Task("refund", ask.refund).With(engine.TaskOptions[Order]{Retries: 100})
 	s.handle("POST /orders", s.post)
 	s.handle("GET /orders/{number}", s.get)
 	s.handle("DELETE /orders/{number}", func(r *http.Request, customer string) (string, error) {
-		by := workflow.Attribution{By: customer, Why: "the customer cancelled"}
-		return "will be cancelled", s.engine.Stop(r.Context(), planOf(customer, r.PathValue("number")), by)
+		return "will be cancelled", s.engine.Stop(r.Context(), planOf(customer, r.PathValue("number")), workflow.Attribution{By: customer})
 	})
 	reg := registry.Must(s.charge, s.reserve, s.ship, s.refund)
 	if s.vault, err = azblob.NewFromConnectionString(ctx, "orders", account, reg, opts); err != nil {
@@ -135,7 +134,7 @@ func open(ctx context.Context, account string, opts azblob.Options, name string,
 	s.engine, err = engine.New(s.vault, engine.Options{
 		Fleet: &fleet.Options{Name: name}, Observer: engine.LogObserver(slog.Default()),
 		Ended: func(ctx context.Context, p *workflow.Plan) error {
-			_, err := ask(ctx, "tell: "+words[p.State.Status], Order{Number: p.Name, Customer: p.Submitted.By}, p.ID)
+			_, err := ask(ctx, "tell "+p.Submitted.By+": "+words[p.State.Status], Order{Number: p.Name, Customer: p.Submitted.By}, p.ID)
 			return err
 		},
 	})
@@ -150,16 +149,15 @@ var words = map[workflow.Status]string{workflow.NotStarted: "taken", workflow.Ru
 func (s *shop) handle(pattern string, do func(r *http.Request, customer string) (string, error)) {
 	s.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		customer, _, _ := r.BasicAuth() // a real shop checks the password
-		r.Body = http.MaxBytesReader(w, r.Body, 1<<16)
 		switch text, err := do(r, customer); {
 		case err == nil:
 			fmt.Fprintln(w, text)
 		case errors.Is(err, storage.ErrInvalid):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case errors.Is(err, storage.ErrNotFound):
-			http.Error(w, err.Error(), http.StatusNotFound)
+			http.Error(w, "no such order", http.StatusNotFound)
 		case errors.Is(err, fleet.ErrNotRunning):
-			http.Error(w, err.Error(), http.StatusConflict)
+			http.Error(w, "too late", http.StatusConflict)
 		default: // the same request again is safe
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
@@ -170,30 +168,23 @@ func (s *shop) handle(pattern string, do func(r *http.Request, customer string) 
 // goes back. Once post has answered, the order is worked on, whatever becomes of this process.
 func (s *shop) post(r *http.Request, customer string) (string, error) {
 	var o Order
-	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 1<<16)).Decode(&o); err != nil {
 		return "", fmt.Errorf("%w: %w", storage.ErrInvalid, err)
 	}
-	o.Customer = customer
-	charge, now := s.charge.Action("charge", o), time.Now()
-	charge.Key = chargeKey
+	now := time.Now()
+	o.Customer, o.Ships = customer, time.Date(now.Year(), now.Month(), now.Day(), 0, int(s.carrier.Minutes()), 0, 0, now.Location())
+	if o.Ships.Before(now) {
+		o.Ships = o.Ships.AddDate(0, 0, 1)
+	}
+	charge := s.charge.Action("charge", o)
 	o.Card = "" // for the bank alone
-	carrier := time.Date(now.Year(), now.Month(), now.Day(), 0, int(s.carrier.Minutes()), 0, 0, now.Location())
-	if carrier.Before(now) {
-		carrier = carrier.AddDate(0, 0, 1)
-	}
-	list := func(actions ...*workflow.Action) []*workflow.Sequence {
-		return []*workflow.Sequence{{Actions: actions}}
-	}
+	reserve, ship, refund := s.reserve.Action("reserve", o), s.ship.Action("ship", o), s.refund.Action("refund", o)
+	charge.Key, ship.Timeout = chargeKey, 25*time.Hour
 	ctx := storage.WithActor(r.Context(), workflow.Actor{By: customer, From: r.RemoteAddr})
 	_, err := s.engine.Submit(ctx, &workflow.Plan{
 		ID: planOf(customer, o.Number), Name: o.Number, Labels: map[string]string{"customer": customer},
-		Blocks: []*workflow.Block{
-			{Name: "pay", Sequences: list(charge, s.reserve.Action("reserve", o))},
-			{Name: "ship", Sequences: list(s.ship.Action("ship", o)), EntranceDelay: carrier.Sub(now)},
-		},
-		DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
-			{When: workflow.OnFailure, FailElement: true, Actions: []*workflow.Action{s.refund.Action("refund", o)}},
-		}},
+		Blocks:          []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{charge, reserve, ship}}}}},
+		DeferredActions: &workflow.DeferredActions{Batches: []*workflow.DeferBatch{{When: workflow.OnFailure, FailElement: true, Actions: []*workflow.Action{refund}}}},
 	})
 	if err != nil && !errors.Is(err, storage.ErrExists) {
 		return "", err
@@ -210,8 +201,10 @@ func (s *shop) get(r *http.Request, customer string) (string, error) {
 		_, _ = s.engine.Wait(ctx, id) // on whichever replica it ends
 	}
 	found, err := s.engine.Status(r.Context(), id)
-	if err == nil && len(found.Waiting) > 0 {
-		return "waits until " + found.Waiting[0].Until.Local().Format(time.Kitchen), nil
+	for _, w := range found.Waiting {
+		if !w.Until.IsZero() {
+			return "waits until " + w.Until.Local().Format(time.Kitchen), nil
+		}
 	}
 	return words[found.Plan.State.Status], err
 }

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestOrders sends an order to two of three replicas, 20 minutes before the carrier comes, in virtual time.
+func TestOrders(t *testing.T) {
+	const good = `{"Number": "20000101-17", "Cents": 1999, "Card": "tok_4242"}`
+	for _, c := range []struct{ name, order, fails, kills, taken, waits, cancelled, want, asked string }{
+		{"an order", good, "", "", "200 taken", "200 ", "", "200 shipped", "charge reserve ship tell ann: shipped"},
+		{"a replica dies", good, "", "reserve", "200 taken", "200 ", "", "200 shipped", "charge reserve reserve* ship tell ann: shipped"},
+		{"no shipment", good, "ship", "", "200 taken", "200 ", "", "200 failed", "charge reserve ship ship* ship* refund* tell ann: failed"},
+		{"cancelled", good, "", "", "200 taken", "200 ", "200 will be", "200 cancelled", "charge reserve refund* tell ann: cancelled"},
+		{"no money", strings.Replace(good, "1999", "0", 1), "", "", "400 ", "404 ", "404 ", "404 ", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, shutdown := context.WithCancel(t.Context())
+			server, keys, work, now := emulator.New(emulator.Options{}), new(sync.Map), new(sync.WaitGroup), time.Now()
+			carrier := time.Duration(now.Hour()*60+now.Minute()+20) * time.Minute
+			var logged, asked strings.Builder
+			slog.SetDefault(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug})))
+			partners := log.New(&asked, "", 0)
+			var shops [3]*shop
+			for i := range shops {
+				opts := azblob.Options{ClientOptions: server.ClientOptions()}
+				s, err := open(ctx, server.ConnectionString(), opts, "", carrier, func(_ context.Context, what string, _ Order, key uuid.UUID) (string, error) {
+					_, again := keys.LoadOrStore(key, what)
+					partners.Print(what, map[bool]string{true: "*"}[again])
+					if what == c.kills && i == 0 {
+						opts.Transport.(*emulator.Transport).Crash()
+					}
+					return "done", map[string]error{c.fails: errors.New("out of tea")}[what]
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				shops[i] = s
+				work.Go(func() { _ = errors.Join(s.engine.Run(ctx), s.vault.Close(context.Background())) })
+			}
+			ask := func(s *shop, method, path, body, want string) {
+				r, w := httptest.NewRequest(method, "/orders"+path, strings.NewReader(body)), httptest.NewRecorder()
+				r.SetBasicAuth("ann", "")
+				s.ServeHTTP(w, r)
+				got := fmt.Sprint(w.Code, " ", w.Body)
+				if !strings.HasPrefix(got, want) || strings.Contains(got, "tok_4242") || w.Code == 400 && !strings.Contains(got, "Req.Cents") {
+					t.Errorf("%s: %s %s: %s, want %s", c.name, method, path, got, want)
+				}
+			}
+			time.Sleep(time.Minute)
+			ask(shops[0], "POST", "", c.order, c.taken)
+			ask(shops[1], "POST", "", c.order, c.taken)
+			time.Sleep(5 * time.Minute)
+			ask(shops[1], "GET", "/20000101-17", "", c.waits)
+			if c.cancelled != "" {
+				ask(shops[1], "DELETE", "/20000101-17", "", c.cancelled)
+			}
+			ask(shops[2], "GET", "/20000101-17?wait=1h", "", c.want)
+			if p, err := shops[2].vault.Read(ctx, planOf("ann", "20000101-17")); err == nil {
+				text, _ := workflow.Marshal(p.Redacted())
+				slog.Info(string(text))
+			}
+			shutdown()
+			work.Wait()
+			if got := strings.Join(strings.Fields(asked.String()), " "); got != c.asked || strings.Contains(logged.String(), "tok_4242") {
+				t.Errorf("%s: asked %q, want %q; logged:\n%s", c.name, got, c.asked, &logged)
+			}
+		})
+	}
+}
