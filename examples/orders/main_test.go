@@ -24,10 +24,10 @@ import (
 func TestOrders(t *testing.T) {
 	const good = `{"Number": "20000101-17", "Cents": 1999, "Card": "tok_4242"}`
 	for _, c := range []struct{ name, order, fails, kills, taken, waits, cancelled, want, asked string }{
-		{"an order", good, "", "", "200 taken", "200 ", "", "200 shipped", "charge reserve ship tell ann: shipped"},
-		{"a replica dies", good, "", "reserve", "200 taken", "200 ", "", "200 shipped", "charge reserve reserve* ship tell ann: shipped"},
-		{"no shipment", good, "ship", "", "200 taken", "200 ", "", "200 failed", "charge reserve ship ship* ship* refund* tell ann: failed"},
-		{"cancelled", good, "", "", "200 taken", "200 ", "200 will be", "200 cancelled", "charge reserve refund* tell ann: cancelled"},
+		{"an order", good, "", "", "200 taken", "200 waits until", "", "200 shipped", "charge reserve ship tell ann: shipped"},
+		{"a replica dies", good, "", "reserve", "200 taken", "200 waits until", "", "200 shipped", "charge reserve reserve* ship tell ann: shipped"},
+		{"no shipment", good, "ship", "", "200 taken", "200 waits until", "", "200 failed", "charge reserve ship ship* ship* refund* tell ann: failed"},
+		{"cancelled", good, "", "", "200 taken", "200 waits until", "200 will be", "200 cancelled", "charge reserve refund* tell ann: cancelled"},
 		{"no money", strings.Replace(good, "1999", "0", 1), "", "", "400 ", "404 ", "404 ", "404 ", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
