@@ -292,17 +292,17 @@ func TestSleepOfDelays(t *testing.T) {
 	}
 }
 
-// TestSleepOfRounds lets a plan sleep between two rounds of a continuous check, beside an action that waits for days. The
-// rounds keep their distance.
+// TestSleepOfRounds lets a plan sleep between two rounds of a continuous check, beside an action that wakes it
+// more often. The rounds keep their distance.
 func TestSleepOfRounds(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := onPolls(s)
-		made := plan(block("b", sequence("s", p.action(wait{"a", 1, 10*time.Hour + time.Minute}))))
+		made := plan(block("b", sequence("s", p.action(wait{"a", 3, 50 * time.Minute}))))
 		made.ContChecks = checks(do(job{Name: "round"}))
 		made.ContChecks.Delay = time.Hour
 		s.create(made)
 		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
-		if end := s.read(made.ID); end.State.Status != workflow.Completed || s.ran["round"] != 11 {
+		if end := s.read(made.ID); end.State.Status != workflow.Completed || s.ran["round"] != 3 {
 			t.Errorf("%d rounds, %s", s.ran["round"], outline(end))
 		}
 	})
@@ -412,4 +412,44 @@ func TestCostOfSleep(t *testing.T) {
 			must(t, <-ended)
 		})
 	}
+}
+
+// TestLaterCrashes kills engines while an action waits to be called again, which is no fault of the action, and then one that
+// calls it again: the state is not lost.
+func TestLaterCrashes(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.stored = nil
+		p := onPolls(s)
+		made := s.create(plan(block("b", sequence("s", p.action(wait{"a", 2, 4 * time.Minute})))))
+		dies := func(v *processtest.Process, after time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), after+5*time.Second)
+			defer cancel()
+			time.AfterFunc(after, v.Kill)
+			opts := engine.Options{Drain: time.Second, Crashes: 1}
+			opts.Observer.Problem = func(context.Context, engine.ProblemEvent) {}
+			_ = s.engine(v, opts).Run(ctx)
+		}
+		for range 6 { // more than Options.Crashes
+			dies(s.process(), 10*time.Second)
+		}
+		died := s.process()
+		died.On(updates(func(o workflow.Object, update func() error) error {
+			err := update()
+			if a, ok := o.(*workflow.Action); ok && a.Later() != nil && a.Later().Called {
+				died.Kill()
+				return errKilled
+			}
+			return err
+		}))
+		dies(died, 10*time.Minute)
+		dies(s.process(), 2*time.Minute) // one crash, and the attempt after it waits
+		must(t, s.engine(s.process(), engine.Options{Crashes: 1}).Run(t.Context()))
+		end := s.read(made.ID)
+		if a := end.Blocks[0].Sequences[0].Actions[0]; end.State.Status != workflow.Completed || len(a.Attempts) != 2 || a.Attempts[0].Later != nil {
+			t.Errorf("%s%+v", outline(end), a.Attempts)
+		}
+		if got := p.took("a"); !strings.HasPrefix(got, "0s:0/1 ") || !strings.HasSuffix(got, ":1/2 16m0s:2/2") {
+			t.Errorf("called at %s", got)
+		}
+	})
 }
