@@ -36,7 +36,7 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 		failures, last := failed(a.Attempts[since:])
 		switch {
 		case waiting(a):
-			r.waitUntil(scope, a.Later().At)
+			r.awaitCall(scope, a)
 		case failures > 0:
 			r.wait(scope, last.End, policy.wait(a.ID, failures, last.Err))
 		}
@@ -142,7 +142,7 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	case again != nil:
 		return false, r.postpone(a, again)
 	case failure != nil && t.Later != nil && r.plugins.Err() != nil && !failure.Permanent:
-		return false, r.postpone(a, &later{state: t.Later.State}) // the call is made again, not the attempt
+		return false, r.postpone(a, &later{state: t.Later.State, lastSignal: t.Later.LastSignal, what: t.Later.For}) // the call is made again, not the attempt
 	}
 	t.Resp, t.Err, t.End, t.Later = resp, failure, r.now(), nil
 	status := workflow.Running
@@ -200,7 +200,8 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again 
 	ctx, cancel := context.WithTimeout(r.plugins, rest)
 	defer cancel()
 	done := make(chan outcome, 1)
-	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), a.Later(), &r.results}, done)
+	sight := r.sightOf(ctx, a)
+	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), r.plan.Submitted, a.Later(), &r.results, sight}, done)
 	var o outcome
 	select {
 	case o = <-done:
@@ -218,6 +219,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again 
 		return nil, nil, nil, context.Cause(r.owned)
 	}
 	if again, unfit := o.later(); again != nil {
+		again.lastSignal = int(sight.first.Load())
 		return nil, nil, again, nil
 	} else if unfit != nil {
 		o = outcome{err: unfit, permanent: true}

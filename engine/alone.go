@@ -24,6 +24,7 @@ import (
 type alone struct {
 	*Engine
 	now     func() time.Time
+	ears    *ownEars
 	work    sync.WaitGroup
 	waiting atomic.Int64 // plans that were submitted here and wait for a place
 }
@@ -35,7 +36,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		return err
 	}
 	recovers()
-	a := &alone{Engine: e, now: now}
+	a := &alone{Engine: e, now: now, ears: newOwnEars(e.vault, e.opts.Poll)}
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })
 	defer e.accept(nil)
@@ -44,6 +45,9 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		a.work.Go(func() { a.run(ctx, id, a.pickUp(ctx, found, []workflow.Status{workflow.Running}), false) })
 	})
 	defer e.rousing(nil)
+	listening, stop := context.WithCancel(ctx)
+	defer stop()
+	a.work.Go(func() { a.listens(listening) })
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
 		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && !e.known(p.ID) })
@@ -57,7 +61,10 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		}
 		for _, found := range append(a.dueSleepers(), open...) {
 			if found.Asleep() && a.now().Before(found.WakeAt) {
-				a.noteSleeper(found.ID, found.WakeAt)
+				if found.State.Status == workflow.NotStarted {
+					found.LastSignal = fleet.MaxSignals // it waits for its time
+				}
+				a.noteSleeper(found.ID, found.WakeAt, found.LastSignal)
 				continue
 			}
 			if e.places.Acquire(ctx, 1) != nil {
@@ -115,7 +122,7 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan, plac
 		return
 	}
 	for quiet := plan.Asleep(); ; quiet = true {
-		r := newRun(a.Engine, plan, slot, a.now, quiet)
+		r := newRun(a.Engine, plan, slot, a.now, a.ears, quiet)
 		a.enter(r)
 		a.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := r.work(ctx)

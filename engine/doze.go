@@ -86,7 +86,7 @@ func (m *member) putToSleep(ctx context.Context, r *run, work context.Context) (
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
 	defer cancel()
-	if err := m.node.Sleep(ctx, r.plan, r.wakeAt, fleet.MaxSignals); err != nil {
+	if err := m.node.Sleep(ctx, r.plan, r.wakeAt, lastSignal(r.plan)); err != nil {
 		return nil, err
 	}
 	m.opts.Observer.Changed(ctx, ChangedEvent{r.plan})
@@ -98,20 +98,38 @@ func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) 
 	if !r.maySleep() {
 		return r.plan, nil
 	}
-	r.plan.WakeAt = r.wakeAt
+	r.plan.WakeAt, r.plan.LastSignal = r.wakeAt, lastSignal(r.plan)
 	r.slot.hurry() // this write needs no place
 	if err := r.store(ctx, r.plan); err != nil {
 		return nil, err
 	}
-	a.noteSleeper(r.plan.ID, r.plan.WakeAt)
+	a.noteSleeper(r.plan.ID, r.plan.WakeAt, r.plan.LastSignal)
 	return nil, fleet.ErrAsleep
 }
 
-// noteSleeper makes the engine wake a plan at a time of the store's clock.
-func (a *alone) noteSleeper(id uuid.UUID, wakeAt time.Time) {
+// nap is until when a plan sleeps, and the last signal that it need not be woken for.
+type nap struct {
+	until      time.Time
+	lastSignal int
+}
+
+// noteSleeper makes the engine wake a plan at a time of the store's clock, or after a signal.
+func (a *alone) noteSleeper(id uuid.UUID, wakeAt time.Time, lastSignal int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asleep[id] = wakeAt
+	a.asleep[id] = nap{wakeAt, lastSignal}
+}
+
+// mayBeSignalled reports whether a signal would wake one of the plans that sleep.
+func (a *alone) mayBeSignalled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range a.asleep {
+		if n.lastSignal < fleet.MaxSignals {
+			return true
+		}
+	}
+	return false
 }
 
 // sleepers reports whether there are plans to wake.
@@ -125,9 +143,14 @@ func (e *Engine) sleepers() bool {
 func (a *alone) dueSleepers() (due []storage.ListResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, at := range a.asleep {
-		if _, ends := a.runs[id]; !ends && !a.now().Before(at) {
-			due = append(due, storage.ListResult{ID: id, WakeAt: at})
+	now := a.now()
+	for id, n := range a.asleep {
+		last, _ := a.ears.heard(id)
+		if _, ends := a.runs[id]; !ends && (!now.Before(n.until) || last > n.lastSignal) {
+			if now.Before(n.until) {
+				n.until = now
+			}
+			due = append(due, storage.ListResult{ID: id, WakeAt: n.until})
 			delete(a.asleep, id)
 		}
 	}

@@ -176,7 +176,7 @@ type Engine struct {
 	// left holds plans that were given up: this engine need not pick them up.
 	left map[uuid.UUID]bool
 	// asleep holds the plans that an engine that is alone is to wake, and when.
-	asleep map[uuid.UUID]time.Time
+	asleep map[uuid.UUID]nap
 	// rouse runs one of them now, without a place, while Run can.
 	rouse func(uuid.UUID)
 	// hindrances are why writes of plans are being repeated.
@@ -203,7 +203,7 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
-		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]time.Time{}, hindrances: map[uuid.UUID]*hindrance{},
+		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]nap{}, hindrances: map[uuid.UUID]*hindrance{},
 		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}
 	if opts.Fleet != nil {

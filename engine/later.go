@@ -21,7 +21,8 @@ const MaxState = 64 << 10
 // polls, or waits for something outside. The action stays Running, and takes neither a place nor a goroutine of the plugin.
 // [Call.State] gives the next call the state, which is anything that encoding/json can encode, or nil.
 //
-// The next call is one of the same attempt, on any node, with a context of its own. It comes a second after the last one at
+// The next call is one of the same attempt, on any node, with a context of its own. A signal for the plan brings it forward, see
+// [Call.Signals]. It comes a second after the last one at
 // the earliest, and at the latest when the timeout of the action is over, which counts from the first call: then the attempt
 // fails without a call. Set [workflow.Action.Timeout], for the default is five minutes. After a death or a loss of the plan,
 // the plugin may be called again with a state that it has had, as any other attempt is made again; each call of an action with
@@ -53,11 +54,23 @@ func Later(d time.Duration, state any) error {
 	return l
 }
 
+// LaterFor is [Later] with a text that says for people what the plugin waits for, such as "approval by ops". Tools show it. Of
+// a text with more than [workflow.MaxWhy] bytes, the beginning is stored.
+func LaterFor(what string, d time.Duration, state any) error {
+	err := Later(d, state)
+	if l, ok := errors.AsType[*later](err); ok {
+		l.what = what
+	}
+	return err
+}
+
 // later is what Later returns.
 type later struct {
-	after time.Duration
-	state json.RawMessage
-	unfit error // why it fails the attempt
+	after      time.Duration
+	what       string // it waits for
+	state      json.RawMessage
+	lastSignal int   // the last one that the call could see
+	unfit      error // why it fails the attempt
 }
 
 // Error says when the plugin wants to be called again.
@@ -136,7 +149,7 @@ func (r *run) postpone(a *workflow.Action, l *later) error {
 	t := &a.Attempts[len(a.Attempts)-1]
 	now := r.now()
 	wait := min(max(l.after, time.Second), max(0, r.timeLeft(a)))
-	t.Later = &workflow.Later{At: now.Add(wait), State: l.state}
+	t.Later = &workflow.Later{At: now.Add(wait), State: l.state, LastSignal: l.lastSignal, For: lineOf(a.RedactText(l.what))}
 	err := r.store(r.owned, a)
 	switch {
 	case errors.Is(err, storage.ErrInvalid):

@@ -152,7 +152,7 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	slot := newSlot(m.places, false, fullPause, doze, rest) // plans that rested may have all places
 	defer slot.close()
 	for quiet := m.node.Woken(id); ; slot.again() {
-		r := newRun(m.Engine, plan, slot, m.node.Now, quiet)
+		r := newRun(m.Engine, plan, slot, m.node.Now, nodeEars{m.node}, quiet)
 		m.enter(r)
 		m.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := m.workOn(ctx, r, work)

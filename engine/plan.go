@@ -48,7 +48,7 @@ func (r *run) beginPlan() error {
 		r.halt()
 	}
 	if r.plan.Asleep() { // nobody else wakes it
-		r.plan.WakeAt = time.Time{}
+		r.plan.WakeAt, r.plan.LastSignal = time.Time{}, 0
 		return r.write(r.plan)
 	}
 	return r.begin(r.plan, true)
@@ -98,6 +98,7 @@ func (r *run) endPlan(reason workflow.FailureReason) error {
 		return err
 	}
 	r.engine.waits.ended(r.plan)
+	r.removeSignals()
 	return nil
 }
 

@@ -43,9 +43,12 @@ type Call struct {
 	// Attempt counts the attempts that the action keeps, including this one. It is 1 in the first, and after a death may
 	// be the same again if the action is Idempotent.
 	Attempt int
+	// Submitted says who submitted the plan, and from where, as they said.
+	Submitted workflow.Actor
 
 	later   *workflow.Later // of the attempt, for State; nil in its first call
 	results *results        // for Result
+	signals *sight          // for Signals
 }
 
 // Task returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,

@@ -42,6 +42,7 @@ type run struct {
 	halt  func()
 
 	results results
+	inbox   inbox
 	// quiet says that nothing of the plan ran when it was picked up, such as of a plan that has slept.
 	quiet bool
 	// pauses are its waits. wakeAt and steps are set before the work ends because the plan only waits: until when, and after
@@ -60,8 +61,9 @@ type run struct {
 }
 
 // newRun returns a run of a plan. quiet says that nothing of the plan ran before.
-func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, quiet bool) *run {
+func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, ears ears, quiet bool) *run {
 	r := &run{engine: e, plan: workflow.InferRunning(plan), slot: slot, now: now, quiet: quiet, own: semaphore.NewWeighted(1)}
+	r.inbox = inbox{ears: ears, own: semaphore.NewWeighted(1)}
 	r.owned, r.giveUp = context.WithCancelCause(context.Background())
 	r.writing, r.abort = context.WithCancel(context.Background())
 	r.plugins, r.cut = context.WithCancelCause(r.owned)
@@ -141,9 +143,6 @@ func (r *run) halted(scope context.Context) (bool, error) {
 func (r *run) wait(scope context.Context, since time.Time, delay time.Duration) {
 	r.rest(scope, delay-max(0, r.now().Sub(since)))
 }
-
-// waitUntil returns when a stored time has come, or when scope ends.
-func (r *run) waitUntil(scope context.Context, at time.Time) { r.rest(scope, at.Sub(r.now())) }
 
 // rest returns after d, or when scope ends.
 func (r *run) rest(scope context.Context, d time.Duration) {
