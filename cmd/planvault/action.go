@@ -26,7 +26,8 @@ func findAction(p *workflow.Plan, text string) (*workflow.Action, error) {
 		case !ok:
 		case a.ID.String() == text:
 			return a, nil
-		case text == a.Name, text == path, text == a.Key.String():
+		case text == "": // is the name of many, and what a variable that was not set holds
+		case text == a.Name, text == path, a.Key != uuid.Nil && text == a.Key.String():
 			found[printable(path, 60)+"  "+a.ID.String()] = a
 		}
 	}
@@ -133,6 +134,8 @@ func (a *app) readValue(from string) (json.RawMessage, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case len(text) == 0:
+		return nil, errors.New("it is empty, or read already: stdin is for one flag")
 	case len(text) > mostValue:
 		return nil, fmt.Errorf("it has more than %s bytes", count(mostValue))
 	}
