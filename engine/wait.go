@@ -68,15 +68,19 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 		return fleet.OpenPlan{}, err
 	}
 	p := fleet.Describe(plan, time.Now().UTC())
-	actions := map[string]*workflow.Action{}
+	type ended struct {
+		path string
+		end  time.Time
+	}
+	actions := map[ended]*workflow.Action{} // several may have a path
 	for o, path := range workflow.Paths(plan) {
-		if a, ok := o.(*workflow.Action); ok {
-			actions[path] = a
+		if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 {
+			actions[ended{path, a.Attempts[len(a.Attempts)-1].End}] = a
 		}
 	}
 	for i := range p.Waiting {
 		if w := &p.Waiting[i]; w.For == "retry" {
-			a := actions[w.Path]
+			a := actions[ended{w.Path, w.Since}]
 			failures, last := failed(a.Attempts)
 			w.Until = last.End.Add(e.policyOf(a).wait(a.ID, failures, last.Err))
 		}

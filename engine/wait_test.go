@@ -313,7 +313,7 @@ func TestStatus(t *testing.T) {
 	}{
 		{"waits for an engine", plan(block("b", sequence("s", second("a")))), -time.Minute, false, "NotStarted waiting false not-picked-up; runs: ; waits: "},
 		{"works", plan(block("b", sequence("s", do(job{Name: "a", For: time.Minute})))), 30 * time.Second, false, "Running unclaimed false ; runs: b/s/a at 0s, attempt 1; waits: "},
-		{"retries", plan(block("b", sequence("s", retried))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 11s"},
+		{"retries", plan(block("b", sequence("s", retried, second("r")))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 11s"},
 		{"retries as it says", plan(block("b", sequence("s", slow))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 3m10s"},
 		{"is delayed", plan(delayed), time.Minute, false, "Running asleep false asleep; runs: ; waits: late entrance delay until 1h0m0s"},
 		{"has died", plan(block("b", sequence("s", crashed))), 40 * time.Minute, true, "Running unclaimed true unclaimed; runs: b/s/c at 0s, attempt 2 after 1; waits: "},
