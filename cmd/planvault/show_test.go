@@ -240,8 +240,8 @@ func TestShowHasEveryField(t *testing.T) {
 			return out.String()
 		},
 	}
-	// Meta is for programs, and RuntimeUpdate for the engine. Both are in the report.
-	unseen := map[string][]string{"text": {"Meta", "RuntimeUpdate"}, "JSON": {"Meta", "RuntimeUpdate"}}
+	// Meta is for programs, RuntimeUpdate for the engine, and LastSignal for the fleet. The report has the first two.
+	unseen := map[string][]string{"text": {"Meta", "RuntimeUpdate", "LastSignal"}, "JSON": {"Meta", "RuntimeUpdate", "LastSignal"}, "report": {"LastSignal"}}
 	for output, of := range outputs {
 		for f := range reflect.TypeFor[workflow.Plan]().Fields() {
 			if !f.IsExported() {
