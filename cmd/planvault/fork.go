@@ -70,7 +70,8 @@ func (a *app) retryCommand() *cobra.Command {
 	return a.signed(c)
 }
 
-// allFailed returns an error unless names are those of all actions that failed and run again in a fork. One goes without.
+// allFailed returns an error unless names are those of all actions that failed and run again in a fork. One goes without. It
+// leaves a plan that can't be forked to Fork.
 func allFailed(p *workflow.Plan, names []string) error {
 	failed := map[uuid.UUID]bool{}
 	for o, carried := range workflow.CarriedOver(p) {
@@ -79,6 +80,8 @@ func allFailed(p *workflow.Plan, names []string) error {
 		}
 	}
 	switch {
+	case p.State.Status != workflow.Failed && p.State.Status != workflow.Stopped:
+		return nil
 	case len(failed) == 0:
 		return usageError("plan %s is %s, and no action has failed: planvault fork --from-failure runs what is left", p.ID, p.State.Status)
 	case len(failed) == 1 && len(names) == 0:
