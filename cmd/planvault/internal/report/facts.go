@@ -82,7 +82,7 @@ func hookOf(p *workflow.Plan) string {
 	case e == (workflow.Ending{}):
 		return ""
 	case e.Trouble != "":
-		return line(e.Trouble, workflow.MaxWhy)
+		return e.Trouble
 	case p.State.Status.Final():
 		return "has returned"
 	}
