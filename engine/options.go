@@ -28,7 +28,7 @@ type Options struct {
 	// unknown. The writes of a plan are retried as long as the plan is this engine's. Default: 2m.
 	Patience time.Duration
 	// Plans is the number of plans that run concurrently; others wait, or run on other nodes. A plan that only
-	// waits, for a delay, a retry or the next round of a continuous check, does not count. Default: 16.
+	// waits, for a delay, a retry or the next round of a continuous check, does not count. Default: [DefaultPlans], 16.
 	Plans int
 	// Crashes is how many attempts of an action may never end, because their process died or lost the plan, before
 	// the action fails. They do not count against its Retries. Actions that run beside the one that ends the
@@ -38,7 +38,7 @@ type Options struct {
 	// Drain is how long running actions may go on after the context of Run has ended. Then the contexts of their
 	// plugins end, and what has not ended a second later is stored as interrupted and runs again elsewhere. Storing
 	// that is retried for as long again. A supervisor must wait ten seconds longer than Drain before it kills the process.
-	// Default: 20s, as orchestrators wait 30s.
+	// Default: [DefaultDrain], 20s, as orchestrators wait 30s.
 	Drain time.Duration
 	// MaxResult and MaxResults limit the response of an action, and all responses of a plan, in bytes of JSON. An
 	// action fails whose response exceeds them. A plan must stay below 256 MiB with its requests. Defaults: 16
@@ -71,6 +71,12 @@ type Options struct {
 	Observer Observer
 }
 
+// Defaults of [Options] on which the settings of a deployment depend.
+const (
+	DefaultPlans = 16
+	DefaultDrain = 20 * time.Second
+)
+
 // withDefaults sets the defaults. Its error joins all faults.
 func (o Options) withDefaults() (Options, error) {
 	var errs []error
@@ -87,7 +93,7 @@ func (o Options) withDefaults() (Options, error) {
 	duration("ContDelay", &o.ContDelay, 10*time.Second)
 	duration("Poll", &o.Poll, time.Second)
 	duration("Patience", &o.Patience, 2*time.Minute)
-	duration("Drain", &o.Drain, 20*time.Second)
+	duration("Drain", &o.Drain, DefaultDrain)
 	number := func(name string, n *int, fallback int) {
 		if *n == 0 {
 			*n = fallback
@@ -96,7 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 			errs = append(errs, driver.Invalid("Options."+name, "%d is negative", *n))
 		}
 	}
-	number("Plans", &o.Plans, 16)
+	number("Plans", &o.Plans, DefaultPlans)
 	number("Crashes", &o.Crashes, 3)
 	number("MaxResult", &o.MaxResult, 16<<20)
 	number("MaxResults", &o.MaxResults, 128<<20)

@@ -89,7 +89,7 @@ func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h
 		return h, err
 	}
 	h.From, h.Live = found.Owner, i.live()
-	interval := min(intervalOf(h.Live), defaultTTL/beats) // others need not wait longer if HandOver dies
+	interval := min(intervalOf(h.Live), DefaultTTL/beats) // others need not wait longer if HandOver dies
 	n, err := Join(ctx, s, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
 	if err != nil {
 		return h, err
@@ -165,7 +165,7 @@ func (i Inspection) live() (live []storage.Member) {
 // intervalOf returns an interval within which each of the members looks at the others.
 func intervalOf(members []storage.Member) time.Duration {
 	if len(members) == 0 {
-		return defaultTTL / beats
+		return DefaultTTL / beats
 	}
 	longest := beats * resolution
 	for _, m := range members {

@@ -225,7 +225,7 @@ func ownerState(p storage.ListResult, member *MemberState) OwnerState {
 }
 
 // ttlOf returns the TTL of a member, or the default if its record does not say it.
-func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, defaultTTL) }
+func ttlOf(m storage.Member) time.Duration { return cmp.Or(m.TTL, DefaultTTL) }
 
 // inspectRoster returns an inspection of the members alone.
 func inspectRoster(r storage.Roster) Inspection {

@@ -23,7 +23,7 @@ type Options struct {
 	Interval time.Duration
 	// TTL is how long the node may go without a heartbeat before others remove it. The node waits as long
 	// before it removes another one, or longer if the other's TTL is longer. It is at least three times
-	// Interval. Default: 30s, or three times Interval if that is longer.
+	// Interval. Default: [DefaultTTL], or three times Interval if that is longer.
 	TTL time.Duration
 	// Capacity is the number of plans that the node owns at once before Plans stops to look for more.
 	// Default: 0, which means no limit.
@@ -61,7 +61,7 @@ func (o Options) complete() (Options, error) {
 		o.Interval = DefaultInterval
 	}
 	if o.TTL == 0 {
-		o.TTL = max(defaultTTL, beats*o.Interval)
+		o.TTL = max(DefaultTTL, beats*o.Interval)
 	}
 	o.Gauges = cmp.Or(o.Gauges, time.Minute)
 	var errs []error
@@ -89,8 +89,8 @@ func (o Options) complete() (Options, error) {
 // DefaultInterval is the Interval of [Options] that don't set it.
 const DefaultInterval = 10 * time.Second
 
-// defaultTTL is the TTL of a member whose options and record do not say it.
-const defaultTTL = 30 * time.Second
+// DefaultTTL is the TTL of a member whose options and record do not say it, unless three times the Interval is longer.
+const DefaultTTL = 30 * time.Second
 
 // beats is the least number of intervals in a TTL.
 const beats = 3

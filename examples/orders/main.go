@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,9 +18,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -33,11 +36,13 @@ import (
 func main() {
 	listen := flag.String("listen", "localhost:8081", "`address` for customers")
 	account := flag.String("connection-string", "UseDevelopmentStorage=true", "connection string of the storage account (`text`)")
+	endpoint := flag.String("endpoint", "", "blob endpoint `URL` of the storage account, in place of -connection-string, for the identity that azidentity finds")
 	carrier := flag.Duration("carrier", 17*time.Hour, "`time` of day when the carrier comes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := open(ctx, *account, azblob.Options{}, *listen, *carrier, pretend)
+	host, _ := os.Hostname()
+	s, err := open(ctx, cmp.Or(*endpoint, *account), azblob.Options{}, host+" "+*listen, *carrier, pretend)
 	if err == nil {
 		go func() { log.Fatal(http.ListenAndServe(*listen, s)) }()
 		err = errors.Join(s.engine.Run(ctx), s.vault.Close(context.Background())) // until a signal, and running actions have ended
@@ -122,13 +127,14 @@ func open(ctx context.Context, account string, opts azblob.Options, name string,
 	s.charge = ask.task("charge").With(engine.TaskOptions[Order]{Check: Order.Check, Retries: 2})
 	s.ship = engine.Task("ship", ask.ship).With(engine.TaskOptions[Order]{Retries: 2})
 	s.refund = engine.Task("refund", ask.refund).With(engine.TaskOptions[Order]{Retries: 100})
+	s.HandleFunc("GET /healthz", s.health)
 	s.handle("POST /orders", s.post)
 	s.handle("GET /orders/{number}", s.get)
 	s.handle("DELETE /orders/{number}", func(r *http.Request, customer string) (string, error) {
 		return "will be cancelled", s.engine.Stop(r.Context(), planOf(customer, r.PathValue("number")), workflow.Attribution{By: customer})
 	})
 	reg := registry.Must(s.charge, s.reserve, s.ship, s.refund)
-	if s.vault, err = azblob.NewFromConnectionString(ctx, "orders", account, reg, opts); err != nil {
+	if s.vault, err = connect(ctx, account, reg, opts); err != nil {
 		return nil, err
 	}
 	s.engine, err = engine.New(s.vault, engine.Options{
@@ -141,9 +147,28 @@ func open(ctx context.Context, account string, opts azblob.Options, name string,
 	return s, err
 }
 
+// connect opens the vault in an account, which is a connection string or an endpoint.
+func connect(ctx context.Context, account string, reg *registry.Register, opts azblob.Options) (*azblob.Vault, error) {
+	if !strings.HasPrefix(account, "https://") {
+		return azblob.NewFromConnectionString(ctx, "orders", account, reg, opts)
+	}
+	cred, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, err
+	}
+	return azblob.New(ctx, "orders", account, cred, reg, opts)
+}
+
 // words are what customers read. The money for what has failed or is cancelled is back, unless the refund failed.
 var words = map[workflow.Status]string{workflow.NotStarted: "taken", workflow.Running: "in work",
 	workflow.Completed: "shipped", workflow.Stopped: "cancelled", workflow.Failed: "failed"}
+
+// health says whether the store answers, for what sends requests to the replicas that can take them.
+func (s *shop) health(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.vault.Ping(r.Context(), azblob.PingOptions{}); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	}
+}
 
 // handle answers with what do returns for a customer.
 func (s *shop) handle(pattern string, do func(r *http.Request, customer string) (string, error)) {

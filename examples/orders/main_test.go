@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -83,4 +84,24 @@ func TestOrders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHealth asks a replica for its health, before and after the store goes away.
+func TestHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New(emulator.Options{})
+		s, err := open(t.Context(), server.ConnectionString(), azblob.Options{ClientOptions: server.ClientOptions()}, "", 0, pretend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.vault.Close(t.Context())
+		for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+			if w.Code != want {
+				t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+			}
+			server.Inject(emulator.On().Do(emulator.Answer(503, "ServerBusy")))
+		}
+	})
 }
