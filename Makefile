@@ -15,7 +15,7 @@ export GOMEMLIMIT = 6GiB
 unit: export GOGC       = 1600
 unit: export GOMEMLIMIT = 2GiB
 
-.PHONY: man test lint golangci unit race azurite verify alerts supply vuln apidiff fuzz mutants
+.PHONY: man test lint golangci unit race azurite verify alerts image supply vuln apidiff fuzz mutants
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
@@ -29,6 +29,7 @@ test:
 unit: azurite
 	go test -vet=off -parallel 4 -timeout 20m ./...
 	go -C azblobotel test -vet=off ./...
+	go -C deploy test -vet=off ./...
 
 race: azurite
 	go test -vet=off -race -short -timeout 20m $$(go list ./... | grep -vE '/($(UNRACED))$$')
@@ -37,14 +38,17 @@ race: azurite
 lint:
 	go vet ./...
 	go -C azblobotel vet ./...
+	go -C deploy vet ./...
 	@unformatted=$$($(GOFUMPT) -l .); test -z "$$unformatted" || { echo "gofumpt would change:"; echo "$$unformatted"; exit 1; }
 	$(STATICCHECK) ./...
 	cd azblobotel && $(STATICCHECK) ./...
+	cd deploy && $(STATICCHECK) ./...
 
 # A longer list of lints, in .golangci.yml. To build them takes minutes.
 golangci:
 	$(GOLANGCI) run ./...
 	cd azblobotel && $(GOLANGCI) run ./...
+	cd deploy && $(GOLANGCI) run ./...
 
 # Azurite is the reference service, at the version that its lock file pins. Its package asks for Node.js 22, and npm only
 # warns about an older one. Node.js 20.20 and 22.23 are tested. npm runs only when the lock file has changed.
@@ -61,7 +65,7 @@ internal/azurite/node_modules/.package-lock.json: internal/azurite/package-lock.
 LONG     = 30s
 WEEKS    = 15m
 CAMPAIGN = 4m
-verify: azurite supply apidiff alerts golangci
+verify: azurite supply apidiff alerts image golangci
 	PLANVAULT_LONG=$(LONG) go test -vet=off -timeout 0 ./...
 	go test -vet=off -race -timeout 0 ./...
 	go -C azblobotel test -vet=off -race ./...
@@ -79,6 +83,10 @@ verify: azurite supply apidiff alerts golangci
 alerts:
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; GOBIN=$$dir go install $(PROMTOOL) && \
 	$$dir/promtool check rules docs/alerts.yml && PROMTOOL=$$dir/promtool go -C azblobotel test -count=1 -run '^TestAlerts$$' -v .
+
+# The images of the tool and of the example, each built twice, with their sizes.
+image:
+	PLANVAULT_LONG=1 go -C deploy test -count=1 -timeout 30m -run '^TestBuiltTwice$$' -v ./image
 
 # The dependencies are those of go.sum, and have no known vulnerability that this module calls.
 supply: vuln
