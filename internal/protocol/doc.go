@@ -42,7 +42,7 @@
 //
 // Nodes claim, take and end one plan. They die, freeze, give up, start again under a new ID, and are judged dead, rightly or
 // wrongly. Requests are lost or take effect after their call. An owner may store the entry or a final sub-object again, or
-// restart a final sub-object. In some situations an owner lets the plan sleep until a time, the plan is deleted, a late
+// restart a final sub-object. In some situations an owner lets the plan sleep until a time, people pause and resume it, the plan is deleted, a late
 // request adds a record again, or a process that is not a member updates a sub-object.
 //
 // The states are finite because a version is kept only as the answer to "is it still the stored one?", and epochs are kept as

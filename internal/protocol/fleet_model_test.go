@@ -19,6 +19,7 @@ type fleet struct {
 	deletes      bool // the plan is deleted
 	stranger     bool // a process that is not a member updates the first sub-object
 	sleeps       bool // owners put the plan to sleep
+	pauses       bool // people pause and resume the plan. Owners that have seen a pause, or a former one, put the plan to sleep
 	bound        bool // owners don't use the freedom F6: final sub-objects stay as they are, and the entry until the end
 	apart        bool // doomed calls are kept apart, although they make no difference
 
@@ -47,6 +48,7 @@ type fleetState struct {
 	parts    [mostShared]sharedPart
 	object   objectState
 	marker   bool
+	paused   bool  // the note is there
 	deleted  uint8 // the steps of the Delete that were taken
 	late     lateRequests
 	nodes    [mostNodes]fleetNode
@@ -63,6 +65,8 @@ type sharedEntry struct {
 	epoch  epoch
 	asleep bool // it says when the plan wakes
 	early  bool // that time has not come: time itself, and not what is stored
+	marked bool // it sleeps because it is paused
+	held   bool // and the note has been there since: time itself, and not what is stored
 }
 
 type sharedPart struct {
@@ -87,11 +91,12 @@ type lateRequests struct {
 	takes  [firstNode + mostNodes]epoch // claims and takes, by the owner that they store
 	end    epoch                        // a final entry
 	sleep  epoch                        // an entry that lets the plan sleep
+	pause  epoch                        // an entry that lets it sleep because it is paused
 	again  bool                         // the entry as it is, once more
 	object bool                         // a final object
 }
 
-const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 2
+const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 3
 
 // fleetNode is a process and its record.
 type fleetNode struct {
@@ -100,6 +105,8 @@ type fleetNode struct {
 	at     activity
 	epoch  epoch
 	match  bool // its version of the entry is the stored one
+	pauses bool // the entry that it sends says that the plan is paused
+	asked  bool // it has found no note
 	again  bool // it has sent the entry once more, for example because the plan is to stop
 	held   [mostShared]held
 }
@@ -185,6 +192,7 @@ var (
 	comesBack    = breaking("a deleted plan exists")
 	wokenEarly   = breaking("a plan that sleeps is taken before its time")
 	wokenStale   = breaking("an owner that woke a plan goes on from what is not stored")
+	startsPaused = breaking("a plan that was marked as paused goes on before it is resumed")
 	orphan       = breaking("a node can't bring the plan to its end")
 )
 
@@ -220,6 +228,10 @@ const (
 	fleetWakeReads     rule = "F11: a wake reads the sub-objects before the entry"
 	fleetWakeEpoch     rule = "F11: a wake keeps the epoch"
 	fleetWakeAll       rule = "F11: only the node that let a plan sleep wakes it"
+	fleetPauseMark     rule = "F12: a plan that sleeps because it is paused has no mark"
+	fleetPauseAsk      rule = "F12: a node wakes a plan with the mark without asking for the note"
+	fleetPauseOrder    rule = "F12: a node asks for the note before it reads the entry"
+	fleetPauseAll      rule = "F12: only the node that let a paused plan sleep wakes it"
 	fleetUnknownWake   rule = "F8: a wake that was refused after an unknown attempt counts as done"
 	fleetPartsFirst    rule = "an owner ends a plan before its sub-objects are final"
 	fleetNeverCreates  rule = "an update creates a blob that is gone"

@@ -33,6 +33,9 @@ func (f *fleet) steps(st fleetState, yield func(move, fleetState)) {
 	if f.stranger {
 		f.disturb(st, yield)
 	}
+	if f.pauses && !st.ended() {
+		f.pause(st, yield)
+	}
 	for i := range f.nodes {
 		f.live(st, i, yield)
 		f.act(st, i, yield)
@@ -86,6 +89,7 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again boo
 	}
 	// Nothing of a plan that sleeps is taken before its time. A stop brings the time forward.
 	f.breaks(&st.outcome, wokenEarly, was.early && e.status == running && !e.asleep)
+	f.breaks(&st.outcome, startsPaused, was.held && !e.held)
 	e.there = true
 	if f.unrecorded || e.status == final {
 		e.owner = noOwner // nobody asks for it
@@ -99,7 +103,7 @@ func (st *fleetState) movesEntry(by int) {
 	for j := range st.nodes {
 		st.nodes[j].match = st.nodes[j].match && j == by
 	}
-	st.late.takes, st.late.end, st.late.sleep, st.late.again = [firstNode + mostNodes]epoch{}, 0, 0, false
+	st.late.takes, st.late.end, st.late.sleep, st.late.pause, st.late.again = [firstNode + mostNodes]epoch{}, 0, 0, 0, false
 }
 
 // putObject stores the final object.
@@ -139,6 +143,9 @@ func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
 	if e := st.late.sleep; e > 0 {
 		putEntry("sleep", f.sleeping(e-1), true)
 	}
+	if e := st.late.pause; e > 0 {
+		putEntry("sleep because of a pause", f.pausing(&st, e-1), true)
+	}
 	if st.late.again {
 		putEntry("update of the plan", st.entry, true)
 	}
@@ -166,6 +173,20 @@ func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
 	st.deleted++
 	yield(move{-1, -1, "Delete removes the next blob", false}, st)
 }
+
+// pause is what people do: pause the plan, or resume it.
+func (f *fleet) pause(st fleetState, yield func(move, fleetState)) {
+	if st.paused {
+		st.resume()
+		yield(move{-1, -1, "somebody resumes the plan", false}, st)
+		return
+	}
+	st.paused = true
+	yield(move{-1, -1, "somebody pauses the plan", false}, st)
+}
+
+// resume removes the note.
+func (st *fleetState) resume() { st.paused, st.entry.held = false, false }
 
 // disturb is the next step of a process that is not a member and updates the first sub-object.
 func (f *fleet) disturb(st fleetState, yield func(move, fleetState)) {
@@ -237,7 +258,7 @@ func older(a, b epoch) epoch {
 func (f *fleet) leave(st *fleetState, i int) {
 	n := &st.nodes[i]
 	switch {
-	case !n.match && n.at != sendsObject:
+	case !n.match && n.at != sendsObject, f.asks(st, n):
 	case n.at == sendsClaim || n.at == sendsTake || n.at == sendsWake:
 		o := firstNode + owner(i)
 		if f.unrecorded {
@@ -246,6 +267,8 @@ func (f *fleet) leave(st *fleetState, i int) {
 		st.late.takes[o] = older(st.late.takes[o], n.epoch+1)
 	case n.at == sendsEnd:
 		st.late.end = older(st.late.end, n.epoch+1)
+	case n.at == sendsSleep && n.pauses:
+		st.late.pause = older(st.late.pause, n.epoch+1)
 	case n.at == sendsSleep:
 		st.late.sleep = older(st.late.sleep, n.epoch+1)
 	case n.again:
@@ -327,6 +350,11 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 	if !e.there || st.object == noObject {
 		return
 	}
+	if f.lacks(fleetPauseOrder) && !n.asked && !st.paused {
+		next := st
+		next.nodes[i].asked = true
+		yield(move{i, -1, "looks for the note of a pause", false}, next)
+	}
 	if e.status == running && f.lacks(fleetWakeReads) {
 		next := st
 		next.nodes[i].at = readsAhead
@@ -372,10 +400,16 @@ func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
 		next.entry.early = false
 		yield(move{i, -1, "waits until the plan is due", true}, next)
 	}
-	if st.entry.early && !f.lacks(fleetWakeDue) || f.lacks(fleetWakeAll) {
+	if st.entry.marked && st.paused {
+		next := st
+		next.resume()
+		yield(move{i, -1, "waits until the plan is resumed", true}, next)
+	}
+	if st.entry.early && !f.lacks(fleetWakeDue) || f.lacks(fleetWakeAll) || st.entry.marked && f.lacks(fleetPauseAll) {
 		return
 	}
 	n := &st.nodes[i]
+	n.asked = f.lacks(fleetPauseOrder) && n.asked
 	n.at, n.epoch, n.match = readsAsleep, st.entry.epoch+1, true
 	if f.lacks(fleetWakeEpoch) {
 		n.epoch--
@@ -386,6 +420,16 @@ func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
 // sleeping is the entry that lets the plan sleep.
 func (f *fleet) sleeping(e epoch) sharedEntry {
 	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: !f.lacks(fleetSleepUntil), early: true}
+}
+
+// asks reports whether a node looks for the note before it sends its wake.
+func (f *fleet) asks(st *fleetState, n *fleetNode) bool {
+	return n.at == sendsWake && st.entry.marked && !n.asked && !f.lacks(fleetPauseAsk)
+}
+
+// pausing is the entry that lets the plan sleep because it is paused.
+func (f *fleet) pausing(st *fleetState, e epoch) sharedEntry {
+	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: true, marked: !f.lacks(fleetPauseMark), held: st.paused}
 }
 
 // isDead reports whether a plan may be taken from its owner.
@@ -461,6 +505,13 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		yield(move{i, -1, "meets a conflict at the entry", true}, st)
 		return
 	}
+	if f.asks(&st, n) {
+		if n.asked = true; st.paused {
+			drop(n)
+		}
+		yield(move{i, -1, "looks for the note of a pause", true}, st)
+		return
+	}
 	e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
 	what := "its claim or take takes effect"
 	switch n.at {
@@ -468,8 +519,9 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		e.status = final
 		what = "its final entry takes effect"
 	case sendsSleep:
-		e = f.sleeping(n.epoch)
-		what = "the plan sleeps"
+		if e, what = f.sleeping(n.epoch), "the plan sleeps"; n.pauses {
+			e, what = f.pausing(&st, n.epoch), "the plan sleeps, paused"
+		}
 	case sendsWake:
 		what = "it wakes the plan"
 	}
@@ -568,6 +620,12 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 	}
 	f.again(st, i, yield)
 	open := slices.ContainsFunc(was.held[:f.parts], func(h held) bool { return h.status != final })
+	if f.pauses && was.at == works && !was.inFlight() {
+		next := st
+		n := &next.nodes[i]
+		*n = fleetNode{record: n.record, at: sendsSleep, epoch: was.epoch, match: was.match, pauses: true}
+		yield(move{i, -1, "lets the plan sleep, for it has seen a pause", false}, next)
+	}
 	if f.sleeps && was.at == works && open && (!was.inFlight() || f.lacks(fleetSleepSettled)) {
 		next := st
 		match := was.match
@@ -797,6 +855,9 @@ func (l *lateRequests) epochs(to []*epoch) []*epoch {
 	}
 	if l.sleep > 0 {
 		to = append(to, &l.sleep)
+	}
+	if l.pause > 0 {
+		to = append(to, &l.pause)
 	}
 	return to
 }

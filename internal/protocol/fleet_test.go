@@ -73,10 +73,11 @@ func fleets() []*fleet {
 		{nodes: 2, parts: 1},
 		{nodes: 2, parts: 1, running: true},
 		{nodes: 2, parts: 1, running: true, sleeps: true},
+		{nodes: 2, parts: 1, running: true, pauses: true},
 		{nodes: 3, parts: 1, unrecorded: true},
 	}
 	if testing.Short() {
-		return list[:4]
+		return list[:5]
 	}
 	if efforttest.Long() {
 		list = append(
@@ -98,6 +99,9 @@ func fleets() []*fleet {
 			&fleet{nodes: 2, parts: 1, lateJoins: true, sleeps: true},
 			&fleet{nodes: 2, parts: 2, unrecorded: true, sleeps: true},
 			&fleet{nodes: 2, parts: 1, sleeps: true, apart: true},
+			&fleet{nodes: 2, parts: 1, sleeps: true, pauses: true},
+			&fleet{nodes: 2, parts: 1, deletes: true, pauses: true},
+			&fleet{nodes: 3, parts: 1, unrecorded: true, pauses: true},
 		)
 	}
 	return list
@@ -129,6 +133,8 @@ var fleetNeeds = needs{
 	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, wokenStale, rules{fleetWakeReads}},
 	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, twoOwners, rules{fleetWakeEpoch, fleetUnknownWake}},
 	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, orphan, rules{fleetWakeAll}},
+	{&fleet{nodes: 2, parts: 1, running: true, pauses: true}, startsPaused, rules{fleetPauseMark, fleetPauseAsk, fleetPauseOrder}},
+	{&fleet{nodes: 2, parts: 1, running: true, pauses: true}, orphan, rules{fleetPauseAll}},
 	{&fleet{nodes: 2, parts: 1}, openParts, rules{fleetPartsFirst}},
 	{&fleet{nodes: 2, parts: 1, deletes: true}, comesBack, rules{fleetNeverCreates}},
 	// It leaves each plan with one node while that node works.
