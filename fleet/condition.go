@@ -23,6 +23,9 @@ const (
 	// ConditionAsleep: the plan sleeps until a time, or must not begin before, and needs no node until then. It is stuck if it is
 	// overdue, or was asked to stop.
 	ConditionAsleep Condition = "asleep"
+	// ConditionPaused: somebody has paused the plan, which waits to be resumed. It is stuck only if an action of it still runs, and
+	// makes no progress.
+	ConditionPaused Condition = "paused"
 	// ConditionOrphaned: the owner is gone or silent. Such a plan is also stuck if no node is alive.
 	ConditionOrphaned Condition = "orphaned"
 	// ConditionUnclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
@@ -49,6 +52,7 @@ const (
 	ReasonUnclaimed   Reason = "unclaimed"
 	ReasonUnreadable  Reason = "unreadable"
 	ReasonAsleep      Reason = "asleep"
+	ReasonPaused      Reason = "paused"
 	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
 )
 
@@ -94,6 +98,8 @@ func (r Reason) Remedy() string {
 		return "They are damaged, or newer than this program. Check the vault, and update the programs."
 	case ReasonAsleep:
 		return "They sleep until the time that each shows. Stop wakes them."
+	case ReasonPaused:
+		return "Somebody has paused them. Resume each, or stop it."
 	case ReasonUnknown:
 		return "They may be stuck or not: they have not been read yet, or reading them failed. Look again."
 	}
@@ -116,6 +122,9 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	switch {
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
+	case !p.PausedSince.IsZero() && !asked(p):
+		late = p.OwnerState == OwnerStateAlive && f.since(latest(p.Progress, p.PausedSince)) > f.older && !p.Unread
+		return ConditionPaused, late, f.whyPaused(p, late)
 	case p.Plan.State.Status == workflow.NotStarted && !p.Plan.WakeAt.After(f.now):
 		late = f.since(latest(p.Progress, p.Plan.WakeAt)) > f.older
 		return ConditionWaiting, late, f.whyWaiting(p, late)
@@ -171,6 +180,8 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnknown
 	case p.Condition == ConditionAsleep && !p.Stuck:
 		return ReasonAsleep
+	case p.Condition == ConditionPaused && !p.Stuck:
+		return ReasonPaused
 	case (p.Condition == ConditionWaiting || p.Condition == ConditionAsleep) && !f.deserted():
 		return ReasonNotPickedUp
 	case f.suspended != nil && f.deserted() && (p.Condition == ConditionWaiting || p.Condition == ConditionAsleep || p.Condition == ConditionOrphaned):
@@ -186,7 +197,7 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 	case !p.Stuck:
 		return ""
 	}
-	return map[Condition]Reason{ConditionWorking: ReasonNoProgress, ConditionStopping: ReasonStopIgnored, ConditionUnclaimed: ReasonUnclaimed}[p.Condition]
+	return map[Condition]Reason{ConditionWorking: ReasonNoProgress, ConditionPaused: ReasonNoProgress, ConditionStopping: ReasonStopIgnored, ConditionUnclaimed: ReasonUnclaimed}[p.Condition]
 }
 
 // since returns the time since t by the store's clock. It is not negative.

@@ -20,6 +20,9 @@ var (
 	// ErrStopRequested is the cause with which the context of [Node.Work] ends when somebody called [Stop]. It comes in
 	// a [StopError], which says who did.
 	ErrStopRequested = errors.New("the plan was asked to stop")
+	// ErrPaused means that the plan is paused, see [PausePlan]. It is also the cause with which the context of [Node.Work] then
+	// ends: the caller begins nothing more, lets what runs end, and calls [Node.Sleep].
+	ErrPaused = errors.New("the plan is paused")
 	// ErrUnsuited is an error of a vault's Read for a plan that the process has no plugins for. A program that wraps its
 	// vault returns it. The node leaves the plan to others, and reads it again only when its entry has changed.
 	ErrUnsuited = errors.New("the plan needs plugins that this program does not have")

@@ -57,6 +57,23 @@ func (f fleetFacts) whyAsleep(p OpenPlan, late bool) string {
 	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node wakes it.")
 }
 
+func (f fleetFacts) whyPaused(p OpenPlan, late bool) string {
+	why := fmt.Sprintf("It was paused %s ago", f.ago(p.PausedSince))
+	if p.PausedBy != "" {
+		why += " by " + p.PausedBy
+	}
+	if p.PausedWhy != "" {
+		why += " (" + p.PausedWhy + ")"
+	}
+	switch {
+	case p.OwnerState != OwnerStateAlive:
+		return why + ", and waits to be resumed."
+	case late:
+		return why + fmt.Sprintf(", but nothing has been stored for %s.", f.ago(p.Progress)) + f.runs(p) + " If the plugin hangs, restart the node, or evict it."
+	}
+	return why + ". It sleeps when its running actions have ended." + f.runs(p)
+}
+
 func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {
 	why := "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."
 	switch {

@@ -40,6 +40,7 @@ func TestExplain(t *testing.T) {
 		p.note(&workflow.Plan{Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{a}}}}}, State: workflow.State{Status: workflow.Running}, Owner: owner, Epoch: 2})
 		p.Progress = progress
 	}
+	paused := func(p *OpenPlan) { p.PausedSince, p.PausedBy, p.PausedWhy = ago(18*time.Minute), "ana", "full" }
 	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
 	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
 	runs := func(n int) func(*OpenPlan) {
@@ -118,6 +119,20 @@ func TestExplain(t *testing.T) {
 		{
 			"could have begun a while ago", plan(workflow.NotStarted, old, notBefore(-young)), 1, ConditionWaiting, false,
 			"It has not begun since it was created 20m ago, and 1 node is alive to claim it.",
+		},
+		{"is paused", plan(workflow.Running, old, ownerless, paused), 2, ConditionPaused, false, "It was paused 18m ago by ana (full), and waits to be resumed."},
+		{"is paused before it begins", plan(workflow.NotStarted, old, unclaimed, paused), 0, ConditionPaused, false, "It was paused 18m ago by ana (full), and waits to be resumed."},
+		{
+			"is being paused", plan(workflow.Running, young, paused, runs(1)), 2, ConditionPaused, false,
+			"It was paused 18m ago by ana (full). It sleeps when its running actions have ended. Action eu/one/restart has been running for 50m.",
+		},
+		{
+			"is paused and hangs", plan(workflow.Running, old, paused, runs(1)), 2, ConditionPaused, true,
+			"It was paused 18m ago by ana (full), but nothing has been stored for 20m. Action eu/one/restart has been running for 50m. If the plugin hangs, restart the node, or evict it.",
+		},
+		{
+			"is paused and is to stop", plan(workflow.Running, young, paused, stop(young)), 2, ConditionStopping, false,
+			"It was asked to stop 3m ago, and its owner, " + node + ", is alive (heartbeat 4s ago). It stops when its running actions have ended.",
 		},
 		{"has no claim", plan(workflow.Running, young, unclaimed), 2, ConditionUnclaimed, false, "An engine without a fleet began it, so no heartbeat shows whether that engine is alive."},
 		{

@@ -47,7 +47,7 @@ func (i Inspection) Gauges() Gauges {
 		if p.Stuck {
 			g.Stuck[p.Reason]++
 		}
-		if p.Plan.State.Status == workflow.NotStarted && p.Err == nil && !p.Plan.WakeAt.After(i.Now) {
+		if p.Condition == ConditionWaiting {
 			g.Waiting++
 			g.OldestWait = max(g.OldestWait, i.Now.Sub(latest(p.Progress, p.Plan.WakeAt)))
 		}

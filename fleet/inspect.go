@@ -56,7 +56,7 @@ func (o InspectOptions) bounded() bool { return o.NoReads || o.MaxReads > 0 }
 // Inspect says who works on a vault, and what is stuck. It neither writes nor joins the fleet, and is safe beside
 // engines.
 //
-// Inspect costs a Roster, a read for each copy of the vault, a Search for open plans, and a Read of each Running plan
+// Inspect costs a Roster, a read for each copy of the vault and each plan that is paused, a Search for open plans, and a Read of each Running plan
 // that was created longer than Older ago, or of all with ReadAll. The cost follows the number of open plans, and not
 // that of final ones. MaxPlans and MaxReads bound it.
 //
@@ -94,18 +94,26 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}}
+	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}, pauses: map[uuid.UUID]storage.Version{}}
 	for n := range i.Members {
 		i.members[i.Members[n].Member.ID] = &i.Members[n]
 	}
 	for _, s := range roster.Stops {
 		i.stops[s.Plan] = s
 	}
+	for _, note := range roster.Notes {
+		if plan, ok := parsePauseName(note.Name); ok {
+			i.pauses[plan] = note.Version
+		}
+	}
 	i.noteSuspension(ctx, roster)
 	i.facts = fleetFacts{now: i.Now, older: o.Older, alive: i.Alive(), suspended: i.Suspended, within: i.takenWithin()}
 	i.noteCopies(ctx, roster.Notes)
 	err = i.search(ctx)
 	i.recall()
+	if err == nil {
+		err = i.notePauses(ctx)
+	}
 	return i, err
 }
 
@@ -117,6 +125,38 @@ type inspector struct {
 	facts   fleetFacts
 	members map[uuid.UUID]*MemberState
 	stops   map[uuid.UUID]storage.StopRequest
+	pauses  map[uuid.UUID]storage.Version
+}
+
+// notePauses notes who has paused the plans that are paused. It reads the notes that changed since the last inspection.
+func (i *inspector) notePauses(ctx context.Context) error {
+	before := map[uuid.UUID]OpenPlan{}
+	if i.o.Before != nil {
+		for _, b := range i.o.Before.Plans {
+			before[b.Plan.ID] = b
+		}
+	}
+	var changed []*OpenPlan
+	for n := range i.Plans {
+		p := &i.Plans[n]
+		version, paused := i.pauses[p.Plan.ID]
+		b := before[p.Plan.ID]
+		switch {
+		case !paused:
+		case b.pause == version:
+			p.pause, p.PausedSince, p.PausedBy, p.PausedWhy = b.pause, b.PausedSince, b.PausedBy, b.PausedWhy
+		default:
+			p.pause = version
+			changed = append(changed, p)
+		}
+	}
+	return atMost(readAtOnce, changed, func(p *OpenPlan) error {
+		by, paused, err := i.store.pausedBy(ctx, p.Plan.ID)
+		if paused {
+			p.notePause(by)
+		}
+		return err
+	})
 }
 
 // noteSuspension notes who suspended the vault. A note that can't be read suspends it, too.

@@ -124,7 +124,11 @@ type OpenPlan struct {
 	StopRequested time.Time
 	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
 	StopBy, StopWhy string
-	Condition       Condition
+	// PausedSince is when the plan was paused, by the store's clock. It is zero if it is not paused. PausedBy and PausedWhy say by
+	// whom, and why. They are cut after 120 letters.
+	PausedSince         time.Time
+	PausedBy, PausedWhy string
+	Condition           Condition
 	// Stuck reports whether somebody should look into it.
 	Stuck bool
 	// Reason is why the plan is stuck or does not go on. It is empty if the plan works.
@@ -135,10 +139,11 @@ type OpenPlan struct {
 	// Err is the error of a plan that can't be read.
 	Err error
 
-	earlier  bool      // whether Err is that of an earlier inspection
-	waits    time.Time // when the last delay ends that has begun
-	unseen   bool      // an idempotent action may run, and is not stored as Running
-	orphaned time.Time // since when inspections have seen it without a live owner; zero if it has one
+	pause    storage.Version // of the note that pauses it
+	earlier  bool            // whether Err is that of an earlier inspection
+	waits    time.Time       // when the last delay ends that has begun
+	unseen   bool            // an idempotent action may run, and is not stored as Running
+	orphaned time.Time       // since when inspections have seen it without a live owner; zero if it has one
 }
 
 // RunningAction is an action that is Running.
@@ -186,6 +191,7 @@ func (p OpenPlan) Doing() string {
 // progress for [DefaultOlder]. A final plan has no Condition.
 func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
 	p := OpenPlan{Plan: driver.Listed(plan), OwnerState: OwnerStateUnknown, ReadAt: now, StopRequested: plan.Stopped.At, StopBy: cut(plan.Stopped.By), StopWhy: cut(plan.Stopped.Why)}
+	p.notePause(plan.Paused)
 	if plan.Owner == uuid.Nil {
 		p.OwnerState = OwnerStateNone
 	}
@@ -196,6 +202,11 @@ func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
 		p.Reason = facts.reason(p)
 	}
 	return p
+}
+
+// notePause notes who has paused the plan.
+func (p *OpenPlan) notePause(by workflow.Attribution) {
+	p.PausedSince, p.PausedBy, p.PausedWhy = by.At.UTC(), cut(by.By), cut(by.Why)
 }
 
 // stuckFirst compares plans in the order of an inspection.

@@ -121,6 +121,7 @@ func (n *Node) note(r storage.Roster) {
 			w.end(&StopError{s.Attribution()})
 		}
 	}
+	n.notePausesLocked(r)
 	n.noteSignalsLocked(r)
 	n.notifyLocked()
 }

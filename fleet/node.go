@@ -46,6 +46,7 @@ type Node struct {
 	gauger     uuid.UUID                          // the member that looked after the gauges at the last look
 	stops      map[uuid.UUID]workflow.Attribution // the plans that were asked to stop, at the last look
 	signals    map[uuid.UUID]int                  // the largest number of a signal of each plan, at the last look
+	paused     map[uuid.UUID]bool                 // the plans that are paused, at the last look
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
 	pauses     map[uuid.UUID]pause // the plans that the node has let go
@@ -88,7 +89,7 @@ func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
 	n := &Node{
 		store: s, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
 		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Attribution{},
-		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{},
+		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{}, paused: map[uuid.UUID]bool{},
 		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
 	}
 	n.gauges = gauger{n: n, wake: make(chan struct{}, 1)}

@@ -119,7 +119,7 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 // It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
 // Epoch and State.Start are set. If Claim fails, the plan is unchanged.
 //
-// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrAsleep] before its NotBefore, unless it was asked to stop;
+// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop;
 // [storage.ErrConflict] if somebody else has
 // claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
 // UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
@@ -166,7 +166,7 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 // Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
 // still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
 //
-// Errors: [ErrAsleep]; [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
+// Errors: [ErrAsleep]; [ErrPaused]; [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
 // [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
 // [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
 func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
@@ -200,7 +200,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		case plan.State.Status == workflow.NotStarted:
 			err = n.claim(ctx, plan)
 		case plan.Asleep():
-			if err := n.mayWake(plan); err != nil {
+			if err := n.mayWake(ctx, plan); err != nil {
 				return nil, err
 			}
 			err = n.rouse(ctx, plan)
@@ -325,6 +325,8 @@ func (n *Node) own(plan uuid.UUID, woken bool) {
 	}
 	if by, asked := n.stops[plan]; asked {
 		w.end(&StopError{by})
+	} else if n.paused[plan] {
+		w.end(ErrPaused)
 	}
 	n.work[plan] = w
 }
@@ -336,7 +338,7 @@ func (n *Node) owns(plan uuid.UUID) bool {
 }
 
 // Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates. It ends
-// with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody called [Stop],
+// with the cause [ErrFenced] when the plan or the node is fenced, [ErrStopRequested] when somebody called [Stop], [ErrPaused] after [PausePlan],
 // [ErrSuspended] when the store is suspended, or [ErrLeft]. If the node does not own the plan, the context has ended with
 // ErrFenced.
 //

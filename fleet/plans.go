@@ -325,7 +325,7 @@ func (f *finder) finish(a acquisition) bool {
 	case errors.Is(a.err, ErrOwned):
 		delete(f.open, a.id)
 		f.lookAgain(a.id)
-	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced), errors.Is(a.err, ErrAsleep):
+	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced), errors.Is(a.err, ErrAsleep), errors.Is(a.err, ErrPaused):
 		delete(f.open, a.id)
 		f.n.taken(a.id) // or it would be due again at once
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
@@ -367,7 +367,7 @@ func (f *finder) abandon() {
 
 // lacks reports whether an acquisition that failed with err certainly did not make the node the owner.
 func lacks(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrAsleep) || errors.Is(err, ErrUnsuited) || unreadable(err)
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrAsleep) || errors.Is(err, ErrPaused) || errors.Is(err, ErrUnsuited) || unreadable(err)
 }
 
 // Offer makes the loop over [Node.Plans] claim a new plan at once, without searching or reading. The caller passes the plan

@@ -11,11 +11,11 @@ import (
 	"github.com/planvault/azblob/storage"
 )
 
-// request is what somebody asks of a plan beside its blobs: to stop, or a signal. It outlives a crash, and becomes useless
+// request is what somebody asks of a plan beside its blobs: to stop, to pause, or a signal. It outlives a crash, and becomes useless
 // when the plan is final or gone.
 type request struct {
 	plan   uuid.UUID
-	signal bool
+	note   bool      // a signal or a pause
 	stored time.Time // by the store's clock
 	remove func(ctx context.Context) error
 }
@@ -26,7 +26,11 @@ func (s store) requestsOf(r storage.Roster) (all []request) {
 		all = append(all, request{stop.Plan, false, stop.Requested, func(ctx context.Context) error { return s.RemoveStop(ctx, stop.Plan, stop.Version) }})
 	}
 	for _, n := range r.Notes {
-		if plan, _, ok := parseSignalName(n.Name); ok {
+		plan, ok := parsePauseName(n.Name)
+		if !ok {
+			plan, _, ok = parseSignalName(n.Name)
+		}
+		if ok {
 			all = append(all, request{plan, true, n.Stored, func(ctx context.Context) error { return s.RemoveNote(ctx, n.Name, n.Version) }})
 		}
 	}
@@ -38,7 +42,7 @@ func (q request) due(last time.Time) time.Time {
 	switch {
 	case last.IsZero():
 		return q.stored.Add(tidyAfter)
-	case q.signal:
+	case q.note:
 		return last.Add(min(max(tidyAfter, last.Sub(q.stored)), day))
 	}
 	return last.Add(tidyAfter)
@@ -55,7 +59,7 @@ func removeAll(ctx context.Context, all []request) error {
 }
 
 // tidyAfter is the age from which a request is compared with its plan, and the time between two such comparisons of a
-// request to stop. Those of a signal are ever farther apart, up to a day, because its plan may wait for months.
+// request to stop. Those of a signal or pause are ever farther apart, up to a day, because the plan may wait for months.
 const tidyAfter = time.Minute
 
 // tidy removes the requests for plans that are final or gone, or another program's. The first of the members by hash

@@ -249,7 +249,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 	default:
 		return nil
 	}
-	if r.Asleep() {
+	if r.Asleep() || r.State.Status == workflow.NotStarted && f.n.isPaused(r.ID) {
 		f.considerSleeper(r, v, spread)
 		return nil
 	}

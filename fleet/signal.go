@@ -215,7 +215,7 @@ func (s store) signals(ctx context.Context, plan uuid.UUID, from, to int) ([]Sig
 	return slices.DeleteFunc(found, func(s Signal) bool { return s.Name == "" }), errors.Join(damage...)
 }
 
-// RemoveSignals removes the signals of a plan that is final. An engine calls it after the end of a plan that had some. It costs
+// RemoveSignals removes the signals of a plan that is final, and a pause. An engine calls it after the end of a plan that had some. It costs
 // the list of the fleet's records and a request for each signal. What it leaves after an error, a node of the fleet removes
 // within a day.
 func RemoveSignals(ctx context.Context, vault storage.Vault, plan uuid.UUID) error {
@@ -229,7 +229,7 @@ func RemoveSignals(ctx context.Context, vault storage.Vault, plan uuid.UUID) err
 	}
 	var of []request
 	for _, r := range s.requestsOf(roster) {
-		if r.plan == plan && r.signal {
+		if r.plan == plan && r.note {
 			of = append(of, r)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // Sleep gives up a plan that the node owns and that only waits, until a time by the store's clock. The caller has no update
 // of the plan in flight, and the plan as it is stored. Then a node wakes the plan: [Node.Plans] yields it, with the next
 // epoch and without a fence, since nothing was in flight. [Stop] wakes it earlier, and so does a signal with a number above
-// lastSignal, also if it came before Sleep. With [MaxSignals], no signal does.
+// lastSignal, also if it came before Sleep. With [MaxSignals], no signal does. A plan that is paused is marked as such, and is
+// woken when it is due and has been resumed.
 //
 // Sleep is one update of the plan, and ends the plan's [Node.Work]. If it fails, the plan is unchanged, and still this
 // node's unless the error says otherwise; after [storage.ErrUnknown], [Node.Take] settles it. Sleep repeats an update whose
@@ -35,8 +36,12 @@ func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, 
 	if !n.owns(plan.ID) {
 		return n.failed("put to sleep", plan.ID, ErrFenced)
 	}
+	by, err := n.mark(ctx, plan.ID)
+	if err != nil {
+		return n.failed("put to sleep", plan.ID, err)
+	}
 	before := *plan
-	plan.Owner, plan.WakeAt, plan.LastSignal = uuid.Nil, until.UTC(), lastSignal
+	plan.Owner, plan.WakeAt, plan.LastSignal, plan.Paused = uuid.Nil, until.UTC(), lastSignal, by
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return n.failed("put to sleep", plan.ID, err)
@@ -58,21 +63,29 @@ func (n *Node) Woken(plan uuid.UUID) bool {
 }
 
 // mayWake returns an error unless this node may wake a plan that sleeps.
-func (n *Node) mayWake(plan *workflow.Plan) error {
+func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
 	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
 		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
 	}
-	return n.mayGoOn(plan.ID, plan.WakeAt, plan.LastSignal)
+	if err := n.mayGoOn(plan.ID, plan.WakeAt, plan.LastSignal); err != nil {
+		return err
+	}
+	return n.resumed(ctx, plan)
 }
 
-// mayGoOn returns an error unless a plan that waits for a time, or a signal after the last one, is due, or was asked to stop.
+// mayGoOn returns an error unless a plan that waits for a time, or a signal after the last one, is due and not paused, or was
+// asked to stop.
 func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, asked := n.stops[plan]; asked || n.signals[plan] > lastSignal || !n.clock.when(time.Now()).Before(at) {
+	_, asked := n.stops[plan]
+	if due := n.signals[plan] > lastSignal || !n.clock.when(time.Now()).Before(at); asked || due && !n.paused[plan] {
 		return nil
 	}
 	n.noteSleeperLocked(plan, sleeper{wakeAt: at, lastSignal: lastSignal, own: true}, 0)
+	if n.paused[plan] {
+		return ErrPaused
+	}
 	return fmt.Errorf("%w until %s", ErrAsleep, at.UTC().Format(time.RFC3339))
 }
 
@@ -80,7 +93,7 @@ func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 // has changed since its owner let it sleep. So the versions are the stored ones, and need no fence.
 func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
-	plan.Owner, plan.Epoch, plan.WakeAt, plan.LastSignal = n.id, max(plan.Epoch, 1)+1, time.Time{}, 0
+	plan.Owner, plan.Epoch, plan.WakeAt, plan.LastSignal, plan.Paused = n.id, max(plan.Epoch, 1)+1, time.Time{}, 0, workflow.Attribution{}
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return err
@@ -159,10 +172,13 @@ func (h *naps) Pop() any {
 }
 
 // noteSleeperLocked makes the node wake a plan at its time and a while later. If the plan was asked to stop, or has a new
-// signal, it is due now.
+// signal, it is due now; if it is paused, when it is resumed.
 func (n *Node) noteSleeperLocked(plan uuid.UUID, p sleeper, later time.Duration) {
 	p.noted = time.Now()
 	p.due = p.noted.Add(p.wakeAt.Sub(n.clock.when(p.noted)) + later)
+	if n.paused[plan] {
+		p.due = p.noted.Add(whilePaused)
+	}
 	if _, asked := n.stops[plan]; asked {
 		p.due = p.noted
 		n.asleep.stopped = append(n.asleep.stopped, plan)
@@ -183,7 +199,7 @@ func (n *Node) hastenLocked(plan uuid.UUID) {
 func (n *Node) wakeSignalledLocked(plan uuid.UUID) {
 	p := n.asleep.known[plan]
 	switch {
-	case p == nil || n.signals[plan] <= p.lastSignal:
+	case p == nil || n.paused[plan] || n.signals[plan] <= p.lastSignal:
 	case p.own:
 		n.soonerLocked(plan, time.Now())
 	default:
@@ -326,11 +342,11 @@ func (f *finder) considerSleeper(r storage.ListResult, v view, spread bool) {
 	case r.State.Status == workflow.Running && r.Epoch == 0 && !n.o.TakeUnclaimed:
 	case p != nil && p.wakeAt.Equal(r.WakeAt) && p.lastSignal == last:
 		p.noted = now
-	case !spread && (asked || n.signals[r.ID] > last || wait <= 0):
+	case !spread && (asked || (n.signals[r.ID] > last || wait <= 0) && !n.paused[r.ID]):
 		f.open[r.ID] = &candidate{due: now, etag: r.State.ETag, slept: r.WakeAt}
 	case first(r.ID, n.id, maps.Keys(v.takers)):
 		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, n.o.Interval/2)
-	case wait < -2*n.o.Interval:
+	case wait < -2*n.o.Interval && !n.paused[r.ID]:
 		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, -wait+2*n.o.Interval)
 	}
 }
