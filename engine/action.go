@@ -33,7 +33,7 @@ func (r *run) runAction(scope context.Context, a *workflow.Action, passed workfl
 	}
 	policy := r.engine.policyOf(a)
 	for !a.State.Status.Final() {
-		failures, last := failed(a.Attempts[since:])
+		failures, last := failed(a.Attempts[max(since, sincePause(a.Attempts)):])
 		switch {
 		case waiting(a):
 			r.awaitCall(scope, a)
@@ -153,7 +153,9 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	case r.plugins.Err() != nil && !t.Err.Permanent:
 		t.Interrupted = true
 	case t.Err.Permanent || final:
-		status = workflow.Failed
+		if t.Paused = r.pauseInstead(a, t.Err.Message); !t.Paused {
+			status = workflow.Failed
+		}
 	}
 	become := func(status workflow.Status) {
 		if a.State.Status = status; status.Final() {

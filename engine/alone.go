@@ -76,7 +76,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 			}
 			wanted := statuses
 			if !found.WakeAt.IsZero() {
-				wanted = []workflow.Status{workflow.Running}
+				wanted = []workflow.Status{workflow.Running, workflow.NotStarted}
 			}
 			a.work.Go(func() { a.run(ctx, found.ID, a.pickUp(ctx, found, wanted), true) })
 		}
@@ -92,7 +92,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 
 // offered runs a plan that was submitted here. If many wait already, a search will find it.
 func (a *alone) offered(ctx context.Context, plan *workflow.Plan) {
-	if a.waiting.Load() > maxWaiting || !a.admit(plan.ID) {
+	if a.waiting.Load() > maxWaiting || a.now().Before(plan.NotBefore) || !a.admit(plan.ID) {
 		return
 	}
 	a.waiting.Add(1)
@@ -209,7 +209,10 @@ func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses [
 			if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil {
 				return nil // it has ended, or another engine runs it
 			}
-			if err = a.runnable(plan); err == nil {
+			if err = a.runnable(plan); err == nil && plan.Paused != (workflow.Attribution{}) {
+				err = fmt.Errorf("%w by %s: only an engine of a fleet resumes it", fleet.ErrPaused, plan.Paused.By)
+			}
+			if err == nil {
 				return plan
 			}
 		}

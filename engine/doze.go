@@ -57,7 +57,11 @@ func (p *pauses) first() (first time.Time) {
 
 // doze ends the work if nothing of the plan has to do anything for long. Nothing is called or written when it is called.
 func (r *run) doze(steps int) {
-	if first := r.pauses.first(); !first.IsZero() && time.Until(first) >= sleepFrom {
+	first := r.pauses.first()
+	if left := r.plan.Deadline.Sub(r.now()); left > 0 && first.After(time.Now().Add(left)) {
+		first = time.Now().Add(left)
+	}
+	if !first.IsZero() && time.Until(first) >= sleepFrom {
 		r.wakeAt, r.steps = r.now().Add(time.Until(first)), steps
 		r.die(errDozing)
 	}
@@ -79,18 +83,15 @@ func (r *run) maySleep() bool {
 	return r.slot.taken() == r.steps && r.plan.Reason != workflow.StopRequested
 }
 
-// putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.
-func (m *member) putToSleep(ctx context.Context, r *run, work context.Context) (*workflow.Plan, error) {
-	if work.Err() != nil || !r.maySleep() {
-		return r.plan, nil
-	}
+// putToSleep lets the plan of a run sleep, which has ended because it only waits or is paused.
+func (m *member) putToSleep(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
 	defer cancel()
 	if err := m.node.Sleep(ctx, r.plan, r.wakeAt, lastSignal(r.plan)); err != nil {
-		return nil, err
+		return err
 	}
 	m.opts.Observer.Changed(ctx, ChangedEvent{r.plan})
-	return nil, fleet.ErrAsleep
+	return fleet.ErrAsleep
 }
 
 // putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.

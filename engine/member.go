@@ -153,11 +153,18 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	defer slot.close()
 	for quiet := m.node.Woken(id); ; slot.again() {
 		r := newRun(m.Engine, plan, slot, m.node.Now, nodeEars{m.node}, quiet)
+		r.pausePlan = func(ctx context.Context, by workflow.Attribution) error { return m.node.Pause(ctx, id, by) }
 		m.enter(r)
 		m.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := m.workOn(ctx, r, work)
-		if plan = nil; errors.Is(err, errDozing) {
-			plan, err = m.putToSleep(ctx, r, work)
+		switch plan = nil; {
+		case errors.Is(err, errDozing) && (work.Err() != nil || !r.maySleep()):
+			plan, err = r.plan, nil // it must go on at once
+		case errors.Is(err, fleet.ErrPaused):
+			r.wakeAt = m.node.Now()
+			fallthrough
+		case errors.Is(err, errDozing):
+			err = m.putToSleep(ctx, r)
 		}
 		if quiet = plan != nil; mayGoOn(err) {
 			plan, err = m.takeAgain(ctx, id)
@@ -187,6 +194,9 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 			switch cause := context.Cause(c); {
 			case errors.Is(cause, fleet.ErrStopRequested):
 				_ = r.stop(r.owned, attributionOf(cause)) // unless the plan is ending, or is given up
+			case errors.Is(cause, fleet.ErrPaused):
+				r.die(cause)
+				r.slot.hurry()
 			case errors.Is(cause, fleet.ErrSuspended):
 				m.suspended.Store(true)
 				r.drain()
@@ -200,6 +210,8 @@ func (m *member) workOn(ctx context.Context, r *run, work context.Context) error
 				r.own.Release(1)
 			}
 			r.halt() // before anything begins
+		} else if errors.Is(cause, fleet.ErrPaused) {
+			r.die(cause)
 		} else if cause != nil {
 			r.giveUp(cause)
 		}

@@ -61,7 +61,7 @@ type ChangedEvent struct {
 type LeftEvent struct {
 	Plan uuid.UUID
 	// Err is the reason: [ErrDraining], [ErrFull], fleet.ErrFenced if another node owns the plan or may take it,
-	// fleet.ErrAsleep if the plan only waits, fleet.ErrSuspended if the vault was suspended, or a failure.
+	// fleet.ErrAsleep if the plan only waits, or is paused, fleet.ErrSuspended if the vault was suspended, or a failure.
 	Err error
 }
 

@@ -64,6 +64,14 @@ type Options struct {
 	// should have it. Plans that no engine runs are not told of. Calls may be concurrent; the plan is the callee's own.
 	// Default: none.
 	Ended func(ctx context.Context, plan *workflow.Plan) error
+	// PauseOnFailure pauses a plan in place of letting an action of it fail, see fleet.PausePlan: an action whose retries are used
+	// up, or that failed for good, stays Running, and "engine" has paused the plan. What else runs ends first. When somebody
+	// resumes the plan, the action is tried anew with all its retries. Stop ends the plan instead, and a fork can then skip the
+	// action.
+	//
+	// Actions of bypass checks, of blocks that tolerate failures, and of deferred work fail as always. So does an action whose
+	// AtMost or Options.Crashes is used up, and any action of a plan that is being stopped. It needs Fleet. Default: false.
+	PauseOnFailure bool
 	// Logger gets what a person must know, such as a plan that nobody here can run, at levels warn and error. Default:
 	// slog.Default(), or none if Observer has Problem.
 	Logger *slog.Logger
@@ -101,6 +109,9 @@ func (o Options) withDefaults() (Options, error) {
 		if *n < 0 {
 			errs = append(errs, driver.Invalid("Options."+name, "%d is negative", *n))
 		}
+	}
+	if o.PauseOnFailure && o.Fleet == nil {
+		errs = append(errs, driver.Invalid("Options.PauseOnFailure", "needs Fleet: an engine that is alone does not see that a plan is resumed"))
 	}
 	number("Plans", &o.Plans, DefaultPlans)
 	number("Crashes", &o.Crashes, 3)

@@ -44,8 +44,11 @@ func (r *run) beginPlan() error {
 		return err
 	}
 	defer r.own.Release(1)
-	if r.plan.Reason == workflow.StopRequested {
+	switch r.plan.Reason {
+	case workflow.StopRequested:
 		r.halt()
+	case workflow.DeadlineExceeded:
+		r.expire()
 	}
 	if r.plan.Asleep() { // nobody else wakes it
 		r.plan.WakeAt, r.plan.LastSignal = time.Time{}, 0
@@ -62,19 +65,23 @@ func (r *run) outcome(reason workflow.FailureReason) (workflow.FailureReason, er
 	}
 	defer r.own.Release(1)
 	r.ending = true
-	if r.plan.Reason != workflow.StopRequested {
-		if !errors.Is(context.Cause(r.scope), fleet.ErrStopRequested) {
+	if !stops(r.plan.Reason) {
+		switch cause := context.Cause(r.scope); {
+		case errors.Is(cause, fleet.ErrStopRequested):
+			r.plan.Reason = workflow.StopRequested
+		case errors.Is(cause, errDeadline):
+			r.plan.Reason = workflow.DeadlineExceeded
+		default:
 			return reason, nil
 		}
-		r.plan.Reason = workflow.StopRequested
 		if r.plan.DeferredActions != nil {
 			if err := r.write(r.plan); err != nil {
 				return reason, err
 			}
 		}
 	}
-	if reason == workflow.NoFailure {
-		reason = workflow.StopRequested
+	if !failure(reason) {
+		reason = r.plan.Reason
 	}
 	return reason, nil
 }

@@ -37,9 +37,11 @@ type run struct {
 	// life is within owned.
 	life context.Context
 	die  context.CancelCauseFunc
-	// scope is the scope of the plan, within life. A stop ends it with the cause fleet.ErrStopRequested.
-	scope context.Context
-	halt  func()
+	// scope is the scope of the plan, within life. A stop ends it with the cause fleet.ErrStopRequested, and the deadline with
+	// errDeadline.
+	scope  context.Context
+	halt   func()
+	expire func()
 
 	results results
 	inbox   inbox
@@ -50,6 +52,9 @@ type run struct {
 	pauses pauses
 	wakeAt time.Time
 	steps  int
+	// pausePlan pauses the plan, and pausable are the actions whose failure does that. Both are nil without Options.PauseOnFailure.
+	pausePlan func(ctx context.Context, by workflow.Attribution) error
+	pausable  map[*workflow.Action]string
 	// doubts are the actions that an earlier engine may have begun without a trace: of these, an attempt is stored before
 	// it begins, so that deaths are counted. A success removes the action.
 	doubts sync.Map
@@ -70,13 +75,16 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, ea
 	r.life, r.die = context.WithCancelCause(r.owned)
 	var halt context.CancelCauseFunc
 	r.scope, halt = context.WithCancelCause(r.life)
-	r.halt = func() { halt(fleet.ErrStopRequested) }
+	r.halt, r.expire = func() { halt(fleet.ErrStopRequested) }, func() { halt(errDeadline) }
 	// The outcome chose the deferred actions that have begun, so it must not change any more.
 	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted || !r.plan.Ending.At.IsZero()
-	if r.ending && r.plan.Reason != workflow.StopRequested {
-		r.halt = func() {}
+	if r.ending && !stops(r.plan.Reason) {
+		r.halt, r.expire = func() {}, func() {}
 	}
 	r.results.fill(r.plan)
+	if e.opts.PauseOnFailure {
+		r.pausable = pausable(r.plan)
+	}
 	if plan.State.Status == workflow.Running && plan.Epoch != 1 && !quiet { // this engine has not begun it
 		r.doubt()
 	}
@@ -105,6 +113,7 @@ func (r *run) work(ctx context.Context) error {
 	if ctx.Err() != nil {
 		r.die(ErrDraining) // the function above may run later
 	}
+	defer r.awaitDeadline()()
 	err := r.runPlan()
 	if err != nil && r.owned.Err() != nil {
 		err = context.Cause(r.owned)
@@ -249,8 +258,11 @@ func statusOf(reason workflow.FailureReason) workflow.Status {
 	switch reason {
 	case workflow.NoFailure:
 		return workflow.Completed
-	case workflow.StopRequested:
+	case workflow.StopRequested, workflow.DeadlineExceeded:
 		return workflow.Stopped
 	}
 	return workflow.Failed
 }
+
+// stops reports whether a reason is one for which nothing more of a plan begins.
+func stops(reason workflow.FailureReason) bool { return statusOf(reason) == workflow.Stopped }

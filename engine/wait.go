@@ -81,7 +81,7 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 	for i := range p.Waiting {
 		if w := &p.Waiting[i]; w.For == "retry" {
 			a := actions[ended{w.Path, w.Since}]
-			failures, last := failed(a.Attempts)
+			failures, last := failed(a.Attempts[sincePause(a.Attempts):])
 			w.Until = last.End.Add(e.policyOf(a).wait(a.ID, failures, last.Err))
 		}
 	}

@@ -95,7 +95,7 @@ func waitOf(o workflow.Object, path string) WaitingObject {
 		if l := o.Later(); l != nil && !l.Called && s.Status == workflow.Running {
 			return WaitingObject{path, nextCall, l.At.UTC(), o.Attempts[len(o.Attempts)-1].Start}
 		}
-		if n := len(o.Attempts); s.Status == workflow.Running && n > 0 && o.Attempts[n-1].Err != nil && !o.Attempts[n-1].End.IsZero() {
+		if n := len(o.Attempts); s.Status == workflow.Running && n > 0 && o.Attempts[n-1].Err != nil && !o.Attempts[n-1].End.IsZero() && !o.Attempts[n-1].Paused {
 			return WaitingObject{path, "retry", time.Time{}, o.Attempts[n-1].End}
 		}
 	}
