@@ -158,6 +158,8 @@ func (a *app) outputs() []output {
 		{commands: "count", row: tally{}},
 		{commands: "report", row: reported{}},
 		{commands: "fork, retry", row: forked{}},
+		{commands: "pause", row: paused{}},
+		{commands: "resume", when: "of a plan", row: paused{}},
 		{commands: "signal", row: signalled{}},
 		{commands: "fork", when: "of the plans of a search", row: forkedEach{}},
 		{commands: "stop", row: stopped{}},

@@ -94,7 +94,7 @@ type openRow struct {
 	Group            *uuid.UUID   `json:"group,omitempty" help:"the ID of its group"`
 	Name             string       `json:"name" help:"its name"`
 	Status           string       `json:"status,omitempty" help:"NotStarted or Running"`
-	Condition        string       `json:"condition" help:"working, stopping, waiting, asleep, orphaned, unclaimed, unreadable or unknown"`
+	Condition        string       `json:"condition" help:"how it is doing, such as working, waiting, asleep, paused or orphaned"`
 	Stuck            bool         `json:"stuck" help:"whether somebody should look at it"`
 	Unread           bool         `json:"unread,omitempty" help:"whether it may be stuck, and was not read"`
 	Reason           fleet.Reason `json:"reason,omitempty" help:"a code for why it is stuck or waits, such as owner-gone"`

@@ -84,12 +84,22 @@ func (a *app) suspendUnlogged(ctx context.Context, v *azblob.Vault, by workflow.
 // sentence makes the first letter of a text a capital.
 func sentence(text string) string { return string(text[0]-'a'+'A') + text[1:] }
 
-// resumeCommand lets engines work on a suspended vault again.
+// resumeCommand lets engines work on a suspended vault again, or on a plan that is paused.
 func (a *app) resumeCommand() *cobra.Command {
 	var back bool
 	var to connection
-	c := a.onVault("resume", "Let engines work on a suspended vault again",
-		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+	c := a.onVault("resume [ID]", "Let engines work on a suspended vault again, or on a paused plan",
+		func(ctx context.Context, v *azblob.Vault, args []string) error {
+			if len(args) > 0 {
+				id, found, err := a.findPlan(ctx, v, args[0])
+				if err != nil {
+					return err
+				}
+				if found != "" {
+					fmt.Fprintln(a.stderr, found)
+				}
+				return a.resumePlan(ctx, v, id)
+			}
 			resume := func(ctx context.Context) error { return fleet.Resume(ctx, v, a.attributionOf(ctx)) }
 			if back {
 				copied, err := a.open(ctx, to)
@@ -110,6 +120,19 @@ func (a *app) resumeCommand() *cobra.Command {
 				Resumed bool `json:"resumed"`
 			}{true}, func(w io.Writer) { fmt.Fprintln(w, "The vault is not suspended: start the engines.") })
 		})
+	c.Args = cobra.MaximumNArgs(1)
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 && back {
+			return usageError("resume: --moved-back is for a vault, and not for a plan")
+		}
+		for _, text := range args {
+			if _, _, err := parseIDOrEnd("plan", text); err != nil {
+				return err // before the vault is opened
+			}
+		}
+		return run(c, args)
+	}
 	to.addFlags(c.Flags(), "to-")
 	c.Flags().BoolVar(&back, "moved-back", false, "the vault has moved to the copy that the flags with to- name, which is suspended and given up")
 	return a.signed(c)

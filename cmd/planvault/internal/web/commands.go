@@ -47,6 +47,9 @@ func (s *Server) remedyFor(p fleet.OpenPlan) []report.Command {
 // commandsFor returns what an operator may want to run about an open plan.
 func (s *Server) commandsFor(p fleet.OpenPlan) []report.Command {
 	list := s.remedyFor(p)
+	if !p.PausedSince.IsZero() && p.StopRequested.IsZero() {
+		list = append(list, s.command("To let it go on, resume it:", "resume", p.Plan.ID.String()))
+	}
 	if p.Err == nil && p.StopRequested.IsZero() && p.Reason != fleet.ReasonUnclaimed {
 		list = append(list, s.command("If it should not go on, stop it:", "stop", p.Plan.ID.String()))
 	}
