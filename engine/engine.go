@@ -92,7 +92,11 @@
 // # Stop and shutdown
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes Stopped. A request
-// is too late, for the next owners too, once the deferred actions have begun, or the outcome is stored for Options.Ended. The end of Run's context is a shutdown:
+// is too late, for the next owners too, once the deferred actions have begun, or the outcome is stored for Options.Ended. A plan past its Deadline
+// ends in the same way, also one that has not begun. A plan that is paused, see fleet.PausePlan, begins nothing more until it is
+// resumed, not even deferred work; what runs ends, and a deadline waits. Only engines of a fleet see a pause.
+//
+// The end of Run's context is a shutdown:
 // nothing more begins, the outcomes of running actions are stored, and the plans stay Running for the next Run. In a
 // fleet, other nodes take each plan as its work stops.
 //

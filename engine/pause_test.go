@@ -112,6 +112,7 @@ func TestPauseOnFailure(t *testing.T) {
 		{"retries are used up", fails(3), "action b/s/a failed: ", workflow.Completed, false, false},
 		{"a death before the attempt is stored", fails(2), "action b/s/a failed: ", workflow.Completed, false, true},
 		{"a stop", fails(3), "action b/s/a failed: ", workflow.Stopped, true, false},
+		{"a failure after a stop", plan(block("b", sequence("s", do(job{Name: "slow", For: 20 * time.Second, Fails: -1})))), "", workflow.Failed, true, false},
 		{"a permanent failure", plan(block("b", sequence("s", do(job{Name: "p", Fails: 1, Permanent: true})))), "action b/s/p failed: ", workflow.Completed, false, false},
 		{"two failures", plan(block("b", sequence("s", do(job{Name: "p", For: time.Second, Fails: 1})), sequence("t", do(job{Name: "q", For: time.Second, Fails: 1})))), "action b/", workflow.Completed, false, false},
 		{"a failure that the block tolerates", tolerant, "", workflow.Completed, false, false},
@@ -134,6 +135,9 @@ func TestPauseOnFailure(t *testing.T) {
 					}))
 				}
 				time.Sleep(500 * time.Millisecond)
+				if test.stops && test.why == "" {
+					must(t, fleet.Stop(t.Context(), store, made.ID, asked))
+				}
 				joinUntilEnd(t, s, "second", engine.Options{PauseOnFailure: true})
 				time.Sleep(time.Hour)
 				got := s.read(made.ID)
