@@ -97,8 +97,10 @@ func TestSendRefuses(t *testing.T) {
 		p, n := start(t, store, fleet.Options{})
 		open, final := create(t, p, 1).ID, claimed(t, p, n, 1)
 		must(t, finish(t.Context(), p, final))
-		fit := fleet.Signal{Name: strings.Repeat("n", fleet.MaxSignalName), Key: strings.Repeat("k", fleet.MaxSignalName),
-			Payload: json.RawMessage(`"` + strings.Repeat("<", fleet.MaxSignal-2) + `"`), By: workflow.Attribution{By: strings.Repeat("<", workflow.MaxBy), Why: strings.Repeat("\"", workflow.MaxWhy)}}
+		fit := fleet.Signal{
+			Name: strings.Repeat("n", fleet.MaxSignalName), Key: strings.Repeat("k", fleet.MaxSignalName),
+			Payload: json.RawMessage(`"` + strings.Repeat("<", fleet.MaxSignal-2) + `"`), By: workflow.Attribution{By: strings.Repeat("<", workflow.MaxBy), Why: strings.Repeat("\"", workflow.MaxWhy)},
+		}
 		send(t, p, open, fit)
 		for _, test := range []struct {
 			name   string

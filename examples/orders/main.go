@@ -160,8 +160,10 @@ func connect(ctx context.Context, account string, reg *registry.Register, opts a
 }
 
 // words are what customers read. The money for what has failed or is cancelled is back, unless the refund failed.
-var words = map[workflow.Status]string{workflow.NotStarted: "taken", workflow.Running: "in work",
-	workflow.Completed: "shipped", workflow.Stopped: "cancelled", workflow.Failed: "failed"}
+var words = map[workflow.Status]string{
+	workflow.NotStarted: "taken", workflow.Running: "in work",
+	workflow.Completed: "shipped", workflow.Stopped: "cancelled", workflow.Failed: "failed",
+}
 
 // health says whether the store answers, for what sends requests to the replicas that can take them.
 func (s *shop) health(w http.ResponseWriter, r *http.Request) {
