@@ -55,8 +55,16 @@ func (p *pauses) first() (first time.Time) {
 	return first
 }
 
-// doze ends the work if nothing of the plan has to do anything for long. Nothing is called or written when it is called.
+// doze ends the work if nothing of the plan has to do anything for long. Nothing is called or written when it is called. A
+// plan that was asked to stop goes on: it would not be let sleep.
 func (r *run) doze(steps int) {
+	if !r.own.TryAcquire(1) {
+		return // a stop is being stored
+	}
+	stopped := r.plan.Reason == workflow.StopRequested
+	if r.own.Release(1); stopped {
+		return
+	}
 	first := r.pauses.first()
 	if left := r.plan.Deadline.Sub(r.now()); left > 0 && first.After(time.Now().Add(left)) {
 		first = time.Now().Add(left)
@@ -169,6 +177,9 @@ func (e *Engine) stopAsleep(ctx context.Context, id uuid.UUID, by workflow.Attri
 	}
 	return e.insist(ctx, func(ctx context.Context) error {
 		plan, err := e.vault.Read(ctx, id)
+		if err == nil && ending(plan) {
+			return fleet.ErrNotRunning
+		}
 		if err == nil && plan.Reason != workflow.StopRequested {
 			if plan.Reason, plan.Stopped = workflow.StopRequested, by; by.At.IsZero() {
 				plan.Stopped.At = time.Now().UTC()

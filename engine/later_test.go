@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -249,6 +250,44 @@ func TestStopAsleep(t *testing.T) {
 			}
 			must(t, <-ended)
 		})
+	}
+}
+
+// TestStoppedPlansStayAwake: the deferred work of a plan that was asked to stop waits for an hour. The plan waits in memory,
+// since a request to stop wakes what sleeps, and the work on it does not begin again and again.
+func TestStoppedPlansStayAwake(t *testing.T) {
+	for name, late := range map[string]bool{"stopped": false, "asked too late": true} {
+		for _, inFleet := range []bool{false, true} {
+			onStage(t, func(t *testing.T, s *stage) {
+				p, opts, pickUps := onPolls(s), engine.Options{Poll: time.Minute}, 0
+				if inFleet {
+					opts.Fleet = &fleet.Options{}
+				}
+				opts.Observer.PickedUp = func(context.Context, engine.PickedUpEvent) { pickUps++ }
+				first := second("first")
+				if !late {
+					first = p.action(wait{"first", 1, time.Hour})
+				}
+				stopped := plan(block("b", sequence("s", first)))
+				stopped.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, p.action(wait{"clean", 1, time.Hour}))}}
+				made := s.create(stopped)
+				e, ended := s.engine(s.process(), opts), make(chan error)
+				go func() { ended <- e.Run(t.Context()) }()
+				time.Sleep(time.Minute)
+				if inFleet {
+					must(t, fleet.Stop(t.Context(), s.open(), made.ID, asked))
+				} else {
+					if err := e.Stop(t.Context(), made.ID, asked); errors.Is(err, fleet.ErrNotRunning) != late {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				must(t, <-ended)
+				want := map[bool]workflow.Status{false: workflow.Stopped, true: workflow.Completed}[late]
+				if end := s.read(made.ID); end.State.Status != want || len(p.calls["clean"]) != 2 || pickUps > 3 {
+					t.Errorf("%s, in a fleet %t: picked up %d times, calls %v, %s", name, inFleet, pickUps, p.calls, outline(end))
+				}
+			})
+		}
 	}
 }
 

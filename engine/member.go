@@ -148,7 +148,12 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	id := plan.ID
 	work, done := m.node.Work(id)
 	defer done()
-	doze, rest := func(steps int) { m.doze(id, steps) }, func() (wake func()) { return m.node.Rest(id) }
+	doze := func(steps int) {
+		if work.Err() == nil { // a request to stop would wake the plan at once
+			m.doze(id, steps)
+		}
+	}
+	rest := func() (wake func()) { return m.node.Rest(id) }
 	slot := newSlot(m.places, false, fullPause, doze, rest) // plans that rested may have all places
 	defer slot.close()
 	for quiet := m.node.Woken(id); ; slot.again() {

@@ -76,8 +76,7 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, ea
 	var halt context.CancelCauseFunc
 	r.scope, halt = context.WithCancelCause(r.life)
 	r.halt, r.expire = func() { halt(fleet.ErrStopRequested) }, func() { halt(errDeadline) }
-	// The outcome chose the deferred actions that have begun, so it must not change any more.
-	r.ending = r.plan.DeferredActions != nil && r.plan.DeferredActions.State.Status != workflow.NotStarted || !r.plan.Ending.At.IsZero()
+	r.ending = ending(r.plan)
 	if r.ending && !stops(r.plan.Reason) {
 		r.halt, r.expire = func() {}, func() {}
 	}
@@ -89,6 +88,11 @@ func newRun(e *Engine, plan *workflow.Plan, slot *slot, now func() time.Time, ea
 		r.doubt()
 	}
 	return r
+}
+
+// ending reports whether the outcome of a plan is fixed: it chose the deferred actions that have begun.
+func ending(p *workflow.Plan) bool {
+	return p.DeferredActions != nil && p.DeferredActions.State.Status != workflow.NotStarted || !p.Ending.At.IsZero()
 }
 
 // doubt notes the actions that an earlier engine may have begun: the first open one of each list, and all of checks.
