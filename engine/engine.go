@@ -34,8 +34,9 @@
 //
 // # Results
 //
-// An action may need what an earlier one of its plan has returned. Its plugin calls [Result] with that action's Key, and
-// [Call.ActionByKey] for what became of it: compensation asks what has failed, and what may have had an effect.
+// An action may need what an earlier one of its plan has returned. Its plugin calls [Result] with that action's Key, or
+// [TypedPlugin.Result] with its name. [Call.ActionByKey] and [Call.ActionByName] tell what became of it: compensation asks what
+// has failed, and what may have had an effect.
 // [Options.MaxResult] limits the response of an action, and [Options.MaxResults] all responses of a plan. An action
 // fails whose response exceeds them.
 //

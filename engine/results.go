@@ -56,12 +56,17 @@ func result[T any](call Call, of handle) (T, error) {
 // may be concurrent. The error is [ErrNoResult].
 //
 // A running Idempotent action is stored as it was before.
-func (c Call) ActionByKey(key uuid.UUID) (workflow.Action, error) {
-	k, err := c.results.find(handle{key: key})
+func (c Call) ActionByKey(key uuid.UUID) (workflow.Action, error) { return c.action(handle{key: key}) }
+
+// ActionByName is [Call.ActionByKey] by the name of the action, which no other action of the plan may have.
+func (c Call) ActionByName(name string) (workflow.Action, error) { return c.action(handle{name: name}) }
+
+func (c Call) action(of handle) (workflow.Action, error) {
+	k, err := c.results.find(of)
 	if err != nil {
 		return workflow.Action{}, err
 	}
-	return described(k.action), nil
+	return described(*k.action), nil
 }
 
 // described returns a copy of an action without requests, responses and version.
@@ -112,8 +117,8 @@ type results struct {
 // known is what has a handle: the number of actions, and the last one.
 type known struct {
 	actions int
-	action  workflow.Action // of a name, its State alone
-	resp    any             // of an action that is Completed; nobody changes it
+	action  *workflow.Action // as described returns it; nobody changes it, nor resp
+	resp    any              // of an action that is Completed
 	skipped *workflow.Attribution
 }
 
@@ -128,19 +133,18 @@ func (r *results) fill(p *workflow.Plan) {
 		for _, t := range a.Attempts {
 			r.bytes += sizeOf(t.Resp)
 		}
+		k := knownOf(a)
 		for _, h := range handlesOf(a) {
-			r.known[h] = knownOf(h, a, r.known[h].actions+1)
+			k.actions = r.known[h].actions + 1
+			r.known[h] = k
 		}
 		r.noteSecrets(a)
 	}
 }
 
-// knownOf returns what is known of the last of a number of actions with a handle.
-func knownOf(h handle, a *workflow.Action, actions int) known {
-	k := known{actions: actions, action: workflow.Action{State: a.State}}
-	if h.key != uuid.Nil {
-		k.action = described(*a)
-	}
+// knownOf returns what is known of an action under each of its handles, if no other action has that.
+func knownOf(a *workflow.Action) known {
+	k := known{actions: 1, action: new(described(*a))}
 	if a.State.Status == workflow.Completed && len(a.Attempts) > 0 {
 		last := a.Attempts[len(a.Attempts)-1]
 		k.resp, k.skipped = last.Resp, last.Skipped
@@ -152,9 +156,10 @@ func knownOf(h handle, a *workflow.Action, actions int) known {
 func (r *results) stored(a *workflow.Action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	k := knownOf(a)
 	for _, h := range handlesOf(a) {
 		if r.known[h].actions == 1 {
-			r.known[h] = knownOf(h, a, 1)
+			r.known[h] = k
 		}
 	}
 	r.noteSecrets(a)

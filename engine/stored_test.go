@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -96,15 +97,19 @@ func TestStoredValues(t *testing.T) {
 	}
 }
 
-// TestActionByKey has compensation that asks about each action of a plan that failed, before a shutdown and after it.
+// TestActionByKey has compensation that asks about each action of a plan that failed, before a shutdown and after it, by key
+// and by name.
 func TestActionByKey(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		keys := map[string]uuid.UUID{"ok": uuid.New(), "failed": uuid.New(), "later": uuid.New(), "twice": uuid.New(), "none": uuid.New()}
-		ids := map[uuid.UUID]string{}
+		names, ids := map[string]string{"ok": "a", "failed": "b", "later": "c", "twice": "t", "none": "none"}, map[uuid.UUID]string{}
 		var told []string
 		undo := func(ctx context.Context, call engine.Call, _ string) (string, error) {
 			for _, name := range slices.Sorted(maps.Keys(keys)) {
 				a, err := call.ActionByKey(keys[name])
+				if named, again := call.ActionByName(names[name]); !reflect.DeepEqual(named, a) || errors.Is(again, engine.ErrNoResult) != errors.Is(err, engine.ErrNoResult) {
+					t.Errorf("%s: by name %+v, %v; by key %+v, %v", name, named, again, a, err)
+				}
 				line := fmt.Sprint(call.Attempt, " ", name, ": ", ids[a.ID], " ", a.State.Status, " ", len(a.Attempts), errors.Is(err, engine.ErrNoResult))
 				for i := range a.Attempts {
 					if f := a.Attempts[i].Err; f != nil {

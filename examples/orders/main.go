@@ -104,14 +104,12 @@ func (ask partners) ship(ctx context.Context, call engine.Call, o Order) (string
 
 // refund gives back what was charged, even if the bank's answer to that was lost.
 func (ask partners) refund(ctx context.Context, call engine.Call, o Order) (string, error) {
-	charge, err := call.ActionByKey(chargeKey)
+	charge, err := call.ActionByName("charge")
 	if err != nil || charge.State.Status == workflow.NotStarted {
 		return "nothing was charged", err
 	}
 	return ask(ctx, "refund", o, charge.ID)
 }
-
-var chargeKey = uuid.MustParse("0193596e-6800-7000-8000-000000000001") // of the action that charges
 
 // shop is a replica. Each replica knows all orders.
 type shop struct {
@@ -206,7 +204,7 @@ func (s *shop) post(r *http.Request, customer string) (string, error) {
 	charge := s.charge.Action("charge", o)
 	o.Card = "" // for the bank alone
 	reserve, ship, refund := s.reserve.Action("reserve", o), s.ship.Action("ship", o), s.refund.Action("refund", o)
-	charge.Key, ship.Timeout = chargeKey, 25*time.Hour
+	ship.Timeout = 25 * time.Hour
 	ctx := storage.WithActor(r.Context(), workflow.Actor{By: customer, From: r.RemoteAddr})
 	_, err := s.engine.Submit(ctx, &workflow.Plan{
 		ID: planOf(customer, o.Number), Name: o.Number, Labels: map[string]string{"customer": customer},
