@@ -101,7 +101,11 @@ func LogObserver(l *slog.Logger) Observer {
 			if e.Object.Kind() == workflow.KindPlan && h.State.Status.Final() {
 				level = slog.LevelInfo
 			}
-			log(ctx, level, "changed", slog.Any("plan", *h.PlanID), slog.String("kind", e.Object.Kind().String()), slog.Any("id", *h.ID), slog.String("status", h.State.Status.String()))
+			attrs := []slog.Attr{slog.Any("plan", *h.PlanID), slog.String("kind", e.Object.Kind().String())}
+			if e.Object.Kind() != workflow.KindPlan {
+				attrs = append(attrs, slog.Any("id", *h.ID))
+			}
+			log(ctx, level, "changed", append(attrs, slog.String("status", h.State.Status.String()))...)
 		},
 		Left: func(ctx context.Context, e LeftEvent) {
 			level := slog.LevelWarn
