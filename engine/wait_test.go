@@ -300,6 +300,8 @@ func TestStatus(t *testing.T) {
 	retried.Retries = 5
 	slow := do(job{Name: "r", For: 10 * time.Second, Fails: 2})
 	slow.Retries, slow.Backoff.First = 5, 3*time.Minute
+	both := block("b", sequence("s", new(*slow)), sequence("q", new(*retried)))
+	both.Concurrency = 2
 	crashed := do(job{Name: "c", For: time.Hour})
 	crashed.Timeout = 2 * time.Hour
 	delayed := block("late", sequence("s", second("a")))
@@ -315,6 +317,7 @@ func TestStatus(t *testing.T) {
 		{"works", plan(block("b", sequence("s", do(job{Name: "a", For: time.Minute})))), 30 * time.Second, false, "Running unclaimed false ; runs: b/s/a at 0s, attempt 1; waits: "},
 		{"retries", plan(block("b", sequence("s", retried, second("r")))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 11s"},
 		{"retries as it says", plan(block("b", sequence("s", slow))), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1; waits: b/s/r retry until 3m10s"},
+		{"retries two", plan(both), 10500 * time.Millisecond, false, "Running unclaimed false ; runs: b/s/r at 0s, attempt 1b/q/r at 0s, attempt 1; waits: b/q/r retry until 11sb/s/r retry until 3m10s"},
 		{"is delayed", plan(delayed), time.Minute, false, "Running asleep false asleep; runs: ; waits: late entrance delay until 1h0m0s"},
 		{"has died", plan(block("b", sequence("s", crashed))), 40 * time.Minute, true, "Running unclaimed true unclaimed; runs: b/s/c at 0s, attempt 2 after 1; waits: "},
 		{"ended", plan(block("b", sequence("s", second("a")))), time.Minute, false, "Completed  false ; runs: ; waits: "},

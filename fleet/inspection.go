@@ -116,10 +116,13 @@ type OpenPlan struct {
 	// Running are the actions that are stored as Running, longest first, without those of continuous checks and those whose
 	// plugin is to be called again, which are Waiting. An Idempotent action may run without being stored.
 	Running []RunningAction
-	// Waiting are the objects that wait for a time, the earliest first, as the plan shows it.
+	// Waiting are the objects that wait for a time, the earliest first and those without Until last.
 	Waiting []WaitingObject
 	// Done and Actions are the numbers of final actions and of all actions, without those of continuous checks.
 	Done, Actions int
+	// Failure says of a plan that is Failed which action failed first, and begins why, without secrets:
+	// "europe/canary/restart: no route to host". The text is cut after a line or 120 letters.
+	Failure string
 	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
 	StopRequested time.Time
 	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
@@ -164,13 +167,22 @@ type RunningAction struct {
 type WaitingObject struct {
 	// Path is that of [workflow.Paths]. That of the plan is empty.
 	Path string
-	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, "retry" or "next call" of an action, or the plan for the
-	// "Ended hook" of its engine.
+	// For is what it waits for: "entrance delay", "exit delay", "delay" of checks, "retry" or "next call" of an action, or the
+	// plan for the "Ended hook" of its engine.
 	For string
-	// Until is when the wait ends. It is zero for a retry and a hook, which depend on the engine.
+	// Until is when the wait ends. It is zero for a hook, and for a retry, whose end the plan does not show: the engine's
+	// Status does.
 	Until time.Time
 	// Since is when the wait began.
 	Since time.Time
+}
+
+// Compare orders waits by their ends. One without Until is the last.
+func (w WaitingObject) Compare(other WaitingObject) int {
+	if w.Until.IsZero() != other.Until.IsZero() {
+		return other.Until.Compare(w.Until)
+	}
+	return w.Until.Compare(other.Until)
 }
 
 // Doing says in a few words what runs, such as "europe/canary/restart and 2 more". It is empty if nothing is

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/planvault/azblob/workflow"
@@ -34,8 +36,35 @@ func (p *OpenPlan) note(plan *workflow.Plan) {
 			p.noteAction(a, path)
 		}
 	}
-	slices.SortStableFunc(p.Waiting, func(a, b WaitingObject) int { return a.Until.Compare(b.Until) })
+	if plan.State.Status == workflow.Failed {
+		p.Failure = failure(plan)
+	}
+	slices.SortStableFunc(p.Waiting, WaitingObject.Compare)
 	slices.SortStableFunc(p.Running, func(a, b RunningAction) int { return a.Since.Compare(b.Since) })
+}
+
+// failure says which action of a plan failed first, and why, unless it is a bypass check.
+func failure(plan *workflow.Plan) string {
+	var first *workflow.Action
+	bypass := map[workflow.Object]bool{}
+	for o, parent := range workflow.Walk(plan) {
+		if checks := workflow.ChecksOf(parent); checks != nil && workflow.Object(*checks[0]) == o {
+			bypass[o] = true
+		}
+		a, ok := o.(*workflow.Action)
+		if ok && a.State.Status == workflow.Failed && !bypass[parent] && (first == nil || a.State.End.Before(first.State.End)) {
+			first = a
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	text := maps.Collect(workflow.Paths(plan))[first]
+	if n := len(first.Attempts); n > 0 && first.Attempts[n-1].Err != nil {
+		line, _, _ := strings.Cut(first.RedactText(first.Attempts[n-1].Err.Error()), "\n")
+		text += ": " + cut(line)
+	}
+	return text
 }
 
 func (p *OpenPlan) noteAction(a *workflow.Action, path string) {

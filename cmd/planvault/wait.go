@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -34,10 +35,11 @@ func (a *app) waitCommand() *cobra.Command {
 
 // ended is a plan that wait has seen the end of.
 type ended struct {
-	ID     uuid.UUID `json:"id" help:"the plan's ID"`
-	Name   string    `json:"name,omitempty" help:"its name"`
-	Status string    `json:"status" help:"its status: Completed, Failed or Stopped"`
-	Ended  time.Time `json:"ended,omitzero" help:"when it ended"`
+	ID      uuid.UUID `json:"id" help:"the plan's ID"`
+	Name    string    `json:"name,omitempty" help:"its name"`
+	Status  string    `json:"status" help:"its status: Completed, Failed or Stopped"`
+	Ended   time.Time `json:"ended,omitzero" help:"when it ended"`
+	Failure string    `json:"failure,omitempty" help:"which action failed first, and why"`
 }
 
 // The pauses between two looks grow with the wait.
@@ -63,7 +65,7 @@ func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error
 			a.complain(err)
 		} else if err != nil {
 			return err
-		} else if open, err = a.afterLook(open, found, &outcome); err != nil {
+		} else if open, err = a.afterLook(ctx, v, open, found, &outcome); err != nil {
 			return err
 		}
 		p.at(p.total - len(open))
@@ -77,7 +79,7 @@ func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error
 }
 
 // afterLook prints the plans that have ended, and returns those that are open. A plan that was not found has no outcome.
-func (a *app) afterLook(open []uuid.UUID, found []storage.ListResult, outcome *error) (left []uuid.UUID, err error) {
+func (a *app) afterLook(ctx context.Context, v storage.Reader, open []uuid.UUID, found []storage.ListResult, outcome *error) (left []uuid.UUID, err error) {
 	for _, id := range open {
 		i := slices.IndexFunc(found, func(r storage.ListResult) bool { return r.ID == id })
 		switch {
@@ -88,9 +90,9 @@ func (a *app) afterLook(open []uuid.UUID, found []storage.ListResult, outcome *e
 			left = append(left, id)
 		default:
 			r := found[i]
-			row := ended{id, r.Name, r.State.Status.String(), utc(r.State.End)}
+			row := ended{id, r.Name, r.State.Status.String(), utc(r.State.End), failureOf(ctx, v, r)}
 			if err := a.printNext(row, func(w io.Writer) {
-				fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf("%s  %-9s  %s", row.ID, row.Status, printable(row.Name, 60))))
+				fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s  %-9s  %s  %s", row.ID, row.Status, printable(row.Name, 60), printable(row.Failure, 0)), " "))
 			}); err != nil {
 				return nil, err
 			}
@@ -100,6 +102,18 @@ func (a *app) afterLook(open []uuid.UUID, found []storage.ListResult, outcome *e
 		}
 	}
 	return left, nil
+}
+
+// failureOf returns what failed in a plan that is Failed, or "" if that can't be read.
+func failureOf(ctx context.Context, v storage.Reader, r storage.ListResult) string {
+	if r.State.Status != workflow.Failed {
+		return ""
+	}
+	plan, err := v.Read(ctx, r.ID)
+	if err != nil {
+		return ""
+	}
+	return fleet.Describe(plan, r.State.End).Failure
 }
 
 // stillOpen is the error of a wait that ended before the plans.
