@@ -73,8 +73,8 @@ func Task[Req, Resp any](name string, run func(ctx context.Context, call Call, r
 
 // TaskOptions are what a plugin that [Task] made says about itself. The zero value says nothing.
 type TaskOptions[Req any] struct {
-	// Check looks at a request before its plan is stored, see [plugins.Checker]. An action without a request passes the
-	// zero value. Default: any request is accepted.
+	// Check looks at a request before its plan is stored. An action without a request passes the zero value. errors.AsType finds
+	// what it returned in the error of Submit, see [plugins.Checker]. Default: any request is accepted.
 	Check func(Req) error
 	// IsCheck says that the plugin only looks and changes nothing, see [plugins.Looker]. Once one plugin of a registry says
 	// so, Checks accept no other.

@@ -29,6 +29,10 @@ type Plugin interface {
 // errors with errors.Join. It decides by the request alone, sends nothing, and returns soon: after ten seconds, or a panic,
 // the plan is refused.
 //
+// In the error of Create, errors.AsType finds the type of an error that Check returned, such as one with a text for users, and
+// a *workflow.FieldError whose Err it is. An error that quotes a secret of the request is left out, and its text redacted.
+// errors.Is does not find it, for Create's error has a kind of its own.
+//
 // Stored plans are never checked: not when they are read, run or restored. A plugin whose method HasCheck() bool returns false
 // is not asked.
 //

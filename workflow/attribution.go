@@ -75,7 +75,7 @@ func CheckActor(a Actor) error { return firstOf(a.check) }
 func firstOf(check func(bad func(field, problem string, args ...any))) (err error) {
 	check(func(field, problem string, args ...any) {
 		if err == nil {
-			err = &FieldError{field, fmt.Sprintf(problem, args...)}
+			err = &FieldError{Field: field, Problem: fmt.Sprintf(problem, args...)}
 		}
 	})
 	return err

@@ -91,7 +91,7 @@ func ExampleValidate() {
 
 // A rule is a check of one's own.
 func ExampleValidate_rule() {
-	named := func(o workflow.Object, bad func(field, problem string)) {
+	named := func(o workflow.Object, bad workflow.Report) {
 		if b, ok := o.(*workflow.Block); ok && b.Descr == "" {
 			bad("Descr", "a block needs a description here")
 		}

@@ -119,7 +119,7 @@ func (r repairs) apply(a *Action, id uuid.UUID, is fate) error {
 	delete(r.skip, id)
 	delete(r.requests, id)
 	refuse := func(field, problem string) error {
-		return &FieldError{"ForkOptions." + field, fmt.Sprintf("has action %s, which %s", id, problem)}
+		return &FieldError{Field: "ForkOptions." + field, Problem: fmt.Sprintf("has action %s, which %s", id, problem)}
 	}
 	switch {
 	case skipped && changed:
@@ -147,7 +147,7 @@ func (r repairs) apply(a *Action, id uuid.UUID, is fate) error {
 func (r repairs) unused() error {
 	for field, left := range map[string]map[uuid.UUID]any{"ForkOptions.Skip": r.skip, "ForkOptions.Requests": r.requests} {
 		for id := range left {
-			return &FieldError{field, fmt.Sprintf("has %s, which is no action of plan", id)}
+			return &FieldError{Field: field, Problem: fmt.Sprintf("has %s, which is no action of plan", id)}
 		}
 	}
 	return nil
@@ -157,21 +157,21 @@ func (r repairs) unused() error {
 func (o ForkOptions) check(p *Plan) error {
 	switch {
 	case p == nil:
-		return &FieldError{"Plan", "is nil"}
+		return &FieldError{Field: "Plan", Problem: "is nil"}
 	case o.Number < 0:
-		return &FieldError{"ForkOptions.Number", fmt.Sprintf("%d is negative", o.Number)}
+		return &FieldError{Field: "ForkOptions.Number", Problem: fmt.Sprintf("%d is negative", o.Number)}
 	case o.FromStart && !p.State.Status.Final():
-		return &FieldError{"State.Status", "is " + p.State.Status.String() + ": only a final plan can be forked from its start"}
+		return &FieldError{Field: "State.Status", Problem: "is " + p.State.Status.String() + ": only a final plan can be forked from its start"}
 	case o.FromStart:
 		return nil
 	case p.State.Status != Failed && p.State.Status != Stopped:
-		return &FieldError{"State.Status", "is " + p.State.Status.String() + ": only a plan that is Failed or Stopped can be forked from its failure"}
+		return &FieldError{Field: "State.Status", Problem: "is " + p.State.Status.String() + ": only a plan that is Failed or Stopped can be forked from its failure"}
 	case o.AfterCompensation || p.DeferredActions == nil:
 		return nil
 	}
 	for i, b := range p.DeferredActions.Batches {
 		if b.When == OnFailure && b.State.Status != NotStarted {
-			return &FieldError{fmt.Sprintf("DeferredActions.Batches[%d]", i), "has run after the failure, and may have undone what is Completed: " +
+			return &FieldError{Field: fmt.Sprintf("DeferredActions.Batches[%d]", i), Problem: "has run after the failure, and may have undone what is Completed: " +
 				"fork from the start, or after compensation if that work need not run again"}
 		}
 	}

@@ -34,7 +34,7 @@ func reruns(p *workflow.Plan) (paths []string, ofRun int) {
 		if carried[again] {
 			continue
 		}
-		err := workflow.Validate(p, func(o workflow.Object, bad func(field, problem string)) {
+		err := workflow.Validate(p, func(o workflow.Object, bad workflow.Report) {
 			if o == again {
 				bad("", "")
 			}

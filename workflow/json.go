@@ -387,7 +387,7 @@ func tooDeep(text []byte) bool {
 // Encodable is a [Rule]: requests and responses can be written as JSON and read back unchanged. encoding/json
 // can encode them, their text is valid UTF-8, and they are nested at most MaxDepth levels deep. The rule
 // encodes them, so it is only worth asking after the encoding of the object has failed.
-func Encodable(o Object, bad func(field, problem string)) {
+func Encodable(o Object, bad Report) {
 	a, ok := o.(*Action)
 	if !ok {
 		return

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,14 +23,23 @@ type FieldError struct {
 	Field string
 	// Problem says what is wrong with it.
 	Problem string
+	// Err is what a plugin's Check returned, if the problem comes from there, see [plugins.Checker]. It is nil otherwise.
+	Err error
 }
 
 // Error returns the field and the problem.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// Rule is an additional check of an object. It reports problems with bad, which takes the name of a field
-// within o.
-type Rule func(o Object, bad func(field, problem string))
+// As makes errors.As and errors.AsType find what Err is, or wraps. errors.Is does not look there: the vault has refused the
+// input, whatever kind of error a plugin returned.
+func (e *FieldError) As(target any) bool { return e.Err != nil && errors.As(e.Err, target) }
+
+// Rule is an additional check of an object. It reports problems with bad.
+type Rule func(o Object, bad Report)
+
+// Report takes the name of a field within an object, what is wrong with it and, if there is one, the error that says so, as
+// the FieldError has them.
+type Report func(field, problem string, why ...error)
 
 // maxProblems is how many problems an error names.
 const maxProblems = 10
@@ -83,8 +93,8 @@ type validator struct {
 	// of another one, which is in seen.
 	seen    map[uuid.UUID]Object
 	objects map[Object]bool
-	report  func(field, problem string) // for the rules
-	errs    []error                     // the first limit problems
+	report  Report  // for the rules
+	errs    []error // the first limit problems
 	limit   int
 	more    int // the number of the others
 }
@@ -95,17 +105,19 @@ func newValidator(o Object, room, limit int, rules []Rule) *validator {
 		walker: newWalker(nil), root: o, rules: rules, planID: *o.Header().PlanID, limit: limit,
 		seen: make(map[uuid.UUID]Object, room), objects: map[Object]bool{},
 	}
-	v.report = func(field, problem string) { v.bad(field, "%s", problem) }
+	v.report = func(field, problem string, why ...error) { v.add(field, cmp.Or(why...), "%s", problem) }
 	return v
 }
 
 // bad adds a problem with a field of the present object.
-func (v *validator) bad(field, problem string, args ...any) {
+func (v *validator) bad(field, problem string, args ...any) { v.add(field, nil, problem, args...) }
+
+func (v *validator) add(field string, why error, problem string, args ...any) {
 	if len(v.errs) == v.limit {
 		v.more++
 		return
 	}
-	v.errs = append(v.errs, &FieldError{v.path(field), fmt.Sprintf(problem, args...)})
+	v.errs = append(v.errs, &FieldError{v.path(field), fmt.Sprintf(problem, args...), why})
 }
 
 // err joins the problems.

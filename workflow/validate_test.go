@@ -251,8 +251,8 @@ func TestValidateRules(t *testing.T) {
 	p := stored()
 	p.Blocks[0].Sequences[0].Actions[0] = nil // rules are not applied to nil objects
 	var asked []workflow.Object
-	noted := func(o workflow.Object, _ func(field, problem string)) { asked = append(asked, o) }
-	strict := func(o workflow.Object, bad func(field, problem string)) {
+	noted := func(o workflow.Object, _ workflow.Report) { asked = append(asked, o) }
+	strict := func(o workflow.Object, bad workflow.Report) {
 		switch o := o.(type) {
 		case *workflow.Plan:
 			bad("Name", "100% wrong: %d")
@@ -263,7 +263,7 @@ func TestValidateRules(t *testing.T) {
 			}
 		}
 	}
-	never := func(workflow.Object, func(field, problem string)) {}
+	never := func(workflow.Object, workflow.Report) {}
 
 	got := problems(t, workflow.Validate(p, noted, strict, never))
 	want := []string{

@@ -178,6 +178,9 @@ func (s *shop) handle(pattern string, do func(r *http.Request, customer string) 
 		case err == nil:
 			fmt.Fprintln(w, text)
 		case errors.Is(err, storage.ErrInvalid):
+			if wrong, ok := errors.AsType[*workflow.FieldError](err); ok && wrong.Err != nil {
+				err = wrong.Err // what Order.Check says, without the plan's paths
+			}
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		case errors.Is(err, storage.ErrNotFound):
 			http.Error(w, "no such order", http.StatusNotFound)

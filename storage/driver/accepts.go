@@ -15,7 +15,7 @@ import (
 
 // isCheck is a rule: if the registry knows which plugins are checks, Checks name no other.
 func isCheck(reg *registry.Register) workflow.Rule {
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad workflow.Report) {
 		c, ok := o.(*workflow.Checks)
 		if !ok || reg == nil {
 			return
@@ -41,7 +41,7 @@ func passes(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Ob
 func accepts(plan *workflow.Plan, reg *registry.Register, carried map[workflow.Object]bool) workflow.Rule {
 	var paths map[workflow.Object]string
 	blocked := map[string]bool{} // plugins whose Check did not return: the next calls would take as long
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad workflow.Report) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || carried[o] || blocked[a.Plugin] {
 			return
@@ -64,7 +64,7 @@ func accepts(plan *workflow.Plan, reg *registry.Register, carried map[workflow.O
 			if paths == nil {
 				paths = maps.Collect(workflow.Paths(plan))
 			}
-			bad(f.Field, fmt.Sprintf("plugin %q refuses action %s: %s", a.Plugin, paths[o], f.Problem))
+			bad(f.Field, fmt.Sprintf("plugin %q refuses action %s: %s", a.Plugin, paths[o], f.Problem), f.Err)
 		}
 	}
 }
@@ -76,7 +76,11 @@ func refusals(c plugins.Checker, req any) (found []workflow.FieldError, stuck bo
 		return nil, false
 	}
 	if p, ok := err.(*plugins.Panic); ok {
-		return []workflow.FieldError{{Field: "Req", Problem: "Check: " + p.Error()}}, p.Blocked()
+		problem := p.Error()
+		if !p.Blocked() {
+			problem = "Check: " + problem
+		}
+		return []workflow.FieldError{{Field: "Req", Problem: problem}}, p.Blocked()
 	}
 	// The methods of the error may panic, such as those of a nil pointer.
 	if unreadable := plugins.Guard(func() error { found = fieldErrors(err, 0); return nil }); unreadable != nil {
@@ -96,7 +100,7 @@ func fieldErrors(err error, depth int) (found []workflow.FieldError) {
 		if e.Field != "" && e.Field[0] != '[' {
 			field += "."
 		}
-		return []workflow.FieldError{{Field: field + e.Field, Problem: e.Problem}}
+		return []workflow.FieldError{{Field: field + e.Field, Problem: e.Problem, Err: err}}
 	case interface{ Unwrap() []error }:
 		if parts := e.Unwrap(); len(parts) > 0 && depth < mostJoined && err.Error() == errors.Join(parts...).Error() {
 			for _, part := range parts {
@@ -105,14 +109,14 @@ func fieldErrors(err error, depth int) (found []workflow.FieldError) {
 			return found
 		}
 	}
-	return []workflow.FieldError{{Field: "Req", Problem: err.Error()}}
+	return []workflow.FieldError{{Field: "Req", Problem: err.Error(), Err: err}}
 }
 
 // oneLine returns a rule whose problems are one line each, of a thousand characters of what others say at most.
 func oneLine(rule workflow.Rule) workflow.Rule {
-	return func(o workflow.Object, bad func(field, problem string)) {
-		rule(o, func(field, problem string) {
-			bad(field, fmt.Sprintf("%.1000s", strings.Join(strings.FieldsFunc(problem, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")))
+	return func(o workflow.Object, bad workflow.Report) {
+		rule(o, func(field, problem string, why ...error) {
+			bad(field, fmt.Sprintf("%.1000s", strings.Join(strings.FieldsFunc(problem, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")), why...)
 		})
 	}
 }

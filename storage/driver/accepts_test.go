@@ -96,6 +96,47 @@ func TestSecretsOfChecks(t *testing.T) {
 	if got := fmt.Sprint(err); !strings.Contains(got, "  ") || !strings.Contains(got, "Req.By.(secret)") || strings.Contains(got, "corr") || strings.Contains(got, "batt") {
 		t.Errorf("got %s", got)
 	}
+	var look func(err error)
+	look = func(err error) {
+		if f, ok := err.(*workflow.FieldError); ok && f.Err != nil {
+			t.Errorf("%v has %v", f, f.Err)
+		}
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, err := range joined.Unwrap() {
+				look(err)
+			}
+		}
+	}
+	look(err)
+}
+
+// tooMuch is an error of a plugin's own.
+type tooMuch struct{ sum int }
+
+func (e *tooMuch) Error() string { return fmt.Sprint(e.sum, " is too much") }
+
+// TestErrorsOfChecks finds what Check returned in the error of Create, whose kind it does not change.
+func TestErrorsOfChecks(t *testing.T) {
+	check := func(returned error) error {
+		err := driver.CheckNew(inOrder(newAction("picky", []int{})), registry.Must(picky{"picky", func(any) error { return returned }}))
+		if !errors.Is(err, storage.ErrInvalid) || errors.Is(err, storage.ErrExists) {
+			t.Errorf("%v: %v", returned, err)
+		}
+		return err
+	}
+	own := &workflow.FieldError{Field: "Sum", Problem: "is odd"}
+	if f, ok := errors.AsType[*workflow.FieldError](check(own)); !ok || f.Err != error(own) {
+		t.Errorf("a field: %+v", f)
+	}
+	much := &tooMuch{7}
+	for _, returned := range []error{much, errors.Join(errors.New("odd"), much), fmt.Errorf("%w: %w", storage.ErrExists, much)} {
+		if e, ok := errors.AsType[*tooMuch](check(returned)); !ok || e != much {
+			t.Errorf("%v: %v", returned, e)
+		}
+	}
+	if e, ok := errors.AsType[*tooMuch](check(errors.New("odd"))); ok {
+		t.Errorf("found %v", e)
+	}
 }
 
 // TestChecksOfForks checks what is to run in a fork, and nothing of a plan that is restored.
@@ -126,7 +167,7 @@ func TestStuckCheck(t *testing.T) {
 		began := time.Now()
 		a, b := newAction("picky", []int{}), newAction("picky", []int{})
 		err := driver.CheckNew(inOrder(a, b), registry.Must(picky{"picky", func(any) error { <-ends; return nil }}))
-		if took := time.Since(began); took != 10*time.Second || !errors.Is(err, storage.ErrInvalid) || !strings.HasSuffix(fmt.Sprint(err), "Check did not return within 10s") {
+		if took := time.Since(began); took != 10*time.Second || !errors.Is(err, storage.ErrInvalid) || !strings.HasSuffix(fmt.Sprint(err), "refuses action b/s/a: Check did not return within 10s") {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})

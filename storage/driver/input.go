@@ -175,7 +175,7 @@ func invalid(err error) error {
 }
 
 // HasIDs is a [workflow.Rule]: an object has an ID and a PlanID.
-func HasIDs(o workflow.Object, bad func(field, problem string)) {
+func HasIDs(o workflow.Object, bad workflow.Report) {
 	h := o.Header()
 	if *h.ID == uuid.Nil {
 		bad("ID", "is nil")
@@ -186,7 +186,7 @@ func HasIDs(o workflow.Object, bad func(field, problem string)) {
 }
 
 // notAhead is a rule: no ID of a new plan lies more than MaxAhead in the future.
-func notAhead(o workflow.Object, bad func(field, problem string)) {
+func notAhead(o workflow.Object, bad workflow.Report) {
 	if id := *o.Header().ID; time.Until(workflow.Time(id)) > storage.MaxAhead {
 		bad("ID", fmt.Sprintf("%s lies more than a day ahead, at %s", id, workflow.Time(id).Format(time.RFC3339)))
 	}
@@ -194,20 +194,20 @@ func notAhead(o workflow.Object, bad func(field, problem string)) {
 
 // hasDate is a rule: the time in a plan's ID has a date with a year of four digits. Vaults keep plans by day,
 // and a UUIDv7 may lie beyond the year 9999.
-func hasDate(o workflow.Object, bad func(field, problem string)) {
+func hasDate(o workflow.Object, bad workflow.Report) {
 	if id := *o.Header().ID; o.Kind() == workflow.KindPlan && workflow.Time(id).Year() > 9999 {
 		bad("ID", fmt.Sprintf("%s lies beyond the year 9999", id))
 	}
 }
 
 // asAuthored is a rule: a new plan has not begun.
-func asAuthored(o workflow.Object, bad func(field, problem string)) {
+func asAuthored(o workflow.Object, bad workflow.Report) {
 	notBegun(o, "all statuses of a new plan are NotStarted", bad)
 }
 
 // asForked returns a rule: a fork has not begun, but for what is carried over.
 func asForked(carried map[workflow.Object]bool) workflow.Rule {
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad workflow.Report) {
 		if carried[o] {
 			asCarried(o, bad)
 		} else {
@@ -217,7 +217,7 @@ func asForked(carried map[workflow.Object]bool) workflow.Rule {
 }
 
 // notBegun reports an object that has begun.
-func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
+func notBegun(o workflow.Object, rule string, bad workflow.Report) {
 	if s := o.Header().State.Status; s != workflow.NotStarted {
 		bad("State.Status", "is "+s.String()+": "+rule)
 	}
@@ -249,7 +249,7 @@ func notBegun(o workflow.Object, rule string, bad func(field, problem string)) {
 }
 
 // asCarried reports an object that is carried over, but is not as it was when it completed.
-func asCarried(o workflow.Object, bad func(field, problem string)) {
+func asCarried(o workflow.Object, bad workflow.Report) {
 	s := o.Header().State
 	switch {
 	case s.Status == workflow.Running:
@@ -294,7 +294,7 @@ func unfinished[T any, P interface {
 // action may be other JSON unless the plan is new, as Bind leaves it.
 func knownPlugin(reg *registry.Register, isNew bool) workflow.Rule {
 	known, plugin := losses{}, types{reg: reg}
-	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
+	return discreet(reg, func(o workflow.Object, bad workflow.Report) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || a.Plugin == "" {
 			return

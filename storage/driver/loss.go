@@ -17,7 +17,7 @@ import (
 // survives is a rule: a request is read back as it is, and the plugin's types lose nothing of each value.
 func survives(reg *registry.Register) workflow.Rule {
 	known, plugin := losses{}, types{reg: reg}
-	return discreet(reg, func(o workflow.Object, bad func(field, problem string)) {
+	return discreet(reg, func(o workflow.Object, bad workflow.Report) {
 		a, ok := o.(*workflow.Action)
 		if !ok || reg == nil || !plugin.is(a.Plugin) {
 			return

@@ -54,20 +54,25 @@ func (t *types) secrets(a *workflow.Action) (paths []string, err error) {
 	return paths, err
 }
 
-// discreet returns a rule that does not tell the secrets of actions.
+// discreet returns a rule that does not tell the secrets of actions, nor why something is wrong if that quotes one.
 func discreet(reg *registry.Register, rule workflow.Rule) workflow.Rule {
 	plugin := types{reg: reg}
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad workflow.Report) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
 			return
 		}
-		rule(o, func(field, problem string) {
+		rule(o, func(field, problem string, why ...error) {
 			marked := *a
-			if marked.Secrets, _ = plugin.secrets(a); len(marked.Secrets) > 0 && strings.HasPrefix(field, "Req") {
-				field, _, _ = strings.Cut(marked.RedactText(field), "[") // a key of a map may be secret
+			marked.Secrets, _ = plugin.secrets(a)
+			told, about := marked.RedactText(problem), marked.RedactText(field)
+			if told != problem || about != field {
+				why = nil // it quotes a secret
 			}
-			bad(field, marked.RedactText(problem))
+			if len(marked.Secrets) > 0 && strings.HasPrefix(field, "Req") {
+				field, _, _ = strings.Cut(about, "[") // a key of a map may be secret
+			}
+			bad(field, told, why...)
 		})
 	}
 }
@@ -75,7 +80,7 @@ func discreet(reg *registry.Register, rule workflow.Rule) workflow.Rule {
 // tagged is a rule: the tags of the types are right, and a request has secrets and not what is shown in their place.
 func tagged(reg *registry.Register) workflow.Rule {
 	plugin := types{reg: reg}
-	return func(o workflow.Object, bad func(field, problem string)) {
+	return func(o workflow.Object, bad workflow.Report) {
 		a, ok := o.(*workflow.Action)
 		if !ok {
 			return
