@@ -177,6 +177,6 @@ func (r *run) timeout(a *workflow.Action) time.Duration {
 func (r *run) abandon(a *workflow.Action) {
 	if waiting(a) {
 		t := &a.Attempts[len(a.Attempts)-1]
-		t.Later, t.End, t.Err = nil, r.now(), &plugins.Error{Message: "the plan went no further while the attempt waited to be called again"}
+		t.Later, t.End, t.Interrupted, t.Err = nil, r.now(), true, &plugins.Error{Message: "the plan went no further while the attempt waited to be called again"}
 	}
 }

@@ -245,7 +245,7 @@ func TestStopAsleep(t *testing.T) {
 			time.Sleep(time.Minute)
 			end := s.read(made.ID)
 			a := end.Blocks[0].Sequences[0].Actions[0]
-			if end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || a.State.Status != workflow.Stopped || a.Attempts[0].End.IsZero() || a.Attempts[0].Later != nil || s.done["clean"] != 1 {
+			if end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || a.State.Status != workflow.Stopped || a.Attempts[0].End.IsZero() || !a.Attempts[0].Interrupted || a.Attempts[0].Later != nil || s.done["clean"] != 1 {
 				t.Errorf("in a fleet %v: %s%+v, stopped by %+v", inFleet, outline(end), a.Attempts, end.Stopped)
 			}
 			must(t, <-ended)

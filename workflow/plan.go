@@ -220,8 +220,8 @@ type Attempt struct {
 	Start time.Time      `json:"start,omitzero"`
 	// End is zero while the attempt runs, and for ever if its process ended first.
 	End time.Time `json:"end,omitzero"`
-	// Interrupted means that the engine ended the attempt because it shut down, or, without an End, that it died while it
-	// shut down or was evicted. It counts as no failure.
+	// Interrupted means that the engine ended the attempt because it shut down, or because the plan was stopped or failed while
+	// the attempt waited; or, without an End, that the engine died while it shut down or was evicted. It counts as no failure.
 	Interrupted bool `json:"interrupted,omitzero"`
 	// Paused means that the plan paused after this attempt in place of failing. When it was resumed, the action began to count
 	// its failures anew. The engine sets it.

@@ -65,7 +65,7 @@ const (
 	Succeeded Outcome = iota
 	Failed
 	InProgress
-	Interrupted // the process that ran it died, or lost the plan
+	Interrupted // the engine ended it, or the process that ran it died or lost the plan
 	Skipped     // nothing ran: a person declared the action done
 )
 
@@ -154,6 +154,8 @@ func newAttempt(all []workflow.Attempt, i int, running bool, now time.Time) Atte
 	switch {
 	case t.Skipped != nil:
 		a.Outcome, a.Said = Skipped, saidOf(*t.Skipped)
+	case t.Interrupted:
+		a.Outcome = Interrupted
 	case t.Err != nil:
 		a.Outcome = Failed
 	case !t.End.IsZero():

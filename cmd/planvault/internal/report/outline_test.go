@@ -56,6 +56,8 @@ func TestOutlineInfers(t *testing.T) {
 func TestAttemptOutcomes(t *testing.T) {
 	start, end := began, began.Add(time.Second)
 	failed := workflow.Attempt{Start: start, End: end, Err: &plugins.Error{Message: "no"}}
+	cut := failed
+	cut.Interrupted = true
 	open, ended := workflow.Attempt{Start: start}, workflow.Attempt{Start: start, End: end}
 	for _, test := range []struct {
 		plan, action workflow.Status
@@ -66,6 +68,7 @@ func TestAttemptOutcomes(t *testing.T) {
 		{workflow.Running, workflow.Completed, []workflow.Attempt{open, ended}, "interrupted succeeded"},
 		{workflow.Stopped, workflow.Running, []workflow.Attempt{failed, open}, "failed interrupted"},
 		{workflow.Failed, workflow.Failed, []workflow.Attempt{open}, "interrupted"},
+		{workflow.Stopped, workflow.Stopped, []workflow.Attempt{failed, cut}, "failed interrupted"},
 	} {
 		p := &workflow.Plan{
 			State:     workflow.State{Status: test.plan},
