@@ -7,8 +7,8 @@ import (
 )
 
 // As sets target, a pointer, to what the vault offers of its type beside its own methods, and reports whether it does. That
-// is [Admin], [storage.Control], and what other packages ask for in an interface of their own, such as [retention.Vault]. Call it by
-// [storage.As].
+// is [Admin], [storage.Control], and what other packages ask for in an interface of their own, such as [retention.Vault].
+// Call it by [storage.As].
 //
 // [retention.Vault]: https://pkg.go.dev/github.com/planvault/azblob/storage/retention#Vault
 func (v *Vault) As(target any) bool {

@@ -16,7 +16,8 @@ import (
 
 // Create stores a plan. It takes N+3 requests for N sub-objects, and one more for the first plan of a day.
 // Before it sends any, it fills in what the author left out: IDs (as UUIDv7), PlanIDs, SubmitTime, and
-// Submitted from the context (see [storage.WithActor]), so that the same plan can be created again after [storage.ErrUnknown]. Every status must be NotStarted.
+// Submitted from the context (see [storage.WithActor]), so that the same plan can be created again after
+// [storage.ErrUnknown]. Every status must be NotStarted.
 //
 // The last request makes the plan visible as a whole; before it no reader sees any part. A Create that takes
 // longer than the grace period fails. If the plan has been started by then it stays, and the error is

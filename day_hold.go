@@ -32,9 +32,9 @@ import (
 // by says who asks, and why. The audit log has a Hold of a day that was not held, and then Hold takes two requests more; see
 // [storage.Audit].
 //
-// Errors: [storage.ErrInvalid] for a by that is empty, if the calendar lacks the day, or if it is not past, which it is when the next day has ended, by the
-// service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if somebody else than a
-// vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
+// Errors: [storage.ErrInvalid] for a by that is empty, if the calendar lacks the day, or if it is not past, which it is when
+// the next day has ended, by the service's clock; [storage.ErrNotFound] if there is no such day; [storage.ErrConflict] if
+// somebody else than a vault holds the lease; [storage.ErrDenied] for an identity without the right to write containers;
 // [storage.ErrUnknown] if the outcome is unknown: call Hold again.
 func (a *Admin) Hold(ctx context.Context, day storage.Day, by workflow.Attribution) error {
 	return a.changeHold(ctx, "Hold", day, by, func(ctx context.Context, h hold) error {
@@ -48,9 +48,9 @@ func (a *Admin) Hold(ctx context.Context, day storage.Day, by workflow.Attributi
 // Release ends the hold of a day. It does nothing if the day is not held, which takes one request; otherwise it takes two, and
 // two for the audit log, which has who asked, and why.
 //
-// Errors: [storage.ErrInvalid] for a by that is empty, or if the calendar lacks the day; [storage.ErrNotFound] if there is no such day;
-// [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity
-// without the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
+// Errors: [storage.ErrInvalid] for a by that is empty, or if the calendar lacks the day; [storage.ErrNotFound] if there is no
+// such day; [storage.ErrConflict] if somebody else than a vault holds the lease; [storage.ErrDenied] for an identity without
+// the right to write containers; [storage.ErrUnknown] if the outcome is unknown: call Release again.
 func (a *Admin) Release(ctx context.Context, day storage.Day, by workflow.Attribution) error {
 	return a.changeHold(ctx, "Release", day, by, func(ctx context.Context, h hold) error { return h.release(ctx) })
 }

@@ -16,10 +16,10 @@ import (
 // limit it reads about as much as is wanted, so neither requests nor memory grow with the vault. Without a limit it reads up
 // to five pages ahead, unless [Options].Concurrency allows fewer.
 //
-// List itself returns ErrInvalid, for a negative limit, or ErrClosed. Every other error is a Stream with an Err. If the service fails or ctx ends,
-// it is the last element. If the metadata of a plan can't be read, it takes the plan's place, and the others follow; for a
-// plan of another program it is [storage.ErrForeign], whatever the filters are. Each range over the sequence lists again.
-// Breaking out of the loop cancels the requests under way.
+// List itself returns ErrInvalid, for a negative limit, or ErrClosed. Every other error is a Stream with an Err. If the
+// service fails or ctx ends, it is the last element. If the metadata of a plan can't be read, it takes the plan's place, and
+// the others follow; for a plan of another program it is [storage.ErrForeign], whatever the filters are. Each range over the
+// sequence lists again. Breaking out of the loop cancels the requests under way.
 func (v *Vault) List(ctx context.Context, limit int) (iter.Seq[storage.Stream[storage.ListResult]], error) {
 	return v.stream(ctx, "List", storage.Filters{Limit: limit}, driver.CheckLimit("limit", limit))
 }

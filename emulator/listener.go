@@ -83,7 +83,8 @@ func (l *Listener) URL() string {
 	return scheme + "://" + l.addr.String() + "/" + l.server.account
 }
 
-// HTTPClient returns a client of its own, which keeps as many connections as a vault needs by default, and trusts the certificate of a listener with TLS.
+// HTTPClient returns a client of its own, which keeps as many connections as a vault needs by default, and trusts the
+// certificate of a listener with TLS.
 func (l *Listener) HTTPClient() *http.Client {
 	t := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}
 	if l.cert != nil {

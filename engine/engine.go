@@ -80,7 +80,8 @@
 // does nothing but wait for at least five minutes sleeps: the engine stores until when, with one update, and forgets the plan
 // but for its ID and this time. When the time comes, by the store's clock, the engine reads the plan, takes it with one update,
 // and goes on. In a fleet, any node does; a shutdown neither waits for plans that sleep nor touches them. Stop wakes them.
-// A sleep costs ten requests and one for each sub-object, however long it is; [Observer].Left says fleet.ErrAsleep. Shorter waits stay in memory, and cost nothing.
+// A sleep costs ten requests and one for each sub-object, however long it is; [Observer].Left says fleet.ErrAsleep. Shorter
+// waits stay in memory, and cost nothing.
 //
 // # Forks
 //
@@ -93,13 +94,13 @@
 // # Stop and shutdown
 //
 // Stop ends one plan: the request is stored, the work halts, deferred work runs, and the plan becomes Stopped. A request
-// is too late, for the next owners too, once the deferred actions have begun, or the outcome is stored for Options.Ended. A plan past its Deadline
-// ends in the same way, also one that has not begun. A plan that is paused, see fleet.PausePlan, begins nothing more until it is
-// resumed, not even deferred work; what runs ends, and a deadline waits. Only engines of a fleet see a pause.
+// is too late, for the next owners too, once the deferred actions have begun, or the outcome is stored for Options.Ended. A
+// plan past its Deadline ends in the same way, also one that has not begun. A plan that is paused, see fleet.PausePlan,
+// begins nothing more until it is resumed, not even deferred work; what runs ends, and a deadline waits. Only engines of a
+// fleet see a pause.
 //
-// The end of Run's context is a shutdown:
-// nothing more begins, the outcomes of running actions are stored, and the plans stay Running for the next Run. In a
-// fleet, other nodes take each plan as its work stops.
+// The end of Run's context is a shutdown: nothing more begins, the outcomes of running actions are stored, and the plans
+// stay Running for the next Run. In a fleet, other nodes take each plan as its work stops.
 //
 // Actions that run for longer than [Options.Drain] are interrupted: the contexts of their plugins end. Their
 // attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere. Whoever
@@ -239,11 +240,11 @@ func registryOf(vault storage.Vault) (*registry.Register, error) {
 	return has.Registry(), nil
 }
 
-// Submit stores a new plan and returns a handle on it. If Run has room, it begins the plan at once. Otherwise the plan waits for room here, or a
-// node of the fleet that has room finds it within three intervals, also if this process dies. The engine shares nothing
-// with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run, and returns
-// fleet.ErrSuspended after Run has seen that the vault is suspended. When ctx ends, or the error is storage.ErrUnknown, the
-// plan may have been stored: look for its ID, which is set.
+// Submit stores a new plan and returns a handle on it. If Run has room, it begins the plan at once. Otherwise the plan waits
+// for room here, or a node of the fleet that has room finds it within three intervals, also if this process dies. The engine
+// shares nothing with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run,
+// and returns fleet.ErrSuspended after Run has seen that the vault is suspended. When ctx ends, or the error is
+// storage.ErrUnknown, the plan may have been stored: look for its ID, which is set.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) (*Handle, error) {
 	if err := e.runnable(plan); err != nil {
 		return nil, err
@@ -329,9 +330,9 @@ func (e *Engine) plugin(a *workflow.Action) (Plugin, error) {
 
 // Run runs plans until ctx ends, and calls Recovery beside them, at the start and each hour. If the vault builds
 // catalogues, as that on Azure Blob Storage, Run lets it do so daily, for the first time after an hour or two. If the vault
-// offers a [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx has ended
-// and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or, with
-// Options.UntilIdle, when no plan is left. A call of Run while another one is active returns an error.
+// offers a [retention.Vault], Run looks each hour whether a step of its policy is due, and does it. It returns nil when ctx
+// has ended and running actions have ended, after twice Options.Drain at most, and in a fleet as long again to leave it; or,
+// with Options.UntilIdle, when no plan is left. A call of Run while another one is active returns an error.
 //
 // Run first calls Init of each [plugins.Initer], up to 16 at a time. If one fails, panics or takes longer than Options.Timeout,
 // Run returns an error that names each such plugin, and sends no request.

@@ -24,9 +24,8 @@ type Plugin interface {
 	// req has the type of Request or is nil, and resp must have the type of Response or be nil. req is decoded for each
 	// attempt from what is stored, so Run may keep and change it, and what encoding/json leaves out is not in it: unexported
 	// fields, and numbers in an any are float64s. The engine decodes its own copy of resp as soon as Run returns. An error that
-	// is a *plugins.Error is stored as it is, one that wraps it with its Code, its After and the whole text; of any other error the text is
-	// stored, at most 64 KiB of it. A Permanent
-	// error is not retried, see [plugins.Permanent].
+	// is a *plugins.Error is stored as it is, one that wraps it with its Code, its After and the whole text; of any other error
+	// the text is stored, at most 64 KiB of it. A Permanent error is not retried, see [plugins.Permanent].
 	Run(ctx context.Context, call Call, req any) (resp any, err error)
 }
 

@@ -60,8 +60,9 @@ func (e *Engine) wait(ctx context.Context, id uuid.UUID) (*workflow.Plan, error)
 }
 
 // Status says how a plan is doing, from one Read: its status, the actions that run, the objects that wait and until when,
-// what failed, and whether it looks stuck and why, in the words of package fleet. The Until of a retry is what this engine's Options and
-// plugins say. Whether the plan's owner is alive, the plan does not show: see fleet.Inspect. The errors are those of Read.
+// what failed, and whether it looks stuck and why, in the words of package fleet. The Until of a retry is what this engine's
+// Options and plugins say. Whether the plan's owner is alive, the plan does not show: see fleet.Inspect. The errors are those
+// of Read.
 func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, error) {
 	plan, err := e.vault.Read(ctx, id)
 	if err != nil {

@@ -372,8 +372,8 @@ func lacks(err error) bool {
 
 // Offer makes the loop over [Node.Plans] claim a new plan at once, without searching or reading. The caller passes the plan
 // as Create left it, and no longer uses it. Without a free place, the plan waits for one, or until another node finds it.
-// A plan with a NotBefore waits for that first. Offer ignores a plan that is nil or has begun, and one that meets no such loop, a draining node or a thousand waiting
-// plans: searches find it.
+// A plan with a NotBefore waits for that first. Offer ignores a plan that is nil or has begun, and one that meets no such
+// loop, a draining node or a thousand waiting plans: searches find it.
 func (n *Node) Offer(plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 //
 // The errors are those of [Vault]. [ErrInvalid] are a member's name of more than 1,000 bytes, a phase that is not a short word
 // of lower-case letters, a field that is longer than [Member] or [AuditEntry] allows, an ID of a member or an entry that is
-// not a UUIDv7, a note's name that is not made of 1 to [MaxNoteName] lower-case letters, digits and hyphens, a note's text that is not a
-// JSON object of at most [MaxNote] bytes, and an empty version of what is renewed or removed. After [ErrUnknown], the same
-// call may be repeated on the same vault.
+// not a UUIDv7, a note's name that is not made of 1 to [MaxNoteName] lower-case letters, digits and hyphens, a note's text
+// that is not a JSON object of at most [MaxNote] bytes, and an empty version of what is renewed or removed. After
+// [ErrUnknown], the same call may be repeated on the same vault.
 type Control interface {
 	// AddMember stores the record of a new member, all but Renewed and Version, and returns its version. The ID
 	// is a UUIDv7 that was made for this call: an ID that was removed is never used again. ErrExists means that the ID is

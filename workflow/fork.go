@@ -42,9 +42,10 @@ type ForkOptions struct {
 // the work that they judge is left.
 //
 // The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
-// order. It begins at once, so NotBefore is cleared, and so is a Deadline that had passed when p ended. ForkedFrom is the ID of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore has another
-// idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its plugin
-// must find that out. Before Create, the caller may change what is NotStarted, and may make more run again: use
+// order. It begins at once, so NotBefore is cleared, and so is a Deadline that had passed when p ended. ForkedFrom is the ID
+// of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore
+// has another idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its
+// plugin must find that out. Before Create, the caller may change what is NotStarted, and may make more run again: use
 // State.Reset, and set Attempts to nil.
 //
 // The fork's ID follows from p, from the place where the fork begins, the failure or the start, and from Number, and not

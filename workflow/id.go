@@ -14,8 +14,8 @@ import (
 func NewV7() uuid.UUID { return NewV7At(time.Now()) }
 
 // NewV7At returns a new UUIDv7 of the time t. An ID has a time between 1970 and the year 10889: a time before counts as the
-// first millisecond of these years, and a time after as the last. IDs sort by their times, to a quarter of a microsecond if the clock is that precise (RFC 9562, section 6.2, method 3).
-// IDs of one time are random beyond that, so each is new.
+// first millisecond of these years, and a time after as the last. IDs sort by their times, to a quarter of a microsecond if
+// the clock is that precise (RFC 9562, section 6.2, method 3). IDs of one time are random beyond that, so each is new.
 func NewV7At(t time.Time) uuid.UUID {
 	id := uuid.New() // random, and of the right variant
 	setMilliseconds(&id, t)
@@ -36,7 +36,8 @@ func setMilliseconds(id *uuid.UUID, t time.Time) {
 // NewV7From returns the UUIDv7 of a time and a business key, such as an order's number. The same key at the same
 // millisecond gives the same ID, so a submission that is repeated stores no second plan: Create returns an error of kind
 // ErrExists. Use a time that belongs to the key, such as that of the order, and keep it, or the day if the key begins with
-// one; the vault refuses IDs that lie more than a day ahead. As with [NewV7At], a time before 1970 counts as 1970. Other keys give other IDs, except by chance, once in about 2^74.
+// one; the vault refuses IDs that lie more than a day ahead. As with [NewV7At], a time before 1970 counts as 1970. Other keys
+// give other IDs, except by chance, once in about 2^74.
 func NewV7From(t time.Time, key string) uuid.UUID {
 	sum := sha256.Sum256([]byte(key))
 	id := uuid.UUID(sum[:16])

@@ -119,7 +119,8 @@ func (k *Keeper) Plans() int {
 	return k.plans
 }
 
-// Close writes the end of the bundle, and does not close the writer. No other call may be under way. A second Close writes nothing.
+// Close writes the end of the bundle, and does not close the writer. No other call may be under way. A second Close writes
+// nothing.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
