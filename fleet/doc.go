@@ -47,6 +47,11 @@
 // The clocks of processes differ. Store times of [Node.Now] in plans, which is the store's time, so that the next owner
 // can compare them.
 //
+// # Plans that wait
+//
+// [Node.Sleep] gives up a plan that only waits, until a time or a signal: [Node.Plans] of any node yields it then. [Send] stores
+// a signal. After [PausePlan], nothing more of a plan begins until [ResumePlan].
+//
 // # Stuck plans
 //
 // [Inspect] says which members are alive, which open plans make no progress, and why. It is for operators and
