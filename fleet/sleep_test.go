@@ -227,8 +227,8 @@ func TestTakeAsleep(t *testing.T) {
 func TestSleepDeleted(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
-		found := plans(t.Context(), t, n)
 		plan := asleep(t, p, n, time.Hour)
+		found := plans(t.Context(), t, n)
 		must(t, p.Delete(t.Context(), plan.ID))
 		time.Sleep(2 * time.Hour)
 		if len(found) > 0 {
