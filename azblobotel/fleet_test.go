@@ -50,13 +50,13 @@ func TestGauges(t *testing.T) {
 	a, b := uuid.UUID(workflow.NewV7()), uuid.UUID(workflow.NewV7())
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: a, Gauges: fleet.Gauges{Open: 9}})
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: b, Gauges: fleet.Gauges{
-		Open: 7, Waiting: 2, Unread: 1, OldestWait: time.Minute, Alive: 1, Dead: 2, Stuck: map[fleet.Reason]int{fleet.ReasonNoProgress: 3},
+		Open: 7, Waiting: 2, Asleep: 3, Unread: 1, OldestWait: time.Minute, Alive: 1, Dead: 2, Stuck: map[fleet.Reason]int{fleet.ReasonNoProgress: 3},
 		Members: []fleet.MemberState{{Member: storage.Member{ID: a, Name: "host-1"}, Plans: 4}},
 		Copies:  []fleet.CopyState{{Name: "west", Lag: time.Hour}},
 	}})
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: a, Stopped: true})
 	for name, want := range map[string][]string{
-		"open": {"{} 7"}, "waiting": {"{} 2"}, "unread": {"{} 1"}, "wait.oldest": {"{} 60"}, "copy.lag": {"{azblob.copy.name=west} 3600"},
+		"open": {"{} 7"}, "waiting": {"{} 2"}, "asleep": {"{} 3"}, "unread": {"{} 1"}, "wait.oldest": {"{} 60"}, "copy.lag": {"{azblob.copy.name=west} 3600"},
 		"members":    {"{azblob.member.state=alive} 1", "{azblob.member.state=dead} 2"},
 		"node.plans": {"{azblob.fleet.node=" + a.String() + ",azblob.node.name=host-1} 4"},
 	} {

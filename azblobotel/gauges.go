@@ -14,8 +14,8 @@ import (
 // gauges has the figures that a node reported last. Exporters ask for them; what is not known any more has no series.
 type gauges struct {
 	Options
-	open, waiting, stuck, unread, members, plans metric.Int64Observable
-	oldest, lag                                  metric.Float64Observable
+	open, waiting, asleep, stuck, unread, members, plans metric.Int64Observable
+	oldest, lag                                          metric.Float64Observable
 
 	mu   sync.Mutex
 	from uuid.UUID // uuid.Nil if nothing is known
@@ -27,6 +27,7 @@ func newGauges(o Options, i *instruments) *gauges {
 		Options: o,
 		open:    i.observed("azblob.fleet.open", "{plan}", "Plans that are open."),
 		waiting: i.observed("azblob.fleet.waiting", "{plan}", "Open plans that have not begun."),
+		asleep:  i.observed("azblob.fleet.asleep", "{plan}", "Open plans that sleep until a time or a signal."),
 		stuck:   i.observed("azblob.fleet.stuck", "{plan}", "Open plans that make no progress."),
 		unread:  i.observed("azblob.fleet.unread", "{plan}", "Open plans that may be stuck and were not read yet."),
 		members: i.observed("azblob.fleet.members", "{member}", "Members of the fleet."),
@@ -34,7 +35,7 @@ func newGauges(o Options, i *instruments) *gauges {
 		oldest:  i.observedTime("azblob.fleet.wait.oldest", "For how long the plan has waited that has not begun for longest."),
 		lag:     i.observedTime("azblob.fleet.copy.lag", "How far a copy of the vault is behind."),
 	}
-	_, err := i.RegisterCallback(g.observe, g.open, g.waiting, g.stuck, g.unread, g.members, g.plans, g.oldest, g.lag)
+	_, err := i.RegisterCallback(g.observe, g.open, g.waiting, g.asleep, g.stuck, g.unread, g.members, g.plans, g.oldest, g.lag)
 	i.errs = append(i.errs, err)
 	return g
 }
@@ -64,6 +65,7 @@ func (g *gauges) observe(_ context.Context, o metric.Observer) error {
 	}
 	count(g.open, last.Open)
 	count(g.waiting, last.Waiting)
+	count(g.asleep, last.Asleep)
 	count(g.unread, last.Unread)
 	for _, reason := range fleet.Reasons() {
 		count(g.stuck, last.Stuck[reason], keyReason.String(string(reason)))

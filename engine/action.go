@@ -203,7 +203,7 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again 
 	defer cancel()
 	done := make(chan outcome, 1)
 	sight := r.sightOf(ctx, a)
-	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), r.plan.Submitted, a.Later(), &r.results, sight}, done)
+	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), r.plan.Submitted, a.Later(), &r.results, sight, r.now}, done)
 	var o outcome
 	select {
 	case o = <-done:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -48,6 +49,16 @@ type Call struct {
 	later   *workflow.Later // of the attempt, for State; nil in its first call
 	results *results        // for Result
 	signals *sight          // for Signals
+	now     func() time.Time
+}
+
+// Now returns the time by the clock of the times that are stored, which all engines of the vault share. Without an engine it is
+// the time of this computer.
+func (c Call) Now() time.Time {
+	if c.now == nil {
+		return time.Now().UTC()
+	}
+	return c.now()
 }
 
 // Task returns a plugin that runs a function. The vault stores its requests and responses as Req and Resp,

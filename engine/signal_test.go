@@ -108,6 +108,11 @@ func TestSignals(t *testing.T) {
 		if l := a.Later(); l == nil || l.LastSignal != 1 || l.For != "the others" || now.Asleep() != (every > time.Hour) || now.Asleep() && now.LastSignal != 1 {
 			t.Errorf("stored as %+v with %+v", now, a.Later())
 		}
+		seen, err := fleet.Inspect(t.Context(), s.process(), fleet.InspectOptions{ReadAll: true})
+		must(t, err)
+		if why := seen.Plans[0].Why; seen.Plans[0].Stuck || seen.Gauges().Asleep > 0 != now.Asleep() || opts.Fleet != nil && !strings.Contains(why, " Action b/s/gate has waited for 59s for: the others.") {
+			t.Errorf("stuck %v, asleep %d: %s", seen.Plans[0].Stuck, seen.Gauges().Asleep, why)
+		}
 		s.send(p, "go", "ben")
 		time.Sleep(time.Minute)
 		s.send(p, "other", "cem")

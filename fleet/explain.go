@@ -54,7 +54,7 @@ func (f fleetFacts) whyAsleep(p OpenPlan, late bool) string {
 	case overdue > 0:
 		why = fmt.Sprintf("It slept until %s, and is about to be woken: %s.", at, f.nodes())
 	}
-	return why + f.stops(p, " It was asked to stop %s, and stops as soon as a node wakes it.")
+	return why + f.awaits(p) + f.stops(p, " It was asked to stop %s, and stops as soon as a node wakes it.")
 }
 
 func (f fleetFacts) whyPaused(p OpenPlan, late bool) string {
@@ -138,11 +138,11 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner *MemberState, late, waits bool)
 	why := "Its owner" + lives(p, owner)
 	switch {
 	case waits:
-		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay, which ends in %s.", f.ago(p.Progress), short(max(0, p.waits.Sub(f.now))))
+		return why + fmt.Sprintf(". Nothing runs, and nothing has been stored for %s, but its author gave it a delay, which ends in %s.", f.ago(p.Progress), short(max(0, p.waits.Sub(f.now)))) + f.awaits(p)
 	case p.Unread:
 		return why + "." + unread
 	case !late:
-		return why + "." + f.runs(p) + f.ahead(p)
+		return why + "." + f.runs(p) + f.awaits(p) + f.ahead(p)
 	}
 	why += fmt.Sprintf(", but nothing has been stored for %s.", f.ago(p.Progress)) + f.runs(p)
 	switch {
@@ -154,6 +154,16 @@ func (f fleetFacts) whyWorking(p OpenPlan, owner *MemberState, late, waits bool)
 		return why + " Nothing runs, so the node may hang: restart it, or evict it."
 	}
 	return why + " Look at the plugin. If it hangs, restart the node, or evict it: the next owner runs the action again, or stops the plan if it was asked to."
+}
+
+// awaits says what an action waits for, if its plugin says it.
+func (f fleetFacts) awaits(p OpenPlan) string {
+	for _, w := range p.Waiting {
+		if w.What != "" {
+			return fmt.Sprintf(" Action %s has waited for %s for: %s.", w.Path, f.ago(w.Since), w.What)
+		}
+	}
+	return ""
 }
 
 // runs says what has run longest.

@@ -16,6 +16,8 @@ import (
 type Gauges struct {
 	// Open is the number of open plans, and Waiting the number of those that are NotStarted and may begin.
 	Open, Waiting int
+	// Asleep is the number of open plans that sleep, or must not begin yet. They need no node: Open less Asleep is the work.
+	Asleep int
 	// More reports whether there are more open plans than were looked at.
 	More bool
 	// Stuck are the numbers of stuck plans. Reasons without plans are absent.
@@ -44,6 +46,9 @@ func (i Inspection) Gauges() Gauges {
 		}
 	}
 	for _, p := range i.Plans {
+		if p.Condition == ConditionAsleep {
+			g.Asleep++
+		}
 		if p.Stuck {
 			g.Stuck[p.Reason]++
 		}

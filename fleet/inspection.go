@@ -175,6 +175,8 @@ type WaitingObject struct {
 	Until time.Time
 	// Since is when the wait began.
 	Since time.Time
+	// What is what the plugin says it waits for, cut after 120 letters, such as "approvals, has 1 of 2". It may be empty.
+	What string
 }
 
 // Compare orders waits by their ends. One without Until is the last.

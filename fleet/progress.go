@@ -106,7 +106,7 @@ func waitOf(o workflow.Object, path string) WaitingObject {
 		if delay <= 0 {
 			return WaitingObject{}
 		}
-		return WaitingObject{path, what, since.Add(delay).UTC(), since}
+		return WaitingObject{Path: path, For: what, Until: since.Add(delay).UTC(), Since: since}
 	}
 	switch o := o.(type) {
 	case *workflow.Block:
@@ -122,10 +122,10 @@ func waitOf(o workflow.Object, path string) WaitingObject {
 		}
 	case *workflow.Action:
 		if l := o.Later(); l != nil && !l.Called && s.Status == workflow.Running {
-			return WaitingObject{path, nextCall, l.At.UTC(), o.Attempts[len(o.Attempts)-1].Start}
+			return WaitingObject{path, nextCall, l.At.UTC(), o.Attempts[len(o.Attempts)-1].Start, cut(l.For)}
 		}
 		if n := len(o.Attempts); s.Status == workflow.Running && n > 0 && o.Attempts[n-1].Err != nil && !o.Attempts[n-1].End.IsZero() && !o.Attempts[n-1].Paused {
-			return WaitingObject{path, "retry", time.Time{}, o.Attempts[n-1].End}
+			return WaitingObject{Path: path, For: "retry", Since: o.Attempts[n-1].End}
 		}
 	}
 	return WaitingObject{}

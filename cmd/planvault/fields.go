@@ -160,6 +160,7 @@ func (a *app) outputs() []output {
 		{commands: "fork, retry", row: forked{}},
 		{commands: "pause", row: paused{}},
 		{commands: "resume", when: "of a plan", row: paused{}},
+		{commands: "approve, reject", row: decided{}},
 		{commands: "signal", row: signalled{}},
 		{commands: "fork", when: "of the plans of a search", row: forkedEach{}},
 		{commands: "stop", row: stopped{}},

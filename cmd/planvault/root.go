@@ -315,7 +315,7 @@ func (a *app) commands() []group {
 			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.waitCommand(), a.webCommand(),
 		}},
-		{"Change one plan", []*cobra.Command{a.forkCommand(), a.pauseCommand(), a.retryCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand()}},
+		{"Change one plan", []*cobra.Command{a.approveCommand(), a.forkCommand(), a.pauseCommand(), a.rejectCommand(), a.retryCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand()}},
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
 		{"History", []*cobra.Command{
 			a.expireCommand(), a.exportCommand(), a.holdCommand(), a.importCommand(),

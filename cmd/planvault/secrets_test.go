@@ -115,7 +115,7 @@ var secretRuns = []string{
 	"mirror --to-prefix copy --to-connection-string CONNECTION", "switch --to-prefix copy --to-connection-string CONNECTION --dry-run",
 	"policy", "policy show", "expire --older-than 1d --dry-run", "hold --list", "hold today", "release today", "fork FAILED --from-failure --dry-run", "fork FAILED --from-failure", "fork FAILED --from-failure --skip first --again", "fork FAILED --from-failure --again --request first={\"Text\":\"KANARI\"}", "log --output json",
 	`fork FAILED --from-failure --again --skip first --result {"Text":"KANARI"}`, `fork FAILED --from-failure --again --request first={"Text":7,"KANARI":1}`, "retry FAILED first second --again",
-	"signal RUNNING deployed", "pause RUNNING", "resume RUNNING", "stop RUNNING", "takeover RUNNING", "takeover RUNNING --yes", "suspend", "resume", "purge FAILED --yes", "profile list", "profile", "version",
+	"approve RUNNING first", "reject RUNNING first", `signal RUNNING deployed --json "KANARI"`, "show RUNNING --signals", "show RUNNING --signals --output json", "pause RUNNING", "resume RUNNING", "stop RUNNING", "takeover RUNNING", "takeover RUNNING --yes", "suspend", "resume", "purge FAILED --yes", "profile list", "profile", "version",
 }
 
 // unvaulted are the commands that no run is for: TestSecrets looks at the pages of web, and the others show no plan.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -9,18 +11,31 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
 // showCommand prints a plan as a tree.
 func (a *app) showCommand() *cobra.Command {
 	var w watch
+	var signals bool
 	c := a.onPlan("show ID", "Show a plan as a tree, and follow it",
 		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 			if shortest := 100 * time.Millisecond; time.Duration(w.every) < shortest {
 				return usageError("--interval must be %v or more", shortest)
 			}
 			w.app, w.vault, w.id = a, v, id
+			if signals {
+				list, err := fleet.Signals(ctx, v, id, 0)
+				if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+					return err
+				}
+				if err != nil {
+					a.complain(err)
+				}
+				w.signals = signalRowsOf(list)
+			}
 			p, err := w.run(ctx)
 			if err == nil && w.exitStatus && (p.State.Status == workflow.Failed || p.State.Status == workflow.Stopped) {
 				return errFound
@@ -32,6 +47,7 @@ func (a *app) showCommand() *cobra.Command {
 	flags.BoolVar(&w.follow, "watch", false, "follow the plan until it is final")
 	w.every = age(2 * time.Second)
 	flags.Var(&w.every, "interval", "with --watch, the `TIME` between two looks at the plan, such as 2s or 1m")
+	flags.BoolVar(&signals, "signals", false, "list the signals of an open plan, without what is in them")
 	flags.BoolVar(&w.exitStatus, "exit-status", false, "end with exit code 4 if the plan is Failed or Stopped")
 	return c
 }
@@ -42,6 +58,36 @@ type planSummary struct {
 	Failed  []actionRow  `json:"failed,omitempty" help:"the actions that failed"`
 	Running []actionRow  `json:"running,omitempty" help:"the actions that run"`
 	Skipped []skippedRow `json:"skipped,omitempty" help:"the actions that a person declared done"`
+	Signals []signalRow  `json:"signals,omitempty" help:"with --signals, the plan's signals"`
+}
+
+// signalRow is a signal in the JSON of show. What is in it may be secret.
+type signalRow struct {
+	Number int       `json:"number" help:"its number"`
+	Name   string    `json:"name" help:"its name"`
+	By     string    `json:"by,omitempty" help:"who sent it"`
+	Why    string    `json:"why,omitempty" help:"why"`
+	At     time.Time `json:"at" help:"when it was stored"`
+	Bytes  int       `json:"bytes" help:"the size of what is in it"`
+}
+
+func signalRowsOf(list []fleet.Signal) (rows []signalRow) {
+	for _, s := range list {
+		rows = append(rows, signalRow{s.Number, s.Name, s.By.By, s.By.Why, utc(s.By.At), len(s.Payload)})
+	}
+	return rows
+}
+
+// line is the row for people.
+func (r signalRow) line(stamp func(time.Time) string) string {
+	text := fmt.Sprintf("  signal %d  %s  %s", r.Number, stamp(r.At), printable(r.Name, 60))
+	if r.By != "" {
+		text += " by " + printable(r.By, 60)
+	}
+	if r.Why != "" {
+		text += ": " + printable(r.Why, 120)
+	}
+	return text
 }
 
 // skippedRow is an action in the JSON of show that did not run.

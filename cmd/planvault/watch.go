@@ -23,6 +23,7 @@ type watch struct {
 	id                      uuid.UUID
 	all, follow, exitStatus bool
 	every                   age
+	signals                 []signalRow
 
 	second bool // the plan is on the second screen of a terminal, where it is drawn again and again
 }
@@ -70,7 +71,17 @@ func (w *watch) show(root *report.Node) error {
 	if w.second {
 		return w.draw(root)
 	}
-	return w.app.printNext(summaryOf(root), func(out io.Writer) { w.app.newTree(root, w.all).write(out, root) })
+	summary := summaryOf(root)
+	summary.Signals = w.signals
+	return w.app.printNext(summary, func(out io.Writer) {
+		w.app.newTree(root, w.all).write(out, root)
+		for i, row := range w.signals {
+			if i == 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintln(out, row.line(w.app.stamp))
+		}
+	})
 }
 
 // showNext shows what has changed, each change on a line. As JSON, it is the object again.

@@ -112,13 +112,14 @@ func TestImportsRunOneWay(t *testing.T) {
 		"storage/mirror":      {"internal/same", "internal/sleep", "storage", "storage/driver", "workflow"},
 		// A fleet and an engine depend on the contract, not on this vault.
 		"fleet":              {"internal/sleep", "internal/tee", "storage", "storage/driver", "workflow"},
+		"engine/approve":     {"engine", "fleet", "plugins", "storage", "storage/driver", "workflow"},
 		"engine":             {"fleet", "internal/secrets", "internal/sleep", "internal/tee", "internal/values", "plugins", "plugins/registry", "storage", "storage/driver", "storage/retention", "workflow"},
 		"internal/price":     {"."},
 		"internal/firsthour": {"internal/blob", "internal/sleep"},
 		"internal/fill":      {".", "emulator", "workflow", "internal/plantest"},
 		// The tool does what an embedding program could do.
 		"cmd/planvault": {
-			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "fleet",
+			".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "cmd/planvault/internal/sample", "cmd/planvault/internal/web", "emulator", "engine", "engine/approve", "fleet",
 			"internal/firsthour", "internal/merge", "internal/price", "internal/secrets", "internal/sleep", "plugins/registry", "storage", "storage/bundle", "storage/driver", "storage/mirror", "storage/retention", "workflow",
 		},
 		"cmd/planvault/internal/human":  {},
