@@ -120,7 +120,11 @@ func TestSignals(t *testing.T) {
 		s.send(p, "go", "dia")
 		time.Sleep(time.Minute)
 		must(t, <-ended)
-		a = s.read(p.ID).Blocks[0].Sequences[0].Actions[1]
+		end := s.read(p.ID)
+		if end.LastSignal != 0 {
+			t.Errorf("a plan that is awake has LastSignal %d", end.LastSignal)
+		}
+		a = end.Blocks[0].Sequences[0].Actions[1]
 		if got := a.Attempts[len(a.Attempts)-1].Resp; got != "ana ben dia" || len(a.Attempts) != 1 {
 			t.Errorf("%d attempts, response %q", len(a.Attempts), got)
 		}
@@ -198,6 +202,19 @@ func TestSignalCosts(t *testing.T) {
 		}
 		cancel()
 		must(t, <-ended)
+	})
+}
+
+// TestNobodyListens: an engine without a fleet whose plans don't wait for signals asks for none.
+func TestNobodyListens(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.create(plan(block("b", sequence("s", do(job{Name: "long", For: 30 * time.Minute})))))
+		lists, v := 0, s.process()
+		v.OnOp("Roster", func(_ context.Context, _ processtest.Call, do func() error) error { lists++; return do() })
+		must(t, s.engine(v, engine.Options{}).Run(t.Context()))
+		if lists != 1 {
+			t.Errorf("%d lists; one tells the time", lists)
+		}
 	})
 }
 
