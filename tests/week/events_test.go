@@ -3,12 +3,14 @@ package week_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -82,6 +84,26 @@ var events = []event{
 			w.submit()
 		}
 	}},
+	{"pause", 6, func(w *week, _ *process) {
+		all := w.openPlans()
+		if len(all) == 0 {
+			return
+		}
+		c, d := all[w.r.IntN(len(all))], w.span(time.Second, w.longestAction)
+		if c.paused {
+			return
+		}
+		w.call(func(ctx context.Context) {
+			err := fleet.PausePlan(ctx, w.operator, c.plan.ID, person)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.note(nil, c, "paused for %v: %v", d, err)
+			if err == nil {
+				c.paused, c.pausedAt = true, time.Now()
+				w.after(d, func() { w.resume(c) })
+			}
+		})
+	}},
 	{"stop", 10, func(w *week, p *process) {
 		all := w.openPlans()
 		if len(all) == 0 || p.engine == nil {
@@ -105,6 +127,20 @@ var events = []event{
 			w.note(nil, c, "stop by %s (engine: %t): %v", p.name, byEngine, err)
 		})
 	}},
+}
+
+// resume ends a pause.
+func (w *week) resume(c *career) {
+	w.call(func(ctx context.Context) {
+		err := fleet.ResumePlan(ctx, w.operator, c.plan.ID, person)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.note(nil, c, "resumed: %v", err)
+		if err != nil {
+			w.find("resume", c, "%v", err)
+		}
+		c.paused, c.since, c.kind = false, time.Now(), "resume"
+	})
 }
 
 // person asks for evictions and stops.
@@ -175,6 +211,37 @@ func (w *week) submit() {
 			w.created(c)
 		}
 	})
+	w.signal(c)
+}
+
+// signal sends a plan the signals that it waits for, some before it has begun.
+func (w *week) signal(c *career) {
+	for n := range c.wants {
+		r := w.draws("signal", c.number, n)
+		s := fleet.Signal{Name: signal, By: person, Key: []string{"", strconv.Itoa(n)}[r.IntN(2)]}
+		w.after(time.Duration(r.Int64N(int64(w.longestAction)))>>r.IntN(10), func() { w.send(c, s, 0) })
+	}
+}
+
+// send sends a signal until it is stored.
+func (w *week) send(c *career, s fleet.Signal, tries int) {
+	vault, p := storage.Vault(w.operator), w.seats[w.draws("sends", c.number, s.Key, tries).IntN(len(w.seats))]
+	if tries%2 == 0 && p != nil && !p.dead && p.vault != nil {
+		vault = p.vault
+	}
+	w.call(func(ctx context.Context) {
+		number, err := fleet.Send(ctx, vault, c.plan.ID, s)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.catchUp()
+		w.note(nil, c, "signal %q: %d, %v", s.Key, number, err)
+		switch {
+		case err == nil && c.signals[number].IsZero():
+			w.find("signal", c, "signal %d is acknowledged and not stored", number)
+		case err != nil && !c.status.Final() && (c.stored || tries < 30):
+			w.after(time.Minute, func() { w.send(c, s, tries+1) })
+		}
+	})
 }
 
 // fork does again what is left of a plan.
@@ -199,6 +266,7 @@ func (w *week) fork(from *career) {
 		w.note(nil, c, "fork of %s: %v", old.ID, err)
 		if err == nil {
 			w.created(c)
+			w.signal(c)
 		}
 	})
 }

@@ -2,10 +2,12 @@ package week_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -24,6 +26,27 @@ type task struct {
 	Deaf bool
 	// Exits and Panics are what a call does in place of a return.
 	Exits, Panics bool
+	// Polls is how many calls of an attempt return Later, -1 is all, and Wants how many signals an attempt waits for. Nap is
+	// the time until the next call, and Fill the size of the state.
+	Polls, Wants int
+	Nap          time.Duration
+	Fill         int
+}
+
+// signal is the name of the signals that actions wait for.
+const signal = "go"
+
+// memo is the state of a plugin that waits. A plugin knows how often it has polled from it alone.
+type memo struct {
+	Action uuid.UUID
+	Polls  int
+	Fill   string
+}
+
+// next returns what a plugin that waits remembers until its next call, and whether it waits any longer. It has the signals
+// of the plan.
+func (t task) next(action uuid.UUID, m memo, signals int) (memo, bool) {
+	return memo{action, m.Polls + 1, strings.Repeat("x", t.Fill)}, t.Polls < 0 || m.Polls < t.Polls || signals < t.Wants
 }
 
 // career is a plan, and what is known of it.
@@ -34,6 +57,8 @@ type career struct {
 	rare bool
 	// delay is the longest time that the plan waits because its author wants it to.
 	delay time.Duration
+	// wants is how many signals it waits for.
+	wants int
 	// completes means that the plan becomes Completed unless it is stopped.
 	completes bool
 	// beside are the continuous checks, whose rounds are no progress, ending the work that a stop lets begin, and idempotent
@@ -50,7 +75,7 @@ const maxRetryDelay = 4 * time.Second
 // drawPlan draws the next plan. Its longest action takes about the given time.
 func drawPlan(r *rand.Rand, longest time.Duration) *career {
 	c := &career{completes: true, beside: map[uuid.UUID]bool{}, ending: map[uuid.UUID]bool{}, idempotent: map[uuid.UUID]bool{}, delay: maxRetryDelay}
-	c.shape = []string{"short", "short", "short", "wide", "wide", "checked", "delayed", "long", "odd", "odd", "crash"}[r.IntN(11)]
+	c.shape = []string{"short", "short", "short", "wide", "wide", "checked", "delayed", "long", "odd", "odd", "crash", "later", "later", "signal"}[r.IntN(14)]
 	c.rare = r.IntN(6) == 0
 	few := func(n int) int { return 1 + r.IntN(n) }
 	takes := func() time.Duration {
@@ -66,6 +91,11 @@ func drawPlan(r *rand.Rand, longest time.Duration) *career {
 			}
 			if r.IntN(8) == 0 {
 				t.Fails = 1
+			}
+			if c.shape == "later" && r.IntN(2) == 0 {
+				t.Polls, t.Nap = few(3), min(30*time.Second<<r.IntN(9), longest)+time.Duration(r.IntN(30000))*time.Millisecond
+				t.Fill = []int{0, 100, engine.MaxState - 200}[r.IntN(3)]
+				a.Timeout += 4*time.Duration(t.Polls)*t.Nap + 2*time.Hour
 			}
 			a.Req = t
 			all = append(all, a)
@@ -105,6 +135,10 @@ func drawPlan(r *rand.Rand, longest time.Duration) *career {
 	switch {
 	case c.shape == "long":
 		t.Takes = longest/10 + time.Duration(r.Int64N(int64(longest)))
+	case c.shape == "signal":
+		t.Wants, t.Nap, t.Fill = few(3), time.Duration(few(24))*time.Hour, 100
+	case c.shape == "later" && r.IntN(4) == 0:
+		t.Polls, t.Nap, c.completes = -1, time.Duration(few(20))*time.Minute, false
 	case c.shape == "crash":
 		t.Crashes, c.completes = []int{1, 2, -1}[r.IntN(3)], false
 	case c.shape != "odd":
@@ -118,7 +152,14 @@ func drawPlan(r *rand.Rand, longest time.Duration) *career {
 		t.Exits, c.completes = true, false
 	}
 	*odd = t
-	p.Blocks[0].Sequences[0].Actions[0].Timeout = 2*t.Takes + 10*time.Minute
+	switch a := p.Blocks[0].Sequences[0].Actions[0]; {
+	case t.Wants > 0:
+		a.Timeout = 2*longest + 6*time.Hour
+	case t.Polls < 0:
+		a.Timeout, a.Retries = time.Duration(10+few(60))*time.Minute, 0
+	case t.Polls == 0:
+		a.Timeout = 2*t.Takes + 10*time.Minute
+	}
 	c.plan = p
 	return c
 }

@@ -44,6 +44,7 @@ type process struct {
 	dead    bool
 	leaving time.Time // when it was told to leave
 	hit     time.Time // when something happened to it
+	after   string    // what that was
 	joined  time.Time
 }
 
@@ -55,6 +56,12 @@ type fault struct {
 	frozen bool
 	rule   *emulator.Rule // of its requests; nil if it is frozen
 }
+
+// The longest Interval and TTL of a process.
+const (
+	longestInterval = time.Minute
+	longestTTL      = 3 * longestInterval
+)
 
 // start starts a process in a place of the fleet.
 func (w *week) start(seat int) {
@@ -232,6 +239,8 @@ func (p *process) perform(ctx context.Context, c engine.Call, t task) (string, e
 	case <-timer.C:
 		if fails {
 			err = errors.New("as it was told")
+		} else {
+			err = p.waits(c, k, t)
 		}
 	case <-over:
 		err = context.Cause(ctx)
@@ -257,6 +266,27 @@ func (p *process) perform(ctx context.Context, c engine.Call, t task) (string, e
 		runtime.Goexit()
 	}
 	return "ok", err
+}
+
+// waits returns Later if the plugin waits any longer.
+func (p *process) waits(c engine.Call, k *call, t task) error {
+	if t.Polls == 0 && t.Wants == 0 {
+		return nil
+	}
+	var before memo
+	_, err := c.State(&before)
+	var signals []fleet.Signal
+	if err == nil && t.Wants > 0 {
+		signals, err = c.Signals(signal)
+	}
+	p.while(func() { p.w.sees(k, before, signals, err) })
+	if err != nil {
+		return engine.Later(time.Minute, before)
+	}
+	if after, waits := t.next(c.Action, before, len(signals)); waits {
+		return engine.Later(t.Nap, after)
+	}
+	return nil
 }
 
 // apply makes the faults of a process take effect.
@@ -295,9 +325,9 @@ func (w *week) heal(p *process, f *fault) {
 
 // hits notes that something happened to a process and to all plans that it has.
 func (w *week) hits(p *process, kind string) {
-	p.hit, p.since = time.Now(), time.Now()
+	p.hit, p.since, p.after, w.stirred = time.Now(), time.Now(), kind, time.Now()
 	for _, c := range w.openPlans() {
-		if w.nodes[c.owner] == p {
+		if w.nodes[c.owner] == p || w.nodes[c.sleptOn] == p {
 			c.kind, c.since = kind, time.Now()
 			w.note(p, c, "%s", kind)
 		}
@@ -367,6 +397,9 @@ func (w *week) deploy(seat int, p *process) {
 func (p *process) able() bool {
 	return !p.dead && p.leaving.IsZero() && p.node != uuid.Nil && len(p.lasting) == 0
 }
+
+// suffers reports whether something is wrong with a process.
+func (p *process) suffers() bool { return len(p.lasting) > 0 }
 
 // openPlans returns the plans that are not final in the order in which they were submitted.
 func (w *week) openPlans() []*career {

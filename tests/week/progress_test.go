@@ -1,6 +1,7 @@
 package week_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,8 @@ const slack = 8 * time.Second
 // bound is the longest that a plan waits for a process that can run it after an event, by docs/fleet.md.
 func bound(kind string, interval, ttl time.Duration) time.Duration {
 	switch kind {
+	case "later", "sleep":
+		return 2*interval + slack
 	case "submit":
 		return 3*interval + slack
 	case "evict":
@@ -68,6 +71,7 @@ func (w *week) look() {
 	}
 	for _, c := range open {
 		w.lookFor(c, now)
+		w.lookForLaters(c, now)
 	}
 }
 
@@ -88,6 +92,10 @@ func (w *week) lookAt(p *process, now time.Time) {
 
 // lookFor looks for a process that could have made progress with a plan.
 func (w *week) lookFor(c *career, now time.Time) {
+	if c.paused && c.stopped.IsZero() {
+		c.since, c.kind = now, "resume"
+		return
+	}
 	owner := w.nodes[c.owner] // may be nil
 	if owner != nil && owner.node == c.owner && !owner.dead {
 		for k := range c.active {
@@ -108,17 +116,36 @@ func (w *week) lookFor(c *career, now time.Time) {
 	if id := workflow.Time(c.plan.ID).Truncate(day); id.After(now) {
 		c.kind = "tomorrow"
 	}
+	waits, kind := c.waits()
+	asleep, known := !c.wakeAt.IsZero(), waits
+	if asleep && w.stirred.After(waits) { // the first by hash may be hit
+		waits, kind = w.stirred, "stir"
+	}
 	for _, p := range w.alive {
 		if !p.able() || c.rare && !p.rare || p.ahead != 0 && now.Add(half).Truncate(day).After(now.Add(-half)) {
 			continue
 		}
-		since := c.since
-		if p.since.After(since) {
-			since = p.since
+		since := waits
+		since = later(since, p.since)
+		interval, ttl := p.o.Interval, max(p.o.TTL, c.ttl)
+		if asleep { // another one is the first by hash
+			interval, ttl = longestInterval, longestTTL
 		}
-		waits, bound := now.Sub(since), bound(c.kind, p.o.Interval, max(p.o.TTL, c.ttl))
-		if c.stopped.IsZero() {
+		if kind == "sleep" && now.Sub(later(c.since, p.since)) <= bound(c.kind, interval, ttl) {
+			continue
+		}
+		waits, bound := now.Sub(since), bound(kind, interval, ttl)
+		if c.stopped.IsZero() && !asleep {
 			bound += c.delay
+		}
+		if all := min(now.Sub(known), now.Sub(p.since)); asleep && (c.rare || all > time.Hour+bound || slices.ContainsFunc(w.alive, (*process).suffers)) {
+			waits, bound = all, time.Hour+bound
+		}
+		if asleep && slices.ContainsFunc(w.alive, func(p *process) bool { return p.full }) {
+			bound += 2 * longestInterval
+		}
+		if kind == "sleep" && owner != nil && owner.full {
+			bound += time.Minute
 		}
 		if c.kind == "submit" && c.by == p && since.Equal(c.since) && c.since.Sub(p.hit) > p.o.TTL {
 			bound = slack
@@ -131,13 +158,73 @@ func (w *week) lookFor(c *career, now time.Time) {
 	}
 }
 
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// waits returns since when a plan waits for a process, and after what.
+func (c *career) waits() (since time.Time, kind string) {
+	since, kind = c.since, c.kind
+	var due time.Time
+	for id, l := range c.laters {
+		if !c.stopped.IsZero() && !c.ending[id] {
+			continue
+		}
+		if at := c.due(l); due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	switch {
+	case c.wakeAt.IsZero(), !c.stopped.IsZero():
+	case due.IsZero(), due.After(c.wakeAt):
+		due = c.wakeAt
+	}
+	if due.After(since) {
+		since, kind = due, "sleep"
+	}
+	return since, kind
+}
+
+// due returns when an action that waits is to be called again.
+func (c *career) due(l workflow.Later) time.Time {
+	at := l.At
+	for n, stored := range c.signals {
+		if n > l.LastSignal && stored.Before(at) {
+			at = stored
+		}
+	}
+	return at
+}
+
+// lookForLaters looks for actions that their owner has forgotten to call again.
+func (w *week) lookForLaters(c *career, now time.Time) {
+	p := w.nodes[c.owner]
+	if c.paused || p == nil || p.node != c.owner || !p.able() || p.full || !c.stopped.IsZero() {
+		return
+	}
+	for id, l := range c.laters {
+		since, kind := later(c.due(l), c.owned), "later"
+		if p.since.After(since) {
+			since, kind = p.since, p.after
+		}
+		if waits := now.Sub(since); waits > max(bound(kind, p.o.Interval, p.o.TTL), bound("later", p.o.Interval, p.o.TTL)) {
+			w.find("forgotten", c, "%s has not called action %s again for %v after %v", p.name, id, waits, kind)
+			delete(c.laters, id)
+		}
+	}
+}
+
 // passes looks for plans of former members that have waited for too long when a process begins another one. A node may do
 // so once, because the first by hash has a head start.
 func (w *week) passes(p *process) {
 	now := time.Now()
 	for _, c := range w.openPlans() {
 		owner := w.nodes[c.owner]
-		if c.status != workflow.Running || owner != nil && !owner.dead && owner.node == c.owner || !p.able() || c.rare && !p.rare {
+		if c.paused || c.status != workflow.Running || !c.wakeAt.IsZero() || owner != nil && !owner.dead && owner.node == c.owner || !p.able() || c.rare && !p.rare {
 			continue
 		}
 		waits := min(now.Sub(c.since), now.Sub(p.hit), now.Sub(p.joined))
@@ -159,9 +246,12 @@ const (
 	half = 20 * time.Minute // around midnight, IDs are of another day than a clock that is off
 )
 
-// obeys checks that no work of a plan begins after the request to stop it has reached its owner.
+// obeys checks that no work of a plan begins after the request to stop or pause it has reached its owner.
 func (w *week) obeys(k *call) {
 	c, reaches := k.c, k.c.stopped
+	if c.paused && reaches.IsZero() {
+		reaches = later(c.pausedAt, c.owned)
+	}
 	if reaches.IsZero() || c.ending[k.Action] || len(k.p.lasting) > 0 || k.node != c.owner {
 		return
 	}
@@ -169,6 +259,6 @@ func (w *week) obeys(k *call) {
 		reaches = k.p.hit
 	}
 	if late := time.Since(reaches); late > 2*k.p.o.Interval+slack {
-		w.find("stop", c, "%s begins action %s %v after the request to stop the plan", k.p.name, k.Action, late)
+		w.find("stop", c, "%s begins action %s %v after the request to stop or pause the plan", k.p.name, k.Action, late)
 	}
 }

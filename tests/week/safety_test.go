@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +25,20 @@ type ledger struct {
 	status  workflow.Status
 	owner   uuid.UUID
 	epoch   int64
+	owned   time.Time // since when it has this owner
+	wakeAt  time.Time // until when it sleeps
+	sleptOn uuid.UUID // the node that let it sleep
+	woken   bool      // it slept before its present owner
 	parts   map[uuid.UUID]*deed
+	// laters are the actions that are to be called again, and signals when each signal was stored.
+	laters  map[uuid.UUID]workflow.Later
+	signals map[int]time.Time
 	asked   bool      // somebody tried to stop it
 	stopped time.Time // when a request to stop it was acknowledged
-	story   []string
+	// paused means that the note of a pause was stored, at pausedAt, and is not removed.
+	paused   bool
+	pausedAt time.Time
+	story    []string
 }
 
 // deed is what became of a sub-object.
@@ -36,6 +47,7 @@ type deed struct {
 	epoch          int64              // in which it became final
 	fenced         int64              // the last epoch whose owner has stored it
 	returned       map[uuid.UUID]bool // nodes to which a call returned
+	memo           memo               // the state that is stored
 	fails, crashes int
 	unended        int // calls that did not end
 }
@@ -74,6 +86,10 @@ func (w *week) catchUp() {
 		if r.Op != emulator.PutBlob || r.Status != 201 || dir == "open/" {
 			continue
 		}
+		if note, ok := strings.CutPrefix(r.Blob, "notes/signal-"); ok {
+			w.signalled(note)
+			continue
+		}
 		id, isEntry := strings.CutSuffix(name, "-entry.json")
 		if !isEntry {
 			id = path.Base(dir)
@@ -100,21 +116,28 @@ func (w *week) entry(c *career, r emulator.Request) {
 	}
 	owner, _ := uuid.Parse(r.Metadata["owner"])
 	epoch, _ := strconv.ParseInt(r.Metadata["epoch"], 10, 64)
+	wakeAt, _ := time.Parse(time.RFC3339, r.Metadata["wakeat"])
 	switch {
-	case epoch < c.epoch, epoch == c.epoch && owner != c.owner:
+	case epoch < c.epoch, epoch == c.epoch && owner != c.owner && wakeAt.IsZero():
 		w.find("epoch", c, "%s stores epoch %d of %s after epoch %d of %s", r.Client, epoch, owner, c.epoch, c.owner)
 	case c.status.Final() && s.Status != c.status, s.Status < c.status:
 		w.find("end", c, "%s makes it %s after it was %s", r.Client, s.Status, c.status)
 	}
 	if epoch != c.epoch {
 		w.note(nil, c, "%s owns it with epoch %d", r.Client, epoch)
-		c.passed = map[*process]time.Time{}
+		c.passed, c.owned, c.woken, c.sleptOn = map[*process]time.Time{}, time.Now(), !c.wakeAt.IsZero(), uuid.Nil
 		if p := w.nodes[owner]; p != nil && epoch == 1 {
 			w.passes(p)
 		}
 		if c.kind == "submit" { // if the owner dies now, its TTL counts
 			c.moves()
 		}
+	}
+	if c.wakeAt = wakeAt; !wakeAt.IsZero() && epoch > 0 && c.owner != uuid.Nil {
+		w.note(nil, c, "%s lets it sleep until %s", r.Client, wakeAt.Sub(w.began))
+		w.counts["sleep"]++
+		c.sleptOn = c.owner
+		c.moves()
 	}
 	final := s.Status.Final() && !c.status.Final()
 	c.owner, c.epoch, c.status = owner, epoch, s.Status
@@ -142,10 +165,12 @@ func (w *week) entry(c *career, r emulator.Request) {
 func (w *week) part(c *career, id uuid.UUID, r emulator.Request) {
 	d := c.deed(id)
 	switch owner := w.nodes[c.owner]; {
+	case c.epoch > 0 && c.owner == uuid.Nil:
+		w.find("stale", c, "%s stores %s while the plan sleeps", r.Client, r.Blob)
 	case owner != nil && owner.name == r.Client:
 		d.fenced = c.epoch
-	case d.fenced == c.epoch && c.epoch > 0:
-		w.find("stale", c, "%s stores %s, although %s has done so in epoch %d", r.Client, r.Blob, owner, c.epoch)
+	case (c.woken || d.fenced == c.epoch) && c.epoch > 0:
+		w.find("stale", c, "%s stores %s, although %s owns it in epoch %d (woken: %t)", r.Client, r.Blob, owner, c.epoch, c.woken)
 	}
 	b, _ := w.server.Blob(r.Container, r.Blob)
 	var s workflow.Status
@@ -161,6 +186,67 @@ func (w *week) part(c *career, id uuid.UUID, r emulator.Request) {
 		d.epoch = c.epoch
 	}
 	d.status = s
+	if strings.HasPrefix(r.Blob, "actions/") {
+		w.later(c, id, d, b.Body)
+	}
+}
+
+// later notes whether an action is to be called again, and with what.
+func (w *week) later(c *career, id uuid.UUID, d *deed, body []byte) {
+	delete(c.laters, id)
+	d.memo = memo{}
+	if !bytes.Contains(body, []byte(`"later":`)) {
+		return
+	}
+	var a struct{ Attempts []workflow.Attempt }
+	_, text, _ := bytes.Cut(body, []byte(`"attempts":`))
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&a.Attempts); err != nil {
+		w.t.Errorf("%s: %v", body, err)
+	}
+	l := (&workflow.Action{Attempts: a.Attempts}).Later()
+	if l == nil {
+		return
+	}
+	if len(l.State) > 0 {
+		if err := json.Unmarshal(l.State, &d.memo); err != nil {
+			w.find("state", c, "action %s has the state %.200s: %v", id, l.State, err)
+		}
+	}
+	if !l.Called && !d.status.Final() {
+		c.laters[id] = *l
+	}
+}
+
+// signalled notes a signal that the store has accepted.
+func (w *week) signalled(note string) {
+	digits, number, _ := strings.Cut(note, "-")
+	plan, _ := uuid.Parse(digits)
+	n, _ := strconv.Atoi(strings.TrimSuffix(number, path.Ext(number)))
+	if c := w.plans[plan]; c != nil && c.signals[n].IsZero() {
+		w.note(nil, c, "has signal %d", n)
+		w.counts["signal"]++
+		c.signals[n] = time.Now()
+	}
+}
+
+// sees notes what a plugin that waits is told: the state that is stored, and all signals that the node can know of.
+func (w *week) sees(k *call, m memo, signals []fleet.Signal, err error) {
+	c, p := k.c, k.p
+	if k.node != c.owner || k.Epoch != c.epoch {
+		return // it may know less
+	}
+	if stored := c.deed(k.Action).memo; m != stored {
+		w.find("state", c, "%s: action %s is called with the state %.100v, and %.100v is stored", p.name, k.Action, m, stored)
+	}
+	if c.wants == 0 || err != nil || len(p.lasting) > 0 {
+		return
+	}
+	for n, stored := range c.signals {
+		known := slices.ContainsFunc(signals, func(s fleet.Signal) bool { return s.Number == n })
+		if late := min(time.Since(stored), time.Since(p.hit), time.Since(p.joined)); !known && late > 2*p.o.Interval+slack {
+			w.find("signal", c, "%s: action %s is not told of signal %d, which has been there for %v", p.name, k.Action, n, late)
+		}
+	}
 }
 
 // changed notes what a process was told to be stored.
@@ -188,6 +274,7 @@ func (w *week) changed(p *process, o workflow.Object) {
 func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fails bool) {
 	c := w.plans[of.Plan]
 	w.catchUp()
+	delete(c.laters, of.Action)
 	w.calls++
 	d := c.deed(of.Action)
 	k = &call{of, c, p, p.node}
@@ -222,7 +309,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 // ends notes the end of a call.
 func (w *week) ends(p *process, k *call, err error) {
 	delete(k.c.active, k)
-	if k.node == p.node && !errors.Is(err, fleet.ErrFenced) { // it can store the end
+	if k.node == p.node && !p.suffers() && !errors.Is(err, fleet.ErrFenced) { // it can store the end
 		k.c.deed(k.Action).unended--
 	}
 	if k.c.beside[k.Action] {

@@ -33,10 +33,11 @@ import (
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/workflow"
 )
 
 var (
-	first = flag.Uint64("week.seed", 1, "the first seed")
+	first = flag.Uint64("week.seed", 3, "the first seed")
 	seeds = flag.Int("week.seeds", 0, "how many seeds are played; 0 means a few, and with PLANVAULT_LONG 1,000")
 	hours = flag.Float64("week.hours", 0, "how long a week is; 0 means a few hours, and with PLANVAULT_LONG a week")
 )
@@ -62,6 +63,8 @@ type week struct {
 	plans  map[uuid.UUID]*career
 	open   map[uuid.UUID]*career // that are stored and not final
 	outage *fault
+	// stirred is when something happened to any process.
+	stirred time.Time
 	// resting means that nothing happens any more but the end of the plans.
 	resting       bool
 	longestAction time.Duration
@@ -102,7 +105,13 @@ func (w *week) call(do func(context.Context)) {
 
 func (w *week) add(c *career) {
 	c.number, c.kind, c.active, c.parts = len(w.plans), "submit", map[*call]bool{}, map[uuid.UUID]*deed{}
+	c.laters, c.signals = map[uuid.UUID]workflow.Later{}, map[int]time.Time{}
 	c.since = time.Now()
+	for o := range workflow.Walk(c.plan) {
+		if a, ok := o.(*workflow.Action); ok && a.State.Status == workflow.NotStarted {
+			c.wants = max(c.wants, a.Req.(task).Wants)
+		}
+	}
 	w.plans[c.plan.ID] = c
 }
 
@@ -245,7 +254,7 @@ func (w *week) rest() {
 		w.after(time.Duration(i)*time.Minute, func() { w.deploy(i, p) })
 	}
 	end := time.Now().Add(2*w.longestAction + 8*time.Hour)
-	w.until(func() bool { return len(w.open)+len(w.agenda) == 0 || time.Now().After(end) }) // a fork may be to come
+	w.until(func() bool { return len(w.open)+len(w.agenda)+len(w.debris()) == 0 || time.Now().After(end) }) // a fork may be to come
 }
 
 // conclude compares what is stored with what is known.
@@ -263,6 +272,9 @@ func (w *week) conclude(ctx context.Context) {
 			w.find("lost", c, "it is not as it was stored: %v", err)
 		}
 	}
+	if left := w.debris(); len(left) > 0 {
+		w.find("debris", nil, "notes are left: %v", left)
+	}
 	report, err := w.operator.Admin().Check(ctx, azblob.CheckOptions{})
 	vaulttest.Must(w.t, err)
 	for _, p := range report.Problems {
@@ -270,6 +282,16 @@ func (w *week) conclude(ctx context.Context) {
 	}
 	w.t.Logf("seed %d: %v, %d plans, %d lives, %d calls, %d requests\n\tevents %v\n\tfound %v",
 		w.seed, time.Since(w.began).Round(time.Minute), len(w.plans), w.lives, w.calls, w.requests, w.counts, w.found)
+}
+
+// debris returns the notes about plans that are stored.
+func (w *week) debris() (left []string) {
+	for b := range w.server.Blobs(prefix + "-control") {
+		if strings.HasPrefix(b.Name, "notes/signal-") || strings.HasPrefix(b.Name, "notes/pause-") {
+			left = append(left, b.Name)
+		}
+	}
+	return left
 }
 
 // TestWeek plays the seeds.
