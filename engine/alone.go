@@ -42,7 +42,9 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	defer e.accept(nil)
 	e.rousing(func(id uuid.UUID) {
 		found := storage.ListResult{ID: id}
-		a.work.Go(func() { a.run(ctx, id, a.pickUp(ctx, found, []workflow.Status{workflow.Running}), false) })
+		a.work.Go(func() {
+			a.run(ctx, id, a.pickUp(ctx, found, []workflow.Status{workflow.Running, workflow.NotStarted}), false)
+		})
 	})
 	defer e.rousing(nil)
 	listening, stop := context.WithCancel(ctx)

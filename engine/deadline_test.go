@@ -101,3 +101,20 @@ func TestNotBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestStopNotBefore stops a plan that an engine which is alone has yet to begin. It does not wait for the plan's time.
+func TestStopNotBefore(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := long("a")
+		p.NotBefore = time.Now().Add(3 * time.Hour)
+		s.create(p)
+		e, ended := s.engine(s.process(), engine.Options{}), make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(time.Minute)
+		must(t, e.Stop(t.Context(), p.ID, asked))
+		must(t, <-ended)
+		if end := s.read(p.ID); end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || end.State.End.Sub(s.began) > 2*time.Minute {
+			t.Errorf("%s, stopped by %+v at %v", outline(end), end.Stopped, end.State.End)
+		}
+	})
+}
