@@ -142,6 +142,10 @@ func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (s
 	case again != nil:
 		return false, r.postpone(a, again)
 	case failure != nil && t.Later != nil && r.plugins.Err() != nil && !failure.Permanent:
+		if a.AtMost > 0 { // only another attempt may make the call again, with the state that this one keeps
+			t.Interrupted = true
+			return false, r.write(a)
+		}
 		return false, r.postpone(a, &later{state: t.Later.State, lastSignal: t.Later.LastSignal, what: t.Later.For}) // the call is made again, not the attempt
 	}
 	t.Resp, t.Err, t.End, t.Later = resp, failure, r.now(), nil

@@ -202,6 +202,7 @@ func lastRound(c *workflow.Checks) (last time.Time) {
 func (r *run) endRounds(c *workflow.Checks, actions, checks workflow.Status) error {
 	for _, a := range c.Actions {
 		if a.State.Status == workflow.Running {
+			r.abandon(a)
 			if err := r.end(a, actions); err != nil {
 				return err
 			}

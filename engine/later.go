@@ -173,10 +173,14 @@ func (r *run) timeout(a *workflow.Action) time.Duration {
 	return cmp.Or(a.Timeout, r.engine.opts.Timeout)
 }
 
-// abandon ends an attempt that waits, because nothing more begins.
+// abandon ends an attempt that waits, because nothing more begins. The state of a call that never ended is dropped.
 func (r *run) abandon(a *workflow.Action) {
-	if waiting(a) {
-		t := &a.Attempts[len(a.Attempts)-1]
-		t.Later, t.End, t.Interrupted, t.Err = nil, r.now(), true, &plugins.Error{Message: "the plan went no further while the attempt waited to be called again"}
+	l := a.Later()
+	if l == nil {
+		return
+	}
+	t := &a.Attempts[len(a.Attempts)-1]
+	if t.Later = nil; !l.Called {
+		t.End, t.Interrupted, t.Err = r.now(), true, &plugins.Error{Message: "the plan went no further while the attempt waited to be called again"}
 	}
 }

@@ -492,3 +492,67 @@ func TestLaterCrashes(t *testing.T) {
 		}
 	})
 }
+
+// TestLaterInterrupted shuts the engine down while the second call of an attempt runs. The next engine makes the call again,
+// with its state, in the same attempt, or in another one if AtMost allows that.
+func TestLaterInterrupted(t *testing.T) {
+	for atMost, want := range map[int]struct {
+		calls  string
+		status workflow.Status
+	}{
+		0: {"1:0 1:1 1:1", workflow.Completed},
+		1: {"1:0 1:1", workflow.Failed},
+		2: {"1:0 1:1 2:1", workflow.Completed},
+	} {
+		for _, inFleet := range []bool{false, true} {
+			onStage(t, func(t *testing.T, s *stage) {
+				var calls []string
+				s.reg = registry.Must(s, engine.Task("later", func(ctx context.Context, call engine.Call, _ int) (string, error) {
+					var n int
+					_, err := call.State(&n)
+					switch calls = append(calls, fmt.Sprintf("%d:%d", call.Attempt, n)); len(calls) {
+					case 1:
+						return "", engine.Later(time.Minute, 1)
+					case 2:
+						<-ctx.Done()
+						return "", ctx.Err()
+					}
+					return "", err
+				}))
+				opts := engine.Options{Drain: time.Second}
+				if inFleet {
+					opts.Fleet = &fleet.Options{}
+				}
+				made := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", AtMost: atMost, Timeout: time.Hour}))))
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				must(t, s.engine(s.process(), opts).Run(ctx))
+				must(t, s.engine(s.process(), opts).Run(t.Context()))
+				a := s.read(made.ID).Blocks[0].Sequences[0].Actions[0]
+				if got := strings.Join(calls, " "); got != want.calls || a.State.Status != want.status || a.Attempts[len(a.Attempts)-1].Later != nil {
+					t.Errorf("at most %d, in a fleet %v: called %s, %s: %+v", atMost, inFleet, got, a.State.Status, a.Attempts)
+				}
+			})
+		}
+	}
+}
+
+// TestStopOfRounds stops a plan whose continuous check waits to be called again, while no engine runs. The attempt has an end,
+// and no state is left.
+func TestStopOfRounds(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := onPolls(s)
+		made := plan(block("b", sequence("s", do(job{Name: "a", For: 10 * time.Second}), second("b"))))
+		made.ContChecks = checks(p.action(wait{"check", 1, time.Minute}))
+		s.create(made)
+		s.runFor(5*time.Second, s.process())
+		stopped := s.read(made.ID)
+		stopped.Reason = workflow.StopRequested
+		must(t, s.process().UpdatePlan(t.Context(), stopped))
+		s.run(t.Context(), s.process())
+		end := s.read(made.ID)
+		if a := end.ContChecks.Actions[0]; a.State.Status != workflow.Stopped || a.Attempts[0].Later != nil || a.Attempts[0].End.IsZero() {
+			t.Errorf("%s%+v", outline(end), a.Attempts)
+		}
+	})
+}
