@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +67,8 @@ type Plugin struct {
 }
 
 // Task returns a plugin that waits for approvals. It ends when as many people have approved as the request says; each counts
-// once. The first rejection before that fails the action for good, with an error that says who rejected and why.
+// once, and names that differ in case or outer space alone are one. The first rejection before that fails the action for good,
+// with an error that says who rejected and why.
 func Task(name string, o Options) Plugin {
 	task := engine.Task(name, o.run).With(engine.TaskOptions[Request]{Check: Request.check})
 	return Plugin{task}
@@ -118,7 +120,7 @@ func (o Options) run(_ context.Context, call engine.Call, req Request) (resp Res
 		case !s.Until.IsZero() && d.By.At.After(s.Until), !o.counts(call, d):
 		case d.Name == reject:
 			return resp, plugins.Permanent(fmt.Errorf("rejected by %s: %s", d.By.By, cmp.Or(d.By.Why, "no reason given")))
-		case !slices.ContainsFunc(resp.By, func(a workflow.Attribution) bool { return a.By == d.By.By }):
+		case !slices.ContainsFunc(resp.By, func(a workflow.Attribution) bool { return same(a.By, d.By.By) }):
 			if resp.By = append(resp.By, d.By); len(resp.By) == of {
 				return resp, nil
 			}
@@ -139,9 +141,9 @@ func (o Options) run(_ context.Context, call engine.Call, req Request) (resp Res
 
 // counts reports whether a decision is one of somebody who may decide.
 func (o Options) counts(call engine.Call, d fleet.Signal) bool {
-	submitter := d.By.By == call.Submitted.By
+	submitter := same(d.By.By, call.Submitted.By)
 	switch {
-	case d.By.By == "":
+	case strings.TrimSpace(d.By.By) == "":
 		return false
 	case submitter && d.Name == reject:
 		return true
@@ -150,6 +152,9 @@ func (o Options) counts(call engine.Call, d fleet.Signal) bool {
 	}
 	return o.Allowed == nil || o.Allowed(call, d.By.By)
 }
+
+// same reports whether two names are those of one person, who may write their name in several ways.
+func same(a, b string) bool { return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b)) }
 
 // decisions returns the decisions about the action of a call, in their order.
 func decisions(call engine.Call) (list []fleet.Signal, err error) {

@@ -45,6 +45,8 @@ func TestApproval(t *testing.T) {
 		"before it begins":     {saids: []said{{0, "ana", false}}, want: "ana"},
 		"two":                  {req: approve.Request{Of: 2}, saids: []said{{time.Hour, "ana", false}, {2 * day, "ben", false}}, want: "ana ben", after: 2 * day},
 		"one person twice":     {req: approve.Request{Of: 2}, saids: []said{{time.Hour, "ana", false}, {2 * time.Hour, "ana", false}, {day, "ben", false}}, want: "ana ben", after: day},
+		"two of one name":      {req: approve.Request{Of: 2}, saids: []said{{time.Hour, "ana", false}, {2 * time.Hour, "Ana ", false}, {day, "ben", false}}, want: "ana ben", after: day},
+		"the submitter, again": {saids: []said{{time.Hour, " SUB", false}, {day, "ana", false}}, want: "ana", after: day},
 		"the submitter":        {saids: []said{{time.Hour, "sub", false}, {day, "ana", false}}, want: "ana", after: day},
 		"the submitter may":    {opts: approve.Options{SubmitterMay: true}, saids: []said{{time.Hour, "sub", false}}, want: "sub", after: time.Hour},
 		"not everybody":        {opts: approve.Options{Allowed: func(_ engine.Call, by string) bool { return by == "ana" }}, saids: []said{{time.Hour, "ben", false}, {2 * time.Hour, "ben", true}, {day, "ana", false}}, want: "ana", after: day},
