@@ -13,6 +13,10 @@
 // If two mirrors copy a plan at once, such as Follow and a switch, and the plan is deleted in the promoted copy less than ten
 // minutes after the slower mirror has read the note, that mirror may store the plan again.
 //
+// What is asked of plans beside them stays in the source: stops, pauses and signals. In a promoted copy, a plan that was paused
+// goes on: pause it there before Promote. Signals are to be sent again, and an action that has seen some is woken by a number
+// above theirs alone.
+//
 // Use vaults with a nil registry, as for package bundle.
 package mirror
 
