@@ -192,3 +192,25 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// TestIdle says which open plans need no node, so that a fleet scaled to zero comes back for the others.
+func TestIdle(t *testing.T) {
+	asleep := OpenPlan{Condition: ConditionAsleep, OwnerState: OwnerStateNone}
+	asleep.Plan.WakeAt = epoch0.Add(time.Hour)
+	due, asked, told := asleep, asleep, asleep
+	due.Plan.WakeAt, asked.StopRequested, told.signalled = epoch0, epoch0, true
+	for name, test := range map[string]struct {
+		plan OpenPlan
+		idle bool
+	}{
+		"asleep": {asleep, true}, "due": {due, false}, "asked to stop": {asked, false}, "signalled": {told, false},
+		"paused":       {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateNone}, true},
+		"to be paused": {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateAlive}, false},
+		"waiting":      {OpenPlan{Condition: ConditionWaiting}, false}, "working": {OpenPlan{Condition: ConditionWorking}, false},
+	} {
+		i := Inspection{Now: epoch0, Plans: []OpenPlan{test.plan}}
+		if got := i.Gauges().Asleep == 1; got != test.idle {
+			t.Errorf("%s: idle %t", name, got)
+		}
+	}
+}

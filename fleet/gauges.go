@@ -16,7 +16,8 @@ import (
 type Gauges struct {
 	// Open is the number of open plans, and Waiting the number of those that are NotStarted and may begin.
 	Open, Waiting int
-	// Asleep is the number of open plans that sleep, or must not begin yet. They need no node: Open less Asleep is the work.
+	// Asleep is the number of open plans that need no node now: they sleep, must not begin yet, or are paused, and nothing
+	// wakes them. Open less Asleep is the work.
 	Asleep int
 	// More reports whether there are more open plans than were looked at.
 	More bool
@@ -46,7 +47,7 @@ func (i Inspection) Gauges() Gauges {
 		}
 	}
 	for _, p := range i.Plans {
-		if p.Condition == ConditionAsleep {
+		if p.idle(i.Now) {
 			g.Asleep++
 		}
 		if p.Stuck {
@@ -58,6 +59,17 @@ func (i Inspection) Gauges() Gauges {
 		}
 	}
 	return g
+}
+
+// idle reports whether a plan needs no node: it has no owner, and no time, signal or stop wakes it.
+func (p OpenPlan) idle(now time.Time) bool {
+	switch p.Condition {
+	case ConditionPaused:
+		return p.OwnerState == OwnerStateNone
+	case ConditionAsleep:
+		return p.Plan.WakeAt.After(now) && !asked(p) && !p.signalled
+	}
+	return false
 }
 
 const (

@@ -94,7 +94,7 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}, pauses: map[uuid.UUID]storage.Version{}}
+	i := &inspector{store: s, o: o, Inspection: inspectRoster(roster), members: map[uuid.UUID]*MemberState{}, stops: map[uuid.UUID]storage.StopRequest{}, pauses: map[uuid.UUID]storage.Version{}, signals: LastSignals(roster)}
 	for n := range i.Members {
 		i.members[i.Members[n].Member.ID] = &i.Members[n]
 	}
@@ -126,6 +126,7 @@ type inspector struct {
 	members map[uuid.UUID]*MemberState
 	stops   map[uuid.UUID]storage.StopRequest
 	pauses  map[uuid.UUID]storage.Version
+	signals map[uuid.UUID]int // the largest number of a signal of each plan
 }
 
 // notePauses notes who has paused the plans that are paused. It reads the notes that changed since the last inspection.
@@ -229,7 +230,7 @@ func (i *inspector) search(ctx context.Context) error {
 		id := planOf(f.Err)
 		switch {
 		case f.Err == nil:
-			i.Plans = append(i.Plans, OpenPlan{Plan: f.Result})
+			i.Plans = append(i.Plans, OpenPlan{Plan: f.Result, signalled: i.signals[f.Result.ID] > f.Result.LastSignal})
 		case errors.Is(f.Err, storage.ErrForeign):
 			i.Foreign++
 		case id == uuid.Nil:

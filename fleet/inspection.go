@@ -142,11 +142,12 @@ type OpenPlan struct {
 	// Err is the error of a plan that can't be read.
 	Err error
 
-	pause    storage.Version // of the note that pauses it
-	earlier  bool            // whether Err is that of an earlier inspection
-	waits    time.Time       // when the last delay ends that has begun
-	unseen   bool            // an idempotent action may run, and is not stored as Running
-	orphaned time.Time       // since when inspections have seen it without a live owner; zero if it has one
+	pause     storage.Version // of the note that pauses it
+	signalled bool            // it has a signal that wakes it
+	earlier   bool            // whether Err is that of an earlier inspection
+	waits     time.Time       // when the last delay ends that has begun
+	unseen    bool            // an idempotent action may run, and is not stored as Running
+	orphaned  time.Time       // since when inspections have seen it without a live owner; zero if it has one
 }
 
 // RunningAction is an action that is Running.

@@ -109,7 +109,6 @@ type sleeper struct {
 	wakeAt     time.Time // as it is stored
 	lastSignal int       // the same
 	own        bool      // this node is the first to wake it
-	listed     bool      // the node's record offers it to others
 	noted      time.Time
 }
 
@@ -214,7 +213,7 @@ func (n *Node) soonerLocked(plan uuid.UUID, due time.Time) bool {
 		return false
 	}
 	next := *p
-	next.due, next.listed = due, false
+	next.due = due
 	n.asleep.put(plan, next)
 	return true
 }
@@ -273,7 +272,7 @@ func (n *Node) offerSleepers(at time.Time) {
 	self := &n.record.self
 	for id, p := n.asleep.first(); p != nil && !p.due.Add(n.o.Interval).After(at) && len(self.LetGo) < storage.MaxLetGo; id, p = n.asleep.first() {
 		heap.Pop(&n.asleep.order)
-		p.due, p.own, p.listed = at.Add(lookInterval), false, true
+		p.due, p.own = at.Add(lookInterval), false
 		heap.Push(&n.asleep.order, nap{p.due, id})
 		self.LetGo = append(self.LetGo[:len(self.LetGo):len(self.LetGo)], id)
 		n.record.announce()

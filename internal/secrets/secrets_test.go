@@ -62,11 +62,12 @@ func (o *ownText) UnmarshalText(text []byte) error {
 }
 
 type odd struct {
-	Dotted string            `json:"a/b~c*d" vault:"secret"`
-	Quoted string            `json:"'x'" vault:"secret"`
-	Absent string            `json:"-" vault:"secret"`
-	Dash   string            `json:"-," vault:"secret"`
-	Extra  map[string]string `json:",inline" vault:"secret"`
+	Dotted string `json:"a/b~c*d" vault:"secret"`
+	Quoted string `json:"'x'" vault:"secret"`
+	Absent string `json:"-" vault:"secret"`
+	//lint:ignore SA5008 this is how encoding/json names a member "-"
+	Dash  string            `json:"-," vault:"secret"`
+	Extra map[string]string `json:",inline" vault:"secret"`
 }
 
 type all struct {
@@ -97,8 +98,10 @@ func TestFind(t *testing.T) {
 			inner `json:"in"`
 		}{inner{Token: []byte(canary)}}, want: []string{"/req/in/Token"}},
 		"all that is embedded": {v: all{inner: inner{Token: []byte(canary)}}, want: []string{"/req/Plain", "/req/Token"}},
-		"lists, maps and arrays": {v: lists{Hosts: []login{{"u", canary}}, ByName: map[string]*login{"a": nil, "*": {"u", canary}}, Two: [2]login{{}, {"u", canary}}},
-			want: []string{"/req/ByName/*/password", "/req/Hosts/*/password", "/req/Two/*/password"}},
+		"lists, maps and arrays": {
+			v:    lists{Hosts: []login{{"u", canary}}, ByName: map[string]*login{"a": nil, "*": {"u", canary}}, Two: [2]login{{}, {"u", canary}}},
+			want: []string{"/req/ByName/*/password", "/req/Hosts/*/password", "/req/Two/*/password"},
+		},
 		"in an any":        {v: lists{Any: map[string]any{"x": []any{1, &login{"u", canary}}}}, want: []string{"/req/Any/*/*/password", "/req/ByName/*/password", "/req/Hosts/*/password", "/req/Two/*/password"}},
 		"any alone":        {v: []any{3, struct{ X login }{login{"u", canary}}}, want: []string{"/req/*/X/password"}},
 		"a type in itself": {v: node{Next: &node{Next: &node{Key: canary}}, Children: map[string]node{"a": {Next: &node{Key: canary}}}}, want: []string{"/req/**/Key"}},

@@ -42,8 +42,11 @@ func TestSecretsInRefusals(t *testing.T) {
 	reg := registry.Must(plugins.Typed[vaulted, vaulted]("p"))
 	for _, req := range []any{
 		json.RawMessage(`{"Number": 123456}`), json.RawMessage(`{"Shout": "hunter2"}`), json.RawMessage(`{"shout": "hunter2"}`),
-		vaulted{Shout: "hunter2"}, vaulted{Any: int64(1<<60 + 1)}, vaulted{Map: map[string]any{"hunter2": uint64(1<<60 + 1)}},
-		vaulted{Any: "hunter2", Open: "\xff"}, vaulted{Any: mute("hunter2")},
+		vaulted{Shout: "hunter2"},
+		vaulted{Any: int64(1<<60 + 1)},
+		vaulted{Map: map[string]any{"hunter2": uint64(1<<60 + 1)}},
+		vaulted{Any: "hunter2", Open: "\xff"},
+		vaulted{Any: mute("hunter2")},
 	} {
 		p := planOf(req)
 		err := driver.CheckNew(p, reg)
