@@ -77,21 +77,23 @@ func (r *run) runChecks(scope context.Context, c *workflow.Checks) (workflow.Sta
 		return c.State.Status, err
 	}
 	r.wait(scope, c.State.Start, c.Delay)
-	if err := r.runAtOnce(scope, c, workflow.Completed); err != nil {
+	if err := r.runAtOnce(scope, c, workflow.Completed, false); err != nil {
 		return c.State.Status, err
 	}
 	err := r.end(c, verdict(c.Actions))
 	return c.State.Status, err
 }
 
-func (r *run) runAtOnce(scope context.Context, c *workflow.Checks, passed workflow.Status) error {
+// runAtOnce runs the actions of a group. If begun is set, they go on with a round of continuous checks.
+func (r *run) runAtOnce(scope context.Context, c *workflow.Checks, passed workflow.Status, begun bool) error {
 	var g errgroup.Group
 	for _, a := range c.Actions {
+		if n := len(a.Attempts); begun && n > 0 && succeeded(a.Attempts[n-1]) {
+			continue
+		}
 		since := 0
 		if passed != workflow.Completed {
-			since = len(a.Attempts) // each round is judged alone
-			if waiting(a) {
-				since--
+			for since = len(a.Attempts); since > 0 && !succeeded(a.Attempts[since-1]); since-- { // each round is judged alone
 			}
 		}
 		g.Go(func() error { return r.runAction(scope, a, passed, since) })
@@ -136,10 +138,11 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 // runRounds repeats checks until the work is done or a check fails.
 func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan struct{}) error {
 	pause := cmp.Or(c.Delay, r.engine.opts.ContDelay)
-	if last := lastRound(c); r.quiet && !last.IsZero() && r.pause(scope, done, pause-max(0, r.now().Sub(last))) {
+	last := lastRound(c)
+	if r.quiet && !last.IsZero() && r.pause(scope, done, pause-max(0, r.now().Sub(last))) {
 		return r.endRounds(c, workflow.Completed, workflow.Completed)
 	}
-	for !c.State.Status.Final() {
+	for begun := r.quiet && last.IsZero(); !c.State.Status.Final(); begun = false {
 		if verdict(c.Actions) == workflow.Failed {
 			return r.endRounds(c, workflow.Completed, workflow.Failed)
 		}
@@ -158,7 +161,7 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 			r.results.drop(a.Attempts[:over])
 			a.Attempts = slices.Delete(a.Attempts, 0, over)
 		}
-		if err := r.runAtOnce(scope, c, workflow.Running); err != nil {
+		if err := r.runAtOnce(scope, c, workflow.Running, begun); err != nil {
 			return err
 		}
 		if verdict(c.Actions) == workflow.Failed {
@@ -188,7 +191,7 @@ func (r *run) pause(scope context.Context, done <-chan struct{}, d time.Duration
 // lastRound returns when the last round ended, or the zero time if one is open or none has been made.
 func lastRound(c *workflow.Checks) (last time.Time) {
 	for _, a := range c.Actions {
-		if len(a.Attempts) == 0 || a.Attempts[len(a.Attempts)-1].End.IsZero() {
+		if len(a.Attempts) == 0 || !succeeded(a.Attempts[len(a.Attempts)-1]) {
 			return time.Time{}
 		}
 		if end := a.Attempts[len(a.Attempts)-1].End; end.After(last) {
@@ -197,6 +200,9 @@ func lastRound(c *workflow.Checks) (last time.Time) {
 	}
 	return last
 }
+
+// succeeded reports whether an attempt has succeeded, which ends the part of an action in a round.
+func succeeded(t workflow.Attempt) bool { return !t.End.IsZero() && t.Err == nil && !t.Interrupted }
 
 // endRounds ends continuous checks and their open actions.
 func (r *run) endRounds(c *workflow.Checks, actions, checks workflow.Status) error {

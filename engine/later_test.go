@@ -556,3 +556,35 @@ func TestStopOfRounds(t *testing.T) {
 		}
 	})
 }
+
+// TestSleepOfRound lets a plan sleep within a round of continuous checks. What has been checked in it is not checked again.
+func TestSleepOfRound(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := onPolls(s)
+		made := plan(block("b", sequence("s", p.action(wait{"a", 1, 210 * time.Minute}))))
+		made.ContChecks = checks(do(job{Name: "quick"}), p.action(wait{"check", 3, time.Hour}))
+		made.ContChecks.Delay = time.Hour
+		s.create(made)
+		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
+		if end := s.read(made.ID); end.State.Status != workflow.Completed || s.ran["quick"] != 1 {
+			t.Errorf("checked %d times, %s, %s", s.ran["quick"], p.took("check"), outline(end))
+		}
+	})
+}
+
+// TestSleepOfRetries lets a plan sleep before each retry of a continuous check. The check fails when its retries are used up.
+func TestSleepOfRetries(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := onPolls(s)
+		made := plan(block("b", sequence("s", p.action(wait{"a", 1, 20 * time.Hour}))))
+		check := do(job{Name: "check", FailsFrom: 2})
+		check.Retries, check.Backoff.First, check.Backoff.Most = 2, 10*time.Minute, 10*time.Minute
+		made.ContChecks = checks(check)
+		made.ContChecks.Delay = time.Hour
+		s.create(made)
+		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
+		if end := s.read(made.ID); end.Reason != workflow.ContCheckFailed || s.ran["check"] != 4 || end.State.End.Sub(s.began) > 2*time.Hour {
+			t.Errorf("after %v, checked %d times: %s", end.State.End.Sub(s.began), s.ran["check"], outline(end))
+		}
+	})
+}
