@@ -138,8 +138,14 @@ func (r *run) beginAttempt(a *workflow.Action) error {
 		next.Later, a.Attempts[len(a.Attempts)-1].Later = l, nil
 	}
 	a.Attempts = append(a.Attempts, next)
-	if doubtful || !a.Idempotent {
-		return r.write(a)
+	if !doubtful && a.Idempotent {
+		return nil
+	}
+	if err := r.write(a); err != nil {
+		return err
+	}
+	if t, now := &a.Attempts[len(a.Attempts)-1], r.now(); now.Sub(t.Start) > time.Second {
+		t.Start = now // the write was refused for a while, and the timeout counts from the call
 	}
 	return nil
 }

@@ -66,6 +66,9 @@ func discreet(reg *registry.Register, rule workflow.Rule) workflow.Rule {
 			marked := *a
 			marked.Secrets, _ = plugin.secrets(a)
 			told, about := marked.RedactText(problem), marked.RedactText(field)
+			if about == secrets.Shown { // the secrets can't be told from the rest
+				about = field[:strings.IndexAny(field+".", ".[")]
+			}
 			if told != problem || about != field {
 				why = nil // it quotes a secret
 			}
