@@ -42,7 +42,7 @@ func (l engineLoad) String() string {
 func engineLoads() []engineLoad {
 	mid := size{"M", unbypassed}
 	return []engineLoad{
-		{size: sizes[0], plans: 60, ratio: 78, allocs: 220},
+		{size: sizes[0], plans: 60, ratio: 78, allocs: 240},
 		{size: mid, plans: 10, ratio: 60, allocs: 90},
 		{size: sizes[2], plans: 1, ratio: 52, allocs: 84},
 		{size: mid, plans: 10, fleet: &fleet.Options{Interval: time.Hour}, ratio: 64, allocs: 91},
