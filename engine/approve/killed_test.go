@@ -2,6 +2,7 @@ package approve_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,8 @@ import (
 // TestKilledAnywhere kills the engine of a release before and after each of its calls of the vault, with another engine in the
 // fleet. The release goes on, and says who approved it.
 func TestKilledAnywhere(t *testing.T) {
-	step := efforttest.Pick(12, 6, 1)
+	efforttest.NotShort(t, "it plays hours of a fleet again and again")
+	step := efforttest.Pick(12, 12, 1)
 	calls := killed(t, 0, false)
 	for n := 1; n <= calls; n += step {
 		for _, after := range []bool{false, true} {
@@ -38,15 +40,17 @@ func killed(t *testing.T, at int, after bool) (calls int) {
 		store, reg := memvault.NewStore(), registry.Must(pass, deploy, approval)
 		open := func() *processtest.Process { return processtest.New(store.Open(reg, memvault.Options{})) }
 		people, first := open(), open()
+		var counted atomic.Int64
 		first.On(func(_ context.Context, c processtest.Call, do func() error) error {
 			if c.Op == "Roster" || c.Op == "RenewMember" || c.Op == "Search" {
 				return do()
 			}
-			if calls++; calls == at && !after {
+			here := counted.Add(1) == int64(at)
+			if here && !after {
 				first.Kill()
 			}
 			err := do()
-			if calls == at && after {
+			if here && after {
 				first.Kill()
 			}
 			return err
@@ -82,6 +86,7 @@ func killed(t *testing.T, at int, after bool) (calls int) {
 		cancel()
 		<-ended
 		<-ended
+		calls = int(counted.Load())
 	})
 	return calls
 }
