@@ -33,7 +33,7 @@ type said struct {
 
 // TestApproval lets people decide about an action, in a fleet and without.
 func TestApproval(t *testing.T) {
-	const day = 24 * time.Hour
+	const day = 3 * time.Hour
 	for name, test := range map[string]struct {
 		req   approve.Request
 		opts  approve.Options
@@ -53,7 +53,7 @@ func TestApproval(t *testing.T) {
 		"rejected":             {req: approve.Request{Of: 2}, saids: []said{{time.Hour, "ana", false}, {day, "ben", true}}, want: "rejected by ben: because", after: day},
 		"the submitter's no":   {saids: []said{{time.Hour, "sub", true}}, want: "rejected by sub: because", after: time.Hour},
 		"in time":              {req: approve.Request{Within: day}, saids: []said{{day - time.Second, "ana", false}}, want: "ana", after: day - time.Second},
-		"late":                 {req: approve.Request{Of: 2, Within: day}, saids: []said{{time.Hour, "ana", false}, {day + 5*time.Second, "ben", false}}, want: "not approved within 24h0m0s: 1 of 2", after: day},
+		"late":                 {req: approve.Request{Of: 2, Within: day}, saids: []said{{time.Hour, "ana", false}, {day + 5*time.Second, "ben", false}}, want: "not approved within 3h0m0s: 1 of 2", after: day},
 		"late, and passes":     {req: approve.Request{Of: 2, Within: day, Else: approve.Pass}, saids: []said{{time.Hour, "ana", false}}, want: "ana expired", after: day},
 		"rejected in the race": {saids: []said{{time.Hour, "ana", false}, {time.Hour, "ben", true}}, want: "ana", after: time.Hour},
 	} {
