@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/planvault/azblob/engine"
@@ -42,6 +43,7 @@ func TestAtMostOnce(t *testing.T) {
 			onStage(t, func(t *testing.T, s *stage) {
 				p := s.create(onceEach())
 				s.run(t.Context(), s.updating(dying(n, takesEffect)))
+				synctest.Wait() // the goroutines of a process that is dead have ended
 				s.run(t.Context(), s.process())
 				for o := range workflow.Walk(s.read(p.ID)) {
 					a, ok := o.(*workflow.Action)
