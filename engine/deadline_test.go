@@ -9,6 +9,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -81,6 +82,7 @@ func TestDeadline(t *testing.T) {
 
 // TestNotBefore runs a plan on an engine that is alone no earlier than its author wants.
 func TestNotBefore(t *testing.T) {
+	efforttest.NotShort(t, "it waits for hours alone")
 	for _, submits := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
 			p := long("a")

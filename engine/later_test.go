@@ -418,6 +418,7 @@ func TestSleepFails(t *testing.T) {
 // TestCostOfSleep counts the requests about a plan from one call of its plugin to the next, an hour later: the update of the
 // action, the update that lets the plan sleep, its read, and the update that wakes it.
 func TestCostOfSleep(t *testing.T) {
+	efforttest.NotShort(t, "it counts requests")
 	for _, inFleet := range []bool{false, true} {
 		onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
 			p, opts := onPolls(s), engine.Options{NoRetention: true}
