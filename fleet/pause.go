@@ -2,10 +2,8 @@ package fleet
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -40,13 +38,11 @@ func (s store) pausePlan(ctx context.Context, plan uuid.UUID, by workflow.Attrib
 	if err := storage.CheckBy(by); err != nil {
 		return err
 	}
-	switch found, err := s.find(ctx, plan); {
-	case err == nil && found.State.Status.Final():
-		return fmt.Errorf("%w: it is %s", ErrNotRunning, found.State.Status)
-	case err == nil && found.State.Status == workflow.Running && found.Epoch == 0:
-		return fmt.Errorf("%w: an engine without a fleet runs it", errors.ErrUnsupported)
-	case err != nil && (!unreadable(err) || errors.Is(err, storage.ErrForeign)): // else its engine may be newer than this program
+	switch found, err := s.findOpen(ctx, plan); {
+	case err != nil:
 		return err
+	case found.State.Status == workflow.Running && found.Epoch == 0:
+		return fmt.Errorf("%w: an engine without a fleet runs it", errors.ErrUnsupported)
 	}
 	return storage.Audit(ctx, s, storage.AuditEntry{What: "pause", By: by, Plans: []uuid.UUID{plan}}, func(ctx context.Context) error {
 		by.At = time.Time{} // the store's clock tells
@@ -78,22 +74,11 @@ func ResumePlan(ctx context.Context, vault storage.Vault, plan uuid.UUID, by wor
 }
 
 func (s store) resumePlan(ctx context.Context, plan uuid.UUID) error {
-	for removed := false; ; removed = true {
-		n, err := s.FindNote(ctx, pauseName(plan))
-		if errors.Is(err, storage.ErrNotFound) && !removed {
-			_, err = s.find(ctx, plan)
-			return err
-		}
-		if err == nil {
-			err = settle(ctx, func() error { return s.RemoveNote(ctx, n.Name, n.Version) })
-		}
-		switch {
-		case err == nil, errors.Is(err, storage.ErrNotFound):
-			return nil
-		case !conflicted(err) || ctx.Err() != nil:
-			return err
-		}
+	there, err := s.dropNote(ctx, pauseName(plan), func(storage.Note) error { return nil })
+	if err == nil && !there {
+		_, err = s.find(ctx, plan)
 	}
+	return err
 }
 
 // pausedBy looks whether a plan is paused now, and by whom. At is when the pause was stored.
@@ -201,12 +186,8 @@ func pauseName(plan uuid.UUID) string { return fmt.Sprintf("%s%x", pausePrefix, 
 
 // parsePauseName returns the plan in the name of a note.
 func parsePauseName(name string) (plan uuid.UUID, ok bool) {
-	digits, isPause := strings.CutPrefix(name, pausePrefix)
-	if !isPause || len(digits) != hex.EncodedLen(len(plan)) {
-		return uuid.Nil, false
-	}
-	_, err := hex.Decode(plan[:], []byte(digits))
-	return plan, err == nil && name == pauseName(plan)
+	plan, rest, ok := parseRequestName(name, pausePrefix)
+	return plan, ok && rest == ""
 }
 
 // pausesOf returns the plans that are paused.

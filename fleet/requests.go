@@ -2,8 +2,11 @@ package fleet
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +49,51 @@ func (q request) due(last time.Time) time.Time {
 		return last.Add(min(max(tidyAfter, last.Sub(q.stored)), day))
 	}
 	return last.Add(tidyAfter)
+}
+
+// parseRequestName returns the plan in the name of a note, whose ID as 32 digits follows a prefix, and the rest of the name.
+func parseRequestName(name, prefix string) (plan uuid.UUID, rest string, ok bool) {
+	name, ok = strings.CutPrefix(name, prefix)
+	digits := hex.EncodedLen(len(plan))
+	if !ok || len(name) < digits {
+		return uuid.Nil, "", false
+	}
+	_, err := hex.Decode(plan[:], []byte(name[:digits]))
+	return plan, name[digits:], err == nil && name[:digits] == fmt.Sprintf("%x", plan[:])
+}
+
+// findOpen finds a plan that somebody asks something of. The error is [ErrNotRunning] if it is final. A plan that this program
+// can't read is no error, and has no result: its engine may be newer.
+func (s store) findOpen(ctx context.Context, plan uuid.UUID) (found storage.ListResult, err error) {
+	switch found, err = s.find(ctx, plan); {
+	case err == nil && found.State.Status.Final():
+		return found, fmt.Errorf("%w: it is %s", ErrNotRunning, found.State.Status)
+	case unreadable(err) && !errors.Is(err, storage.ErrForeign):
+		return found, nil
+	}
+	return found, err
+}
+
+// dropNote removes a note, whatever version it has by then, and reports whether there was one. refuses may keep it.
+func (s store) dropNote(ctx context.Context, name string, refuses func(storage.Note) error) (there bool, err error) {
+	for ; ; there = true {
+		n, err := s.FindNote(ctx, name)
+		if errors.Is(err, storage.ErrNotFound) {
+			return there, nil
+		}
+		if err == nil {
+			err = refuses(n)
+		}
+		if err == nil {
+			err = settle(ctx, func() error { return s.RemoveNote(ctx, n.Name, n.Version) })
+		}
+		switch {
+		case err == nil, errors.Is(err, storage.ErrNotFound):
+			return true, nil
+		case !conflicted(err) || ctx.Err() != nil:
+			return true, err
+		}
+	}
 }
 
 // removeAll removes requests. That somebody else has removed one is no error.

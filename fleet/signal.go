@@ -3,7 +3,6 @@ package fleet
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,13 +66,9 @@ func Send(ctx context.Context, vault storage.Vault, plan uuid.UUID, s Signal) (n
 	if err := s.check(); err != nil {
 		return 0, &storage.Error{Op: "Send", Plan: plan, Err: err}
 	}
-	switch found, err := to.find(ctx, plan); {
-	case err == nil && found.State.Status.Final():
-		return 0, doing("signal plan "+plan.String(), fmt.Errorf("%w: it is %s", ErrNotRunning, found.State.Status))
-	case err != nil && (!unreadable(err) || errors.Is(err, storage.ErrForeign)): // else its engine may be newer than this program
-		return 0, doing("signal plan "+plan.String(), err)
+	if _, err = to.findOpen(ctx, plan); err == nil {
+		number, err = to.send(ctx, plan, s)
 	}
-	number, err = to.send(ctx, plan, s)
 	return number, doing("signal plan "+plan.String(), err)
 }
 
@@ -275,13 +270,9 @@ func signalName(plan uuid.UUID, number int) string {
 
 // parseSignalName returns the plan and the number in the name of a note.
 func parseSignalName(name string) (plan uuid.UUID, number int, ok bool) {
-	rest, isSignal := strings.CutPrefix(name, signalPrefix)
-	id, digits, _ := strings.Cut(rest, "-")
-	if _, err := hex.Decode(plan[:], []byte(id[:min(len(id), 32)])); !isSignal || len(id) != 32 || err != nil {
-		return uuid.Nil, 0, false
-	}
-	number, err := strconv.Atoi(digits)
-	return plan, number, err == nil && number > 0 && name == signalName(plan, number)
+	plan, rest, ok := parseRequestName(name, signalPrefix)
+	number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
+	return plan, number, ok && err == nil && number > 0 && name == signalName(plan, number)
 }
 
 // LastSignals returns the largest number of a signal of each plan that has any, as a list of the fleet's records shows it.

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 
 	"github.com/google/uuid"
 
@@ -31,10 +30,7 @@ func (s store) stop(ctx context.Context, plan uuid.UUID, by workflow.Attribution
 	if err := storage.CheckBy(by); err != nil {
 		return err
 	}
-	switch found, err := s.find(ctx, plan); {
-	case err == nil && found.State.Status.Final():
-		return ErrNotRunning
-	case err != nil && (!unreadable(err) || errors.Is(err, storage.ErrForeign)): // else its engine may be newer than this program
+	if _, err := s.findOpen(ctx, plan); err != nil {
 		return err
 	}
 	entry := storage.AuditEntry{What: "stop", By: by, Plans: []uuid.UUID{plan}}

@@ -169,19 +169,11 @@ func Resume(ctx context.Context, vault storage.Vault, by workflow.Attribution) e
 }
 
 func (s store) resume(ctx context.Context) error {
-	for {
-		n, err := s.FindNote(ctx, storage.NoteSuspended)
-		if c, readErr := storage.ReadNote[storage.Suspension](n); err == nil && readErr == nil && (c.Copy || c.MovedTo != "") {
+	_, err := s.dropNote(ctx, storage.NoteSuspended, func(n storage.Note) error {
+		if c, err := storage.ReadNote[storage.Suspension](n); err == nil && (c.Copy || c.MovedTo != "") {
 			return suspendedError(c)
 		}
-		if err == nil {
-			err = settle(ctx, func() error { return s.RemoveNote(ctx, n.Name, n.Version) })
-		}
-		switch {
-		case err == nil, errors.Is(err, storage.ErrNotFound):
-			return nil
-		case !conflicted(err) || ctx.Err() != nil:
-			return err
-		}
-	}
+		return nil
+	})
+	return err
 }
