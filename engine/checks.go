@@ -139,7 +139,7 @@ func (r *run) beside(scope context.Context, cont *workflow.Checks, work func(con
 func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan struct{}) error {
 	pause := cmp.Or(c.Delay, r.engine.opts.ContDelay)
 	last := lastRound(c)
-	if r.quiet && !last.IsZero() && r.pause(scope, done, pause-max(0, r.now().Sub(last))) {
+	if r.quiet && !last.IsZero() && r.restBeside(scope, done, pause-max(0, r.now().Sub(last))) {
 		return r.endRounds(c, workflow.Completed, workflow.Completed)
 	}
 	for begun := r.quiet && last.IsZero(); !c.State.Status.Final(); begun = false {
@@ -167,16 +167,16 @@ func (r *run) runRounds(scope context.Context, c *workflow.Checks, done <-chan s
 		if verdict(c.Actions) == workflow.Failed {
 			continue
 		}
-		if r.pause(scope, done, pause) {
+		if r.restBeside(scope, done, pause) {
 			return r.endRounds(c, workflow.Completed, workflow.Completed)
 		}
 	}
 	return nil
 }
 
-// pause returns after d, when scope ends, or when the work is done, and reports whether that is so.
-func (r *run) pause(scope context.Context, done <-chan struct{}, d time.Duration) bool {
-	defer r.pauses.begin(time.Now().Add(d))()
+// restBeside rests for d, but no longer than scope and the work last. It reports whether the work is done.
+func (r *run) restBeside(scope context.Context, done <-chan struct{}, d time.Duration) bool {
+	defer r.rests.begin(time.Now().Add(d))()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

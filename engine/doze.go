@@ -21,14 +21,14 @@ const sleepFrom = 5 * time.Minute
 // errDozing is why a run ends whose plan is to sleep.
 var errDozing = errors.New("it only waits")
 
-// pauses are the waits of a run that are in progress: everything else of it is done or runs.
-type pauses struct {
+// rests are the waits of a run that are in progress: everything else of it is done or runs.
+type rests struct {
 	mu    sync.Mutex
 	until map[*time.Time]bool
 }
 
 // begin notes a wait until a time. The caller calls end after it.
-func (p *pauses) begin(until time.Time) (end func()) {
+func (p *rests) begin(until time.Time) (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.until == nil {
@@ -44,7 +44,7 @@ func (p *pauses) begin(until time.Time) (end func()) {
 }
 
 // first returns when the first wait ends. It is zero if there is none.
-func (p *pauses) first() (first time.Time) {
+func (p *rests) first() (first time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for until := range p.until {
@@ -65,7 +65,7 @@ func (r *run) doze(steps int) {
 	if r.own.Release(1); stopped {
 		return
 	}
-	first := r.pauses.first()
+	first := r.rests.first()
 	if left := r.plan.Deadline.Sub(r.now()); left > 0 && first.After(time.Now().Add(left)) {
 		first = time.Now().Add(left)
 	}

@@ -47,9 +47,9 @@ type run struct {
 	inbox   inbox
 	// quiet says that nothing of the plan ran when it was picked up, such as of a plan that has slept.
 	quiet bool
-	// pauses are its waits. wakeAt and steps are set before the work ends because the plan only waits: until when, and after
+	// rests are its waits. wakeAt and steps are set before the work ends because the plan only waits: until when, and after
 	// how many calls and writes.
-	pauses pauses
+	rests  rests
 	wakeAt time.Time
 	steps  int
 	// pausePlan pauses the plan, and pausable are the actions whose failure does that. Both are nil without Options.PauseOnFailure.
@@ -159,7 +159,7 @@ func (r *run) wait(scope context.Context, since time.Time, delay time.Duration) 
 
 // rest returns after d, or when scope ends.
 func (r *run) rest(scope context.Context, d time.Duration) {
-	defer r.pauses.begin(time.Now().Add(d))()
+	defer r.rests.begin(time.Now().Add(d))()
 	sleep.For(scope, d)
 }
 

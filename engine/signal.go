@@ -60,7 +60,7 @@ type inbox struct {
 func (r *run) awaitCall(scope context.Context, a *workflow.Action) {
 	l := a.Later()
 	wait := l.At.Sub(r.now())
-	defer r.pauses.begin(time.Now().Add(wait))()
+	defer r.rests.begin(time.Now().Add(wait))()
 	defer r.inbox.listen()()
 	ctx, cancel := context.WithTimeout(scope, wait)
 	defer cancel()
