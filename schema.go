@@ -23,10 +23,11 @@ type format []upgrade
 // upgrade turns the data of a document into that of the next schema.
 type upgrade func(docType string, data []byte) ([]byte, error)
 
-// form is the stored form of this code. Schema 2 is schema 1, and says that older code must leave a document alone: that of
-// a plan that sleeps, must not begin yet, or has a Deadline, or of an action whose plugin is called later. Older code would
-// run it at once, or for too long.
-var form = format{nil}
+// form is the stored form of this code. Schemas 2 and 3 are schema 1, and say that older code must leave a document alone.
+// Schema 2 is that of a plan that sleeps, must not begin yet, or has a Deadline, and of an action whose plugin is called later:
+// older code would run it at once, or for too long. Schema 3 is that of an open plan that an engine of another kind places:
+// older code would run it, too.
+var form = format{nil, nil}
 
 // schema is the newest schema.
 func (f format) schema() int { return len(f) + 1 }
@@ -42,31 +43,32 @@ func (f format) plain() int {
 
 // schemaOf is the schema that a document of an object gets.
 func (f format) schemaOf(docType string, o workflow.Object) int {
-	if isNewer(docType, o) {
-		return f.schema()
-	}
-	return f.plain()
+	return min(f.schema(), max(f.plain(), leastSchema(docType, o)))
 }
 
-// isNewer reports whether a document has what older code must leave alone.
-func isNewer(docType string, o workflow.Object) bool {
+// leastSchema is the oldest schema whose code may work with what a document has.
+func leastSchema(docType string, o workflow.Object) int {
 	switch o := o.(type) {
 	case *workflow.Action:
-		return o.Later() != nil
+		if o.Later() != nil {
+			return 2
+		}
 	case *workflow.Plan:
 		switch {
+		case o.External.Name != "" && !o.State.Status.Final():
+			return 3
 		case !o.WakeAt.IsZero(), !o.Deadline.IsZero(), o.State.Status == workflow.NotStarted && !o.NotBefore.IsZero():
-			return true
+			return 2
 		case docType != typeObject || o.State.Status != workflow.Running:
-			return false
+			return 1
 		}
 		for part := range workflow.Walk(o) {
 			if a, ok := part.(*workflow.Action); ok && a.Later() != nil {
-				return true
+				return 2
 			}
 		}
 	}
-	return false
+	return 1
 }
 
 // The types of the documents about a plan, and of records. All other types are kinds of objects.

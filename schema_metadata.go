@@ -39,6 +39,7 @@ const (
 	metaEpoch      = "epoch"
 	metaWakeAt     = "wakeat"     // only of a plan that sleeps, or must not begin yet
 	metaLastSignal = "lastsignal" // only of a plan that sleeps
+	metaExternal   = "external"   // only of an open plan that an engine of another kind places
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
@@ -75,6 +76,7 @@ var listed = []listedField{
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
 	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, wakeText, parseTime),
 	rowOf(metaLastSignal, false, func(r *storage.ListResult) *int { return &r.LastSignal }, countText[int], parseCount[int]),
+	rowOf(metaExternal, false, func(r *storage.ListResult) *string { return &r.External }, submitterText, decodeText),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, countText[int64], parseCount[int64]),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),

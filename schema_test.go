@@ -50,7 +50,8 @@ func goldenPlan() *workflow.Plan {
 		Forked:    workflow.Attribution{By: "<golden>@example.com", Why: "once more"},
 		Stopped:   workflow.Attribution{By: "root@host", Why: "wrong & late", At: at.Add(time.Minute)},
 		Ending:    workflow.Ending{Reason: workflow.BlockFailed, At: at.Add(time.Hour), Trouble: "the hook was <given> up"},
-		Paused:    workflow.Attribution{By: "ops", Why: "the <cluster> is full", At: at.Add(2 * time.Minute)},
+		External:  workflow.External{Name: "queue <1>", Ask: "queue show & wait"}, Alone: true,
+		Paused: workflow.Attribution{By: "ops", Why: "the <cluster> is full", At: at.Add(2 * time.Minute)},
 	}
 	action := func(name string) *workflow.Action {
 		return &workflow.Action{
@@ -246,6 +247,7 @@ func readGolden(t testing.TB, name string) []byte {
 func TestGoldenDocumentsAreRead(t *testing.T) {
 	older := goldenPlan()
 	older.RuntimeUpdate, older.Owner, older.Epoch, older.ForkedFrom = time.Time{}, uuid.Nil, 0, uuid.Nil
+	older.External, older.Alone = workflow.External{}, false
 	older.WakeAt, older.LastSignal, older.NotBefore, older.Deadline, older.Paused, older.Labels, older.Submitted, older.Forked, older.Stopped, older.Ending = time.Time{}, 0, time.Time{}, time.Time{}, workflow.Attribution{}, nil, workflow.Actor{}, workflow.Attribution{}, workflow.Attribution{}, workflow.Ending{}
 	for o := range workflow.Walk(older) {
 		switch o := o.(type) {
@@ -381,7 +383,7 @@ func TestDocumentsOfOtherSchemasAndDamagedOnes(t *testing.T) {
 		}
 	}
 	// The decoders read only the schema of a document that newer code wrote.
-	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":3}`, `{"schema":2,"data":null}`} {
+	for _, body := range []string{`{"schema":2}`, `{"schema":2,"type":"entry","data":[]}`, `{"schema":2,"type":7}`, `{"type":{"kind":"entry"},"schema":4}`, `{"schema":2,"data":null}`} {
 		_, err := format(nil).decodeEntry([]byte(body), plan.ID)
 		checkError(t, body, err, storage.ErrSchema)
 	}
@@ -602,7 +604,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 		what, name, value string
 		want              error
 	}{
-		{"schema 3", metaSchema, "3", storage.ErrSchema},
+		{"schema 4", metaSchema, "4", storage.ErrSchema},
 		{"schema 0", metaSchema, "0", storage.ErrCorrupt},
 		{"no schema", metaSchema, "", storage.ErrCorrupt},
 		{"schema in words", metaSchema, "one", storage.ErrCorrupt},
@@ -844,17 +846,20 @@ func TestNewerDocuments(t *testing.T) {
 	at := time.Now()
 	for _, test := range []struct {
 		plan  workflow.Plan
-		newer bool
+		least int
 	}{
-		{workflow.Plan{}, false},
-		{workflow.Plan{NotBefore: at}, true},
-		{workflow.Plan{NotBefore: at, State: workflow.State{Status: workflow.Running}}, false},
-		{workflow.Plan{Deadline: at, State: workflow.State{Status: workflow.Running}}, true},
-		{workflow.Plan{Deadline: at, Reason: workflow.DeadlineExceeded, State: workflow.State{Status: workflow.Stopped}}, true},
+		{workflow.Plan{}, 1},
+		{workflow.Plan{NotBefore: at}, 2},
+		{workflow.Plan{NotBefore: at, State: workflow.State{Status: workflow.Running}}, 1},
+		{workflow.Plan{Deadline: at, State: workflow.State{Status: workflow.Running}}, 2},
+		{workflow.Plan{Deadline: at, Reason: workflow.DeadlineExceeded, State: workflow.State{Status: workflow.Stopped}}, 2},
+		{workflow.Plan{Deadline: at, External: workflow.External{Name: "queue"}}, 3},
+		{workflow.Plan{External: workflow.External{Name: "queue"}, State: workflow.State{Status: workflow.Running}}, 3},
+		{workflow.Plan{External: workflow.External{Name: "queue"}, State: workflow.State{Status: workflow.Completed}}, 1},
 	} {
 		for _, docType := range []string{typeEntry, typeObject} {
-			if got := isNewer(docType, &test.plan); got != test.newer {
-				t.Errorf("%s of %+v: %t", docType, test.plan, got)
+			if got := leastSchema(docType, &test.plan); got != test.least {
+				t.Errorf("%s of %+v: schema %d", docType, test.plan, got)
 			}
 		}
 	}

@@ -2,6 +2,9 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/workflow"
 )
@@ -11,8 +14,9 @@ var (
 	// ErrFenced means that the plan, or all plans of the node, belong to somebody else now. What the caller
 	// has in memory is out of date. It lets the plan go.
 	ErrFenced = errors.New("fenced: another node owns the plan, or may take it")
-	// ErrOwned means that another member works on the plan.
-	ErrOwned = errors.New("another member works on the plan")
+	// ErrOwned means that somebody else works on the plan, or may: another member, an engine without claims, or an engine of
+	// another kind. An [OwnedError] says who, if the plan names its owner.
+	ErrOwned = errors.New("somebody else works on the plan")
 	// ErrAsleep means that the plan sleeps, or must not begin yet, and is not due. No node owns it.
 	ErrAsleep = errors.New("the plan sleeps")
 	// ErrNotRunning means that a plan can't be stopped: it is final, or ends already.
@@ -31,6 +35,33 @@ var (
 	// ErrSuspended means that somebody has called [Suspend], or that the store is a copy: no node may work on it.
 	ErrSuspended = errors.New("the vault is suspended")
 )
+
+// OwnedError is [ErrOwned] with what the plan says of its owner.
+type OwnedError struct {
+	// Owner is uuid.Nil if the plan sleeps or has not begun.
+	Owner uuid.UUID
+	Epoch int64
+	// External is who places the plan, if that is an engine of another kind.
+	External workflow.External
+}
+
+func ownedError(p *workflow.Plan) error { return &OwnedError{p.Owner, p.Epoch, p.External} }
+
+// Error says who owns the plan.
+func (e *OwnedError) Error() string {
+	switch {
+	case e.External.Name == "" && e.Owner == uuid.Nil:
+		return fmt.Sprintf("%v: the fleet places it", ErrOwned)
+	case e.External.Name == "":
+		return fmt.Sprintf("%v: node %s, with epoch %d", ErrOwned, e.Owner, e.Epoch)
+	case e.External.Ask == "":
+		return fmt.Sprintf("%v: %s places it, in epoch %d", ErrOwned, e.External.Name, e.Epoch)
+	}
+	return fmt.Sprintf("%v: %s places it, in epoch %d; ask it: %s", ErrOwned, e.External.Name, e.Epoch, e.External.Ask)
+}
+
+// Unwrap returns ErrOwned.
+func (e *OwnedError) Unwrap() error { return ErrOwned }
 
 // StopError is [ErrStopRequested] with the attribution of whoever called [Stop].
 type StopError struct{ Attribution workflow.Attribution }

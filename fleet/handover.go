@@ -24,6 +24,10 @@ type HandOverOptions struct {
 	// and nothing shows whether that engine is alive. Set it when that engine does not run any more. Default:
 	// false.
 	TakeUnclaimed bool
+	// External hands over a plan that an engine of another kind places, also if it sleeps or has not begun. The fleet places it
+	// from then on. Nothing shows whether that engine is at work: its writes are fenced, but its plugins may run on. Default:
+	// false.
+	External bool
 }
 
 // Handover is what [HandOver] did.
@@ -53,7 +57,7 @@ type Handover struct {
 // The audit log has it as takeover.
 //
 // Errors: [storage.ErrInvalid] if By does not say who asks; [ErrAsleep]; [ErrOwned] if the owner is alive, see [Evict], if
-// another node has taken the plan meanwhile, or if the plan was begun by an engine without a fleet and TakeUnclaimed is not
+// another node has taken the plan meanwhile, if an engine of another kind places it and External is not set, or if the plan was begun by an engine without a fleet and TakeUnclaimed is not
 // set or no node is alive to take it; [storage.ErrInvalid] if the plan is not Running; otherwise those of [Join], [Node.Take]
 // and [Node.Leave].
 func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOverOptions) (h Handover, err error) {
@@ -62,8 +66,11 @@ func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOv
 		return h, err
 	}
 	entry := storage.AuditEntry{What: "takeover", By: o.By, Plans: []uuid.UUID{plan}}
-	if o.TakeUnclaimed {
+	switch {
+	case o.TakeUnclaimed:
 		entry.Detail = "unclaimed"
+	case o.External:
+		entry.Detail = "external"
 	}
 	err = storage.Audit(ctx, s, entry, func(ctx context.Context) error {
 		h, err = s.handOver(ctx, plan, o)
@@ -74,7 +81,8 @@ func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOv
 
 func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h Handover, err error) {
 	found, err := s.find(ctx, id)
-	if err == nil && found.State.Status != workflow.Running {
+	external := found.External != "" && o.External
+	if err == nil && found.State.Status != workflow.Running && !external {
 		err = driver.Invalid("State.Status", "is %s: only a Running plan has an owner", found.State.Status)
 	}
 	if err != nil {
@@ -85,13 +93,16 @@ func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h
 		return h, err
 	}
 	i := inspectRoster(roster)
-	owner, err := i.mayHandOver(found, o.TakeUnclaimed)
+	var owner *MemberState
+	if !external {
+		owner, err = i.mayHandOver(found, o.TakeUnclaimed)
+	}
 	if err != nil {
 		return h, err
 	}
 	h.From, h.Live = found.Owner, i.live()
 	interval := min(intervalOf(h.Live), DefaultTTL/beats) // others need not wait longer if HandOver dies
-	n, err := Join(ctx, s, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed})
+	n, err := Join(ctx, s, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed, handsOver: external})
 	if err != nil {
 		return h, err
 	}
@@ -134,6 +145,8 @@ func (s store) find(ctx context.Context, id uuid.UUID) (storage.ListResult, erro
 // record is yet to be removed.
 func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner *MemberState, err error) {
 	switch {
+	case p.External != "":
+		return nil, fmt.Errorf("%w: %s places it; ask that engine, or set External if it does not work any more", ErrOwned, p.External)
 	case p.Asleep():
 		return nil, fmt.Errorf("%w until %s: nobody owns it", ErrAsleep, p.WakeAt.UTC().Format(time.RFC3339))
 	case p.Owner == uuid.Nil && p.Epoch == 0 && !takeUnclaimed:

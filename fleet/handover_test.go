@@ -142,7 +142,7 @@ func TestHandOverFails(t *testing.T) {
 			plan, n := orphan(t, p, plantest.Small()), join(t, another(), fleet.Options{})
 			beforeFirst(p, "AddMember", func() { must(t, second(n.Take(t.Context(), plan.ID))) })
 			return plan.ID
-		}, fleet.ErrOwned, "another member works on the plan"},
+		}, fleet.ErrOwned, "somebody else works on the plan"},
 		{"of a silent node that wakes up", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
 			sleeper := another()
 			plan := claimed(t, p, join(t, sleeper, fleet.Options{}), 1)

@@ -29,11 +29,16 @@ func (n *Node) roster(ctx context.Context) (storage.Roster, error) {
 	asked := time.Now()
 	r, err := n.store.Roster(ctx)
 	if err == nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.clock = n.clock.hear(r.Now, asked, time.Now())
+		n.hear(r, asked)
 	}
 	return r, err
+}
+
+// hear corrects the node's clock after a look.
+func (n *Node) hear(r storage.Roster, asked time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock = n.clock.hear(r.Now, asked, time.Now())
 }
 
 // see marks dead members as left, notes the members and the stop requests, and returns the time until the next look, which

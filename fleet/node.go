@@ -86,12 +86,7 @@ func Join(ctx context.Context, vault storage.Vault, o Options) (*Node, error) {
 
 // joinOnce makes the process a member with a new ID.
 func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
-	n := &Node{
-		store: s, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
-		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Attribution{},
-		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{}, paused: map[uuid.UUID]bool{},
-		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
-	}
+	n := newNode(ctx, s, o)
 	n.gauges = gauger{n: n, wake: make(chan struct{}, 1)}
 	n.judge = judge{self: n.id, ttl: o.TTL}
 	self := storage.Member{ID: n.id, Name: o.Name, Started: time.Now().UTC(), TTL: o.TTL}
@@ -103,8 +98,6 @@ func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
 		n.record.self.Version, err = s.AddMember(ctx, self)
 		return err
 	})
-	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	n.looks, n.drain = context.WithCancel(n.ctx)
 	if err != nil {
 		return nil, n.abandon(ctx, err)
 	}
@@ -122,6 +115,19 @@ func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
 		n.loops.Go(n.gauges.run)
 	}
 	return n, nil
+}
+
+// newNode returns a node that is no member yet.
+func newNode(ctx context.Context, s store, o Options) *Node {
+	n := &Node{
+		store: s, o: o, id: workflow.NewV7(), joined: time.Now(), clock: clock{at: time.Now()},
+		members: map[uuid.UUID]struct{}{}, absent: map[uuid.UUID]struct{}{}, excused: map[uuid.UUID]struct{}{}, stops: map[uuid.UUID]workflow.Attribution{},
+		tidied: map[uuid.UUID]time.Time{}, work: map[uuid.UUID]*work{}, pauses: map[uuid.UUID]pause{}, paused: map[uuid.UUID]bool{},
+		locked: map[uuid.UUID]chan struct{}{}, changed: make(chan struct{}),
+	}
+	n.ctx, n.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	n.looks, n.drain = context.WithCancel(n.ctx)
+	return n
 }
 
 // abandon removes the record of a node that could not join, also if it is not known whether the record was stored. It

@@ -46,6 +46,12 @@ type Options struct {
 	Observer Observer
 
 	suspended bool // the node may join a suspended store: it runs nothing
+	handsOver bool // the node takes plans that engines of another kind place
+
+	// external is whom the node takes plans for, if that is an engine of another kind, and former is the epoch of an owner of
+	// that kind that is gone.
+	external workflow.External
+	former   int64
 }
 
 // Check returns the error that [Join] would return for these options: [storage.ErrInvalid] with everything that is wrong, or

@@ -59,20 +59,24 @@ func TestStandings(t *testing.T) {
 		what                string
 		owner               [16]byte
 		epoch               int64
+		external            string
 		held, takeUnclaimed bool
 		want                standing
 	}{
-		{"the node's own plan, at work", self, 3, true, false, free},
-		{"the node's own plan, let go", self, 3, false, false, free},
-		{"taken by another", other, 4, true, false, lost},
-		{"taken by another, who let go", [16]byte{}, 4, true, false, lost},
-		{"of another", other, 1, false, false, owned},
-		{"of another, while unclaimed ones may be taken", other, 1, false, true, owned},
-		{"begun without a claim", [16]byte{}, 0, false, false, unclaimed},
-		{"begun without a claim, which may be taken", [16]byte{}, 0, false, true, free},
-		{"let go", [16]byte{}, 2, false, false, free},
+		{"the node's own plan, at work", self, 3, "", true, false, free},
+		{"the node's own plan, let go", self, 3, "", false, false, free},
+		{"taken by another", other, 4, "", true, false, lost},
+		{"taken by another, who let go", [16]byte{}, 4, "", true, false, lost},
+		{"of another", other, 1, "", false, false, owned},
+		{"of another, while unclaimed ones may be taken", other, 1, "", false, true, owned},
+		{"begun without a claim", [16]byte{}, 0, "", false, false, unclaimed},
+		{"begun without a claim, which may be taken", [16]byte{}, 0, "", false, true, free},
+		{"let go", [16]byte{}, 2, "", false, false, free},
+		{"placed by an engine of another kind", other, 2, "queue", false, true, outside},
+		{"the same, which the node has taken", self, 2, "queue", false, false, free},
 	} {
-		if got := standingOf(test.owner, test.epoch, self, test.held, test.takeUnclaimed); got != test.want {
+		p := storage.ListResult{Owner: test.owner, Epoch: test.epoch, External: test.external}
+		if got := standingOf(p, self, test.held, Options{TakeUnclaimed: test.takeUnclaimed}); got != test.want {
 			t.Errorf("%s: %d, want %d", test.what, got, test.want)
 		}
 	}

@@ -119,7 +119,7 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 // It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
 // Epoch and State.Start are set. If Claim fails, the plan is unchanged.
 //
-// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop;
+// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrOwned] if an engine of another kind places it; [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop;
 // [storage.ErrConflict] if somebody else has
 // claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
 // UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
@@ -137,12 +137,15 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 // claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has
 // had no owner.
 func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
+	if err := n.mayPlace(plan); err != nil {
+		return err
+	}
 	if err := n.mayGoOn(plan.ID, plan.NotBefore, MaxSignals); err != nil {
 		return err
 	}
 	before := *plan
 	plan.State.Status, plan.State.Start = workflow.Running, n.Now()
-	plan.Owner, plan.Epoch = n.id, plan.Epoch+1
+	plan.Owner, plan.Epoch, plan.External = n.id, plan.Epoch+1, n.o.external
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return err
@@ -166,7 +169,8 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 // Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
 // still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
 //
-// Errors: [ErrAsleep]; [ErrPaused]; [ErrOwned] if another member works on the plan, or if it was begun by an engine without claims;
+// Errors: [ErrAsleep]; [ErrPaused]; [ErrOwned] if another member works on the plan, if it was begun by an engine without claims,
+// or if an engine of another kind places it;
 // [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
 // [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
 func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
@@ -227,9 +231,11 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 
 // mayTake returns an error unless this node may take a running plan.
 func (n *Node) mayTake(ctx context.Context, plan *workflow.Plan) error {
-	switch standingOf(plan.Owner, plan.Epoch, n.id, n.owns(plan.ID), n.o.TakeUnclaimed) {
+	switch standingOf(driver.Listed(plan), n.id, n.owns(plan.ID), n.o) {
 	case free:
 		return nil
+	case outside:
+		return ownedError(plan)
 	case unclaimed:
 		return fmt.Errorf("%w: an engine without claims began it; set Options.TakeUnclaimed once none runs any more", ErrOwned)
 	case lost:
@@ -240,7 +246,7 @@ func (n *Node) mayTake(ctx context.Context, plan *workflow.Plan) error {
 		free, err = n.hasLetGo(ctx, plan.Owner, plan.ID)
 	}
 	if err == nil && !free {
-		err = fmt.Errorf("%w: node %s, with epoch %d", ErrOwned, plan.Owner, plan.Epoch)
+		err = ownedError(plan)
 	}
 	return err
 }
@@ -253,18 +259,27 @@ const (
 	unclaimed                 // begun by an engine without claims, which may still run
 	lost                      // the node owned it, and somebody else does now
 	owned                     // by another node: free if that is no member
+	outside                   // placed by an engine of another kind, or by the fleet if the node is of that kind
 )
 
 // standingOf decides how a running plan stands to the node self. held says that the node has owned it.
-func standingOf(owner uuid.UUID, epoch int64, self uuid.UUID, held, takeUnclaimed bool) standing {
+func standingOf(p storage.ListResult, self uuid.UUID, held bool, o Options) standing {
 	switch {
-	case owner == self:
+	case p.Owner == self:
 		return free // an earlier take or claim did not finish, or the node met a conflict
 	case held:
 		return lost
-	case owner == uuid.Nil && epoch == 0 && !takeUnclaimed:
+	case p.External != "" && (o.handsOver || p.External == o.external.Name && p.Epoch == o.former):
+		return free
+	case p.External != "":
+		return outside
+	case p.Owner == uuid.Nil && p.Epoch == 0 && !o.TakeUnclaimed:
 		return unclaimed
-	case owner == uuid.Nil:
+	case p.Owner == uuid.Nil && p.Epoch == 0:
+		return free
+	case o.external.Name != "":
+		return outside
+	case p.Owner == uuid.Nil:
 		return free
 	}
 	return owned
@@ -290,7 +305,7 @@ func (n *Node) interrupt(plan *workflow.Plan) {
 // more, including NotStarted and final ones. From then on, no write that names an older version takes effect. Epoch 1 is
 // that of a claim, so a plan that began without a claim continues with epoch 2.
 func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
-	plan.Owner, plan.Epoch = n.id, max(plan.Epoch, 1)+1
+	plan.Owner, plan.Epoch, plan.External = n.id, max(plan.Epoch, 1)+1, n.o.external
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		return err
 	}

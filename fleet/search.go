@@ -238,6 +238,11 @@ func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 // turn before the others.
 func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spread bool) error {
 	switch c := f.open[r.ID]; {
+	case r.External != "":
+		if c != nil && !c.busy {
+			delete(f.open, r.ID)
+		}
+		return nil
 	case c != nil && !c.slept.IsZero() && r.Asleep():
 		return nil // its turn has come
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
@@ -282,7 +287,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 // ownerless reports whether this node may take a running plan.
 func (f *finder) ownerless(ctx context.Context, r storage.ListResult) (bool, error) {
 	held := f.n.owns(r.ID)
-	switch standingOf(r.Owner, r.Epoch, f.n.id, held, f.n.o.TakeUnclaimed) {
+	switch standingOf(r, f.n.id, held, f.n.o) {
 	case free:
 		return !held, nil
 	case owned:

@@ -64,6 +64,9 @@ func (n *Node) Woken(plan uuid.UUID) bool {
 
 // mayWake returns an error unless this node may wake a plan that sleeps.
 func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
+	if err := n.mayPlace(plan); err != nil || n.o.handsOver {
+		return err
+	}
 	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
 		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
 	}
@@ -93,7 +96,8 @@ func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 // has changed since its owner let it sleep. So the versions are the stored ones, and need no fence.
 func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
-	plan.Owner, plan.Epoch, plan.WakeAt, plan.LastSignal, plan.Paused = n.id, max(plan.Epoch, 1)+1, time.Time{}, 0, workflow.Attribution{}
+	plan.Owner, plan.Epoch, plan.External = n.id, max(plan.Epoch, 1)+1, n.o.external
+	plan.WakeAt, plan.LastSignal, plan.Paused = time.Time{}, 0, workflow.Attribution{}
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return err

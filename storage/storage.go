@@ -224,6 +224,8 @@ type ListResult struct {
 	WakeAt     time.Time
 	LastSignal int
 	ForkedFrom uuid.UUID
+	// External is the plan's External.Name. It is empty if the plan is final.
+	External string
 }
 
 // Asleep reports whether the plan sleeps, or has not begun, until WakeAt.

@@ -51,6 +51,15 @@ func (a Actor) check(bad func(field, problem string, args ...any)) {
 	checkLine("From", a.From, MaxBy, bad)
 }
 
+// check reports what is wrong with an external owner.
+func (e External) check(bad func(field, problem string, args ...any)) {
+	checkLine("Name", e.Name, MaxBy, bad)
+	checkLine("Ask", e.Ask, MaxWhy, bad)
+	if e.Name == "" && e.Ask != "" {
+		bad("Name", "is empty, but Ask is set")
+	}
+}
+
 // checkLine reports what is wrong with a line of text.
 func checkLine(field, text string, most int, bad func(field, problem string, args ...any)) {
 	switch {
@@ -70,6 +79,10 @@ func CheckAttribution(d Attribution) error { return firstOf(d.check) }
 // CheckActor returns a [*FieldError] with the first problem of an actor: a text that is too long, not valid UTF-8, or no
 // single line.
 func CheckActor(a Actor) error { return firstOf(a.check) }
+
+// CheckExternal returns a [*FieldError] with the first problem of an external owner: a text that is too long, not valid UTF-8,
+// or no single line, or Ask without Name.
+func CheckExternal(e External) error { return firstOf(e.check) }
 
 // firstOf returns the first problem that a check reports.
 func firstOf(check func(bad func(field, problem string, args ...any))) (err error) {

@@ -193,6 +193,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 		f.Deadline = time.Time{}
 	}
 	f.Submitted, f.Forked, f.Stopped, f.Paused, f.Ending = Actor{}, opts.By, Attribution{}, Attribution{}, Ending{}
+	f.External, f.Alone = External{}, false
 	return f
 }
 

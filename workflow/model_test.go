@@ -57,6 +57,7 @@ func stored() *workflow.Plan {
 	p.WakeAt, p.LastSignal = time.Date(2024, 4, 20, 21, 22, 23, 26, time.UTC), 7
 	p.NotBefore, p.Deadline = p.WakeAt.Add(time.Second), p.WakeAt.Add(time.Minute)
 	p.Paused = workflow.Attribution{By: "ops@example.com", Why: "full", At: p.WakeAt}
+	p.External, p.Alone = workflow.External{Name: "queue", Ask: "queue show"}, true
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
 	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed

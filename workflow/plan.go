@@ -76,6 +76,12 @@ type Plan struct {
 	// Paused says who paused the plan, when and why, while it sleeps for that reason: it then waits to be resumed, and not
 	// for WakeAt. The engine sets it.
 	Paused Attribution `json:"paused,omitzero"`
+	// External says which engine of another kind places the plan. Engines of this module leave such a plan alone, but for
+	// engine.RunPlan. An author may set it. A claim from outside sets it, too, and fleet.HandOver clears it.
+	External External `json:"external,omitzero"`
+	// Alone says that an engine without a fleet has begun the plan. Such an engine goes on with it after a restart, and
+	// leaves other Running plans alone. The engine sets it.
+	Alone bool `json:"alone,omitzero"`
 	// LastSignal is the number of the last signal that the plan need not be woken for while it sleeps. One with a larger number
 	// wakes it before WakeAt. The engine sets it.
 	LastSignal int `json:"lastSignal,omitzero"`
@@ -97,6 +103,16 @@ type Plan struct {
 // Asleep reports whether the plan sleeps.
 func (p *Plan) Asleep() bool {
 	return !p.WakeAt.IsZero() && p.Owner == uuid.Nil && p.State.Status == Running
+}
+
+// External is an engine of another kind that places plans, such as a Temporal workflow or a queue. The zero value is none.
+type External struct {
+	// Name is the same for all that may go on with each other's plans, such as "temporal". It has at most [MaxBy] bytes.
+	Name string `json:"name,omitempty"`
+	// Ask tells people in a line of at most [MaxWhy] bytes how to ask what becomes of the plan, such as a command.
+	Ask string `json:"ask,omitempty"`
+
+	unknown unknown
 }
 
 // Ending is the outcome of a plan whose engine has a hook for ended plans. It is stored before the hook is called, and no

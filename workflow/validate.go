@@ -221,6 +221,7 @@ func (v *validator) fields(o Object) {
 			checkLine("Trouble", o.Ending.Trouble, MaxWhy, bad)
 		})
 		c.under("Paused.", o.Paused.check)
+		c.under("External.", o.External.check)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}

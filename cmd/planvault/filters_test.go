@@ -92,6 +92,7 @@ func TestListedIsWhole(t *testing.T) {
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
 	p.Submitted.By = "ops"
 	whole := driver.Listed(p)
+	whole.External = "queue" // of an open plan
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {
 		if f.Name == "_" || f.Name == "LastSignal" { // for nodes
 			continue

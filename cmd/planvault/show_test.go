@@ -222,6 +222,7 @@ func TestShowHasEveryField(t *testing.T) {
 	whole.Forked = workflow.Attribution{By: "forker", Why: "again", At: at}
 	whole.Paused, whole.NotBefore, whole.Deadline = workflow.Attribution{By: "pauser", Why: "full", At: at}, at, at.Add(time.Minute)
 	whole.Stopped = workflow.Attribution{By: "stopper", Why: "wrong", At: at}
+	whole.External, whole.Alone = workflow.External{Name: "queue", Ask: "ask the queue"}, true
 	whole.Ending = workflow.Ending{Reason: workflow.BlockFailed, At: at}
 	outputs := map[string]func(p *workflow.Plan) string{
 		"text": func(p *workflow.Plan) string {
@@ -240,8 +241,8 @@ func TestShowHasEveryField(t *testing.T) {
 			return out.String()
 		},
 	}
-	// Meta is for programs, RuntimeUpdate for the engine, and LastSignal for the fleet. The report has the first two.
-	unseen := map[string][]string{"text": {"Meta", "RuntimeUpdate", "LastSignal"}, "JSON": {"Meta", "RuntimeUpdate", "LastSignal"}, "report": {"LastSignal"}}
+	// Meta is for programs, RuntimeUpdate and Alone for the engine, and LastSignal for the fleet. The report has the first two.
+	unseen := map[string][]string{"text": {"Meta", "RuntimeUpdate", "LastSignal", "Alone"}, "JSON": {"Meta", "RuntimeUpdate", "LastSignal", "Alone"}, "report": {"LastSignal", "Alone"}}
 	for output, of := range outputs {
 		for f := range reflect.TypeFor[workflow.Plan]().Fields() {
 			if !f.IsExported() {

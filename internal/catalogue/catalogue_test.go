@@ -344,8 +344,8 @@ func TestListResultIsWhole(t *testing.T) {
 	v := reflect.ValueOf(known.ListResult)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if name == "_" || name == "WakeAt" || name == "LastSignal" {
-			continue // a day with a catalogue has no open plans, and final ones do not sleep
+		if name == "_" || name == "WakeAt" || name == "LastSignal" || name == "External" {
+			continue // a day with a catalogue has no open plans, and these fields are of open plans
 		}
 		if v.Field(i).IsZero() {
 			t.Errorf("storage.ListResult.%s is not among the random values", name)

@@ -61,6 +61,8 @@ func BadFields() []BadPlan {
 			p.ForkedFrom = p.ID
 		}},
 		{"Forked", "is set, but ForkedFrom is nil", func(p *workflow.Plan) { p.ForkedFrom, p.Forked.By = uuid.Nil, "ops" }},
+		{"External.Name", "is empty, but Ask is set", func(p *workflow.Plan) { p.External = workflow.External{Ask: "ask"} }},
+		{"External.Ask", "has a control character", func(p *workflow.Plan) { p.External.Ask = "a\nb" }},
 		{"Paused.By", notUTF8, func(p *workflow.Plan) { p.Paused.By = "\xff" }},
 		{"Stopped.By", notUTF8, func(p *workflow.Plan) { p.Stopped.By = "\xff" }},
 		{"Stopped.Why", "has 1001 bytes", func(p *workflow.Plan) { p.Stopped.Why = strings.Repeat("y", workflow.MaxWhy+1) }},
@@ -176,6 +178,7 @@ func BadNewPlans() []BadPlan {
 		{"Owner", "a new plan has no owner", func(p *workflow.Plan) { p.Owner, p.Epoch = workflow.NewV7(), 1 }},
 		{"WakeAt", "a new plan does not sleep", func(p *workflow.Plan) { p.WakeAt = time.Now() }},
 		{"Paused", "a new plan does not sleep", func(p *workflow.Plan) { p.Paused.By = "ops" }},
+		{"Alone", "no engine has begun a new plan", func(p *workflow.Plan) { p.Alone = true }},
 		{"LastSignal", "a new plan does not sleep", func(p *workflow.Plan) { p.LastSignal = 1 }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)

@@ -25,6 +25,9 @@ func Listed(p *workflow.Plan) storage.ListResult {
 	if p.State.Status == workflow.NotStarted {
 		r.WakeAt = p.NotBefore
 	}
+	if !p.State.Status.Final() {
+		r.External = p.External.Name
+	}
 	if len(p.Labels) > 0 {
 		r.Labels = p.Labels
 	}

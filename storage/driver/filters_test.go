@@ -106,7 +106,8 @@ func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
 	driver.Complete(p)
 	p.Submitted.By = "ops"
-	p.Owner, p.Epoch, p.WakeAt, p.LastSignal, p.ForkedFrom, p.State = workflow.NewV7(), 1, time.Now(), 1, workflow.NewV7(), workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now(), ETag: "1"}
+	p.External.Name = "queue"
+	p.Owner, p.Epoch, p.WakeAt, p.LastSignal, p.ForkedFrom, p.State = workflow.NewV7(), 1, time.Now(), 1, workflow.NewV7(), workflow.State{Status: workflow.Running, Start: time.Now(), End: time.Now(), ETag: "1"}
 	r := driver.Listed(p)
 	v := reflect.ValueOf(r)
 	for i := range v.NumField() {

@@ -236,6 +236,9 @@ func notBegun(o workflow.Object, rule string, bad workflow.Report) {
 		if o.Paused != (workflow.Attribution{}) {
 			bad("Paused", "is set: a new plan does not sleep")
 		}
+		if o.Alone {
+			bad("Alone", "is set: no engine has begun a new plan")
+		}
 		if o.LastSignal != 0 {
 			bad("LastSignal", "is set: a new plan does not sleep")
 		}

@@ -253,7 +253,7 @@ func TestRecoveryLeavesANewerObjectAlone(t *testing.T) {
 		plan, _ := vaulttest.NotStarted(t, vaulttest.WorldOf(server), plantest.Small())
 		d := vaulttest.DamagedOf(server, plan)
 		b, _ := d.Blob(d.Container, d.Name("object"))
-		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":3`, 1)), b.Metadata)
+		server.Put(d.Container, b.Name, []byte(strings.Replace(string(b.Body), `"schema":1`, `"schema":4`, 1)), b.Metadata)
 		server.Put(d.Container, d.Marker()+"-delete", nil, nil)
 		time.Sleep(vaulttest.PastGrace)
 		leavesAlone(t, server, vaulttest.OnEmulator(t, server), azblob.RepairOptions{}, storage.ErrSchema, "")

@@ -23,7 +23,7 @@ import (
 func TestDeleteDamaged(t *testing.T) {
 	for name, damage := range map[string]func(s string) string{
 		"corrupt": func(s string) string { return s[1:] },
-		"newer":   func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":3`, 1) },
+		"newer":   func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":4`, 1) },
 	} {
 		vaulttest.InBubble(t, name, func(t *testing.T, server *emulator.Server) {
 			v := vaulttest.OnEmulator(t, server)

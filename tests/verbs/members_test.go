@@ -213,7 +213,7 @@ func TestStrangeRecords(t *testing.T) {
 			ids = append(ids, id)
 			put(kind, "nodes/"+id.String(), body(id, schema), metadata)
 		}
-		strange(azblob.ProblemUnreadable, 3, map[string]string{"schema": "3", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
+		strange(azblob.ProblemUnreadable, 3, map[string]string{"schema": "4", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
 		strange(azblob.ProblemDisagreement, 1, nil)
 		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "soon"})
 		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s", "phase": "Left", "letgo": "all", "trouble": "=?"})
@@ -224,7 +224,7 @@ func TestStrangeRecords(t *testing.T) {
 		put(azblob.ProblemStray, "notes.txt", nil, nil)
 		put(azblob.ProblemStray, "notes/a.json", nil, nil)
 		put(azblob.ProblemUnreadable, "notes/a", []byte(`{"schema":1,"type":"note","data":{"name":"b","text":{}}}`), map[string]string{"schema": "1"})
-		put(azblob.ProblemUnreadable, "notes/newer", []byte(`{"schema":3,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "3"})
+		put(azblob.ProblemUnreadable, "notes/newer", []byte(`{"schema":4,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "4"})
 
 		r := roster(t, v)
 		for _, m := range r.Members {

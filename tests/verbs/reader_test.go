@@ -141,7 +141,7 @@ func TestReadDamage(t *testing.T) {
 		{"empty", put(func(string) string { return "" }), storage.ErrCorrupt},
 		{"not JSON", put(func(s string) string { return s[1:] }), storage.ErrCorrupt},
 		{"another's", put(func(s string) string { return strings.Replace(s, `"id":"`, `"id":"0`, 1) }), storage.ErrCorrupt},
-		{"newer schema", put(func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":3`, 1) }), storage.ErrSchema},
+		{"newer schema", put(func(s string) string { return strings.Replace(s, `"schema":1`, `"schema":4`, 1) }), storage.ErrSchema},
 		{"missing", func(s *emulator.Server, c, n string) { s.Remove(c, n) }, storage.ErrCorrupt},
 	} {
 		vaulttest.InBubble(t, d.name, func(t *testing.T, server *emulator.Server) {

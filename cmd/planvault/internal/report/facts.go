@@ -33,6 +33,7 @@ type Listed struct {
 	Owner       uuid.UUID         `shown:"Owner" json:"owner,omitzero" help:"the node that owns it, or owned it last"`
 	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
 	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps, or may begin"`
+	External    string            `shown:"Placed by" json:"external,omitempty" help:"the engine of another kind that places it, while it is open"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
@@ -45,6 +46,7 @@ type Facts struct {
 	Forked        *Said     `shown:"Forked by" json:"forked,omitempty" help:"who asked for the fork, and why"`
 	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
 	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
+	ExternalAsk   string    `shown:"Ask it" json:"externalAsk,omitempty" help:"how to ask that engine"`
 	Paused        *Said     `shown:"Paused by" json:"paused,omitempty" help:"who paused it, and why, while it sleeps for that"`
 	NotBefore     time.Time `shown:"Not before" json:"notBefore,omitzero" help:"when it may begin"`
 	Deadline      time.Time `shown:"Deadline" json:"deadline,omitzero" help:"when it is stopped at the latest"`
@@ -57,7 +59,7 @@ func ListedOf(r storage.ListResult) Listed {
 	return Listed{
 		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
 		Submitted: human.UTC(r.SubmitTime), SubmittedBy: r.SubmittedBy, Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
-		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), ForkedFrom: r.ForkedFrom,
+		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), External: r.External, ForkedFrom: r.ForkedFrom,
 	}
 }
 
@@ -73,6 +75,7 @@ func FactsOf(root *Node) Facts {
 		f.Reason = p.Reason.String()
 	}
 	f.EndedHook = hookOf(p)
+	f.External, f.ExternalAsk = p.External.Name, p.External.Ask
 	return f
 }
 

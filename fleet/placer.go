@@ -1,0 +1,236 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Placer owns plans for an engine of another kind, such as a queue: something else decides which process runs which plan, and
+// when a process is dead. It is no member of the fleet: it has no record, sends no heartbeats, finds no plans, and judges
+// nobody. While it owns plans, it looks once per Interval who was asked to stop, is paused, or has a signal. Its methods are
+// safe for concurrent use.
+type Placer struct {
+	store store
+	o     Options
+
+	mu     sync.Mutex
+	owners map[*Node]struct{} // one for each claim
+	end    context.CancelFunc // ends the looks, which there are while there are claims
+}
+
+// PlacerOptions are the settings of a [Placer]. Zero fields have their defaults.
+type PlacerOptions struct {
+	// Interval is the time between two looks at what is asked of the plans. It is at least a second. Default:
+	// [DefaultInterval].
+	Interval time.Duration
+	// Observer sees claims and failures. Default: none.
+	Observer Observer
+}
+
+// NewPlacer returns a placer for a vault. It sends no request. The error is [storage.ErrInvalid] for wrong options, and
+// [errors.ErrUnsupported] for a vault that does not offer [storage.Control].
+func NewPlacer(vault storage.Vault, o PlacerOptions) (*Placer, error) {
+	s, err := storeOf("NewPlacer", vault)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := Options{Interval: o.Interval, Observer: o.Observer}.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Placer{store: s, o: settings, owners: map[*Node]struct{}{}}, nil
+}
+
+// ClaimOptions say for whom a plan is claimed.
+type ClaimOptions struct {
+	// External is who places the plan. Name is required.
+	External workflow.External
+	// Epoch is that of a former owner of the same Name, which the caller knows to be dead or means to fence. Default: 0, which
+	// is nobody's.
+	Epoch int64
+	// TakeUnclaimed also takes a Running plan that has no owner and the epoch 0. Set it if the engine that began it does not
+	// run any more. Default: false.
+	TakeUnclaimed bool
+}
+
+// check returns what is wrong with the options.
+func (o ClaimOptions) check() error {
+	if err := workflow.CheckExternal(o.External); err != nil {
+		return driver.Invalid("External", "%v", err)
+	}
+	switch {
+	case o.External.Name == "":
+		return driver.Invalid("External.Name", "is empty: say who places the plan")
+	case o.Epoch < 0:
+		return driver.Invalid("Epoch", "%d is negative", o.Epoch)
+	}
+	return nil
+}
+
+// Claim is a plan that a [Placer] owns, until [Claim.Release]. Its owner ID is its own, so two claims of a plan fence each
+// other, also in one process. Its methods are safe for concurrent use.
+type Claim struct {
+	placer *Placer
+	node   *Node
+	plan   uuid.UUID
+}
+
+// Claim makes the caller the owner of a plan, and returns it as it is stored: a plan that has not begun, one that sleeps and is
+// due, or one that a former owner of the same External.Name has left, if Epoch is that of this owner. That plan is fenced, as
+// by [Node.Take]. A plan that is final needs no owner, and is returned as it is. A plan that nobody placed yet gets External,
+// and from then on nodes leave it alone, also while it sleeps.
+//
+// Two that claim a plan at once may have the same reasons, such as a queue that delivers twice: one wins, and the other gets
+// ErrOwned. Who claims with the epoch of an owner that is alive fences it: the store refuses all that it writes from then on.
+//
+// Claim costs a Roster, and what [Node.Claim] or [Node.Take] costs.
+//
+// Errors: [storage.ErrInvalid] for wrong options; [storage.ErrNotFound]; [ErrOwned], in an [OwnedError] that tells the epoch,
+// if the plan has another owner, or others place it; [ErrAsleep] before the plan's time, and [ErrPaused]; [ErrSuspended];
+// [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read and the updates. If ctx ends, the plan may be claimed: its epoch shows it.
+func (p *Placer) Claim(ctx context.Context, plan uuid.UUID, o ClaimOptions) (*Claim, *workflow.Plan, error) {
+	if err := o.check(); err != nil {
+		return nil, nil, &storage.Error{Op: "Claim", Plan: plan, Err: err}
+	}
+	settings := p.o
+	settings.external, settings.former, settings.TakeUnclaimed = o.External, o.Epoch, o.TakeUnclaimed
+	c := &Claim{p, newNode(ctx, p.store, settings), plan}
+	p.add(c.node)
+	claimed, err := c.begin(ctx)
+	if err != nil {
+		c.Release()
+		return nil, nil, doing("claim plan "+plan.String(), err)
+	}
+	return c, claimed, nil
+}
+
+// begin claims the plan after a first look.
+func (c *Claim) begin(ctx context.Context) (*workflow.Plan, error) {
+	asked := time.Now()
+	r, err := c.node.store.Roster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.node.overhear(r, asked)
+	return c.Take(ctx)
+}
+
+// overhear notes what a look has shown.
+func (n *Node) overhear(r storage.Roster, asked time.Time) {
+	n.hear(r, asked)
+	n.note(r)
+	n.obey(r)
+}
+
+// Release ends the claim, and the context of [Claim.Work]. The plan stays as it is stored.
+func (c *Claim) Release() {
+	c.node.end(ErrLeft)
+	c.placer.remove(c.node)
+}
+
+// Take fences the plan once more, after an update has met [storage.ErrConflict], as [Node.Take] does: ErrFenced means that
+// somebody else owns the plan now.
+func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) { return c.node.Take(ctx, c.plan) }
+
+// Work returns the context for the work on the plan, see [Node.Work].
+func (c *Claim) Work() context.Context {
+	ctx, _ := c.node.Work(c.plan)
+	return ctx
+}
+
+// Woken reports whether the plan slept when it was claimed: nothing of it ran.
+func (c *Claim) Woken() bool { return c.node.Woken(c.plan) }
+
+// Now returns the time by the store's clock, see [Node.Now].
+func (c *Claim) Now() time.Time { return c.node.Now() }
+
+// Sleep gives up the plan, which only waits, see [Node.Sleep]. No node wakes it: who places it claims it again.
+func (c *Claim) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, lastSignal int) error {
+	return c.node.Sleep(ctx, plan, until, lastSignal)
+}
+
+// Pause pauses the plan, see [Node.Pause].
+func (c *Claim) Pause(ctx context.Context, by workflow.Attribution) error {
+	return c.node.Pause(ctx, c.plan, by)
+}
+
+// Signals returns the number of the plan's last signal, see [Node.Signals].
+func (c *Claim) Signals() (last int, more <-chan struct{}) { return c.node.Signals(c.plan) }
+
+// Asked reports whether the last look showed a stop request, a pause or a signal of the plan. Who ends the plan removes them
+// with [RemoveSignals].
+func (c *Claim) Asked() bool {
+	n := c.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, stop := n.stops[c.plan]
+	return stop || n.paused[c.plan] || n.signals[c.plan] > 0
+}
+
+// mayPlace returns an error if others place a plan that has no owner now.
+func (n *Node) mayPlace(plan *workflow.Plan) error {
+	begun := plan.State.Status != workflow.NotStarted && plan.Epoch > 0
+	if n.o.handsOver || plan.External.Name == n.o.external.Name || plan.External.Name == "" && !begun {
+		return nil
+	}
+	return ownedError(plan)
+}
+
+// add makes the looks go on while there is an owner.
+func (p *Placer) add(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owners[n] = struct{}{}
+	if p.end == nil {
+		var ctx context.Context
+		ctx, p.end = context.WithCancel(context.Background())
+		go p.look(ctx)
+	}
+}
+
+func (p *Placer) remove(n *Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.owners, n)
+	if len(p.owners) == 0 && p.end != nil {
+		p.end()
+		p.end = nil
+	}
+}
+
+// look tells all owners what is asked of their plans, once per Interval, and sooner after a failure.
+func (p *Placer) look(ctx context.Context) {
+	for wait := p.o.Interval; sleep.For(ctx, wait); {
+		asked := time.Now()
+		try, cancel := context.WithTimeout(ctx, p.o.patience())
+		r, err := p.store.Roster(try)
+		cancel()
+		if wait = p.o.Interval - time.Since(asked); err != nil {
+			wait = p.o.retry() - time.Since(asked)
+			if ctx.Err() == nil {
+				notify(ctx, p.o.Observer.Failure, FailureEvent{Doing: "look what is asked of the plans", Err: err})
+			}
+			continue
+		}
+		for _, n := range p.all() {
+			n.overhear(r, asked)
+		}
+	}
+}
+
+func (p *Placer) all() (all []*Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := range p.owners {
+		all = append(all, n)
+	}
+	return all
+}
