@@ -52,7 +52,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	a.work.Go(func() { a.listens(listening) })
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
-		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && !e.known(p.ID) })
+		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && p.External == "" && !e.known(p.ID) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -208,10 +208,14 @@ func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses [
 			return nil // deleted meanwhile, or a shutdown
 		}
 		if err == nil {
-			if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil {
+			if !slices.Contains(statuses, plan.State.Status) || plan.Owner != uuid.Nil || plan.External.Name != "" {
 				return nil // it has ended, or another engine runs it
 			}
-			if err = a.runnable(plan); err == nil && plan.Paused != (workflow.Attribution{}) {
+			err = a.runnable(plan)
+			if err == nil && plan.State.Status == workflow.Running && !plan.Alone && !a.opts.TakeUnclaimed {
+				err = fmt.Errorf("%w: it has no owner, and no engine that is alone has begun it; set Options.TakeUnclaimed once nothing else runs it", fleet.ErrOwned)
+			}
+			if err == nil && plan.Paused != (workflow.Attribution{}) {
 				err = fmt.Errorf("%w by %s: only an engine of a fleet resumes it", fleet.ErrPaused, plan.Paused.By)
 			}
 			if err == nil {

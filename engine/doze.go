@@ -91,17 +91,6 @@ func (r *run) maySleep() bool {
 	return r.slot.taken() == r.steps && r.plan.Reason != workflow.StopRequested
 }
 
-// putToSleep lets the plan of a run sleep, which has ended because it only waits or is paused.
-func (m *member) putToSleep(ctx context.Context, r *run) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.opts.Patience/4)
-	defer cancel()
-	if err := m.node.Sleep(ctx, r.plan, r.wakeAt, lastSignal(r.plan)); err != nil {
-		return err
-	}
-	m.opts.Observer.Changed(ctx, ChangedEvent{r.plan})
-	return fleet.ErrAsleep
-}
-
 // putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.
 func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) {
 	if !r.maySleep() {

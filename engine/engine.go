@@ -191,6 +191,11 @@ type Engine struct {
 	tell func(string)
 
 	waits waits
+
+	// placer owns plans for engines of another kind. inits is held while plugins are initialized for them, once.
+	placer      func() (*fleet.Placer, error)
+	inits       sync.Mutex
+	initialized bool
 }
 
 // New returns an engine on a vault. The registry that the vault was opened with has the plugins, which [Task] makes from
@@ -201,10 +206,17 @@ type Engine struct {
 //
 // The error is [storage.ErrInvalid] for wrong options and for a vault without a registry, and [errors.ErrUnsupported] if the
 // vault does not offer what an option needs.
-func New(vault storage.Vault, opts Options) (*Engine, error) {
+func New(vault storage.Vault, opts Options) (*Engine, error) { return newEngine(vault, nil, opts) }
+
+// newEngine is New with a registry, or with the vault's own if that is nil.
+func newEngine(vault storage.Vault, reg *registry.Register, opts Options) (*Engine, error) {
 	opts, err := opts.withDefaults()
-	reg, lacks := registryOf(vault)
-	if err = errors.Join(err, lacks); err != nil {
+	if reg == nil {
+		var lacks error
+		reg, lacks = registryOf(vault)
+		err = errors.Join(err, lacks)
+	}
+	if err != nil {
 		return nil, &storage.Error{Op: "engine.New", Err: err}
 	}
 	e := &Engine{
@@ -212,6 +224,11 @@ func New(vault storage.Vault, opts Options) (*Engine, error) {
 		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]nap{}, hindrances: map[uuid.UUID]*hindrance{},
 		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}
+	settings := fleet.PlacerOptions{}
+	if opts.Fleet != nil {
+		settings = fleet.PlacerOptions{Interval: opts.Fleet.Interval, Observer: opts.Fleet.Observer}
+	}
+	e.placer = sync.OnceValues(func() (*fleet.Placer, error) { return fleet.NewPlacer(runnables{vault, e}, settings) })
 	if opts.Fleet != nil {
 		if _, ok := storage.As[storage.Control](vault); !ok {
 			return nil, &storage.Error{Op: "engine.New", Err: fmt.Errorf("Options.Fleet: %w: a %T offers no storage.Control: a decorator needs a method Unwrap", errors.ErrUnsupported, vault)}
@@ -274,7 +291,7 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) (*Handle, erro
 	}
 	e.accepts.Lock()
 	defer e.accepts.Unlock()
-	if e.offer != nil {
+	if e.offer != nil && plan.External.Name == "" {
 		e.offer(stored)
 	}
 	return handle, nil
@@ -497,7 +514,7 @@ func (e *Engine) exit(ctx context.Context, r *run, err error) {
 	if e.runs[r.plan.ID] == r { // another run has begun if the node was fenced
 		delete(e.runs, r.plan.ID)
 	}
-	if err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, ErrFull) && !errors.Is(err, fleet.ErrAsleep) {
+	if err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, ErrFull) && !errors.Is(err, fleet.ErrAsleep) && r.plan.External.Name == "" {
 		e.left[r.plan.ID] = true
 	}
 	e.mu.Unlock()

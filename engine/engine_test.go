@@ -536,7 +536,7 @@ func TestRunningComesFirst(t *testing.T) {
 			last = s.create(plan(block("b", sequence("s", second(name)))))
 			time.Sleep(time.Second)
 		}
-		last.State.Status = workflow.Running
+		last.State.Status, last.Alone = workflow.Running, true
 		must(t, s.process().UpdatePlan(t.Context(), last))
 		refused := s.process()
 		until := time.Now().Add(5 * time.Minute)

@@ -53,6 +53,18 @@ func (e *Engine) initPlugins(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
+// initOnce calls Init of the plugins, unless it has done so already.
+func (e *Engine) initOnce(ctx context.Context) error {
+	e.inits.Lock()
+	defer e.inits.Unlock()
+	if e.initialized {
+		return nil
+	}
+	err := e.initPlugins(ctx)
+	e.initialized = err == nil
+	return err
+}
+
 // callWithin calls what users have given to the engine. It returns soon after ctx has ended, with its cause, whatever do
 // does: it panics, ends its goroutine, or hangs.
 func callWithin(ctx context.Context, do func(context.Context) error) error {

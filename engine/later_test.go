@@ -488,7 +488,8 @@ func TestLaterCrashes(t *testing.T) {
 		if a := end.Blocks[0].Sequences[0].Actions[0]; end.State.Status != workflow.Completed || len(a.Attempts) != 2 || a.Attempts[0].Later != nil {
 			t.Errorf("%s%+v", outline(end), a.Attempts)
 		}
-		if got := p.took("a"); !strings.HasPrefix(got, "0s:0/1 ") || !strings.HasSuffix(got, ":1/2 16m0s:2/2") {
+		// When the engine that died returns depends on whether it searches once more.
+		if got := p.took("a"); !strings.HasPrefix(got, "0s:0/1 ") || !strings.Contains(got, ":1/2 ") || !strings.HasSuffix(got, ":2/2") {
 			t.Errorf("called at %s", got)
 		}
 	})

@@ -156,111 +156,35 @@ func (m *member) finish(ctx context.Context, plan *workflow.Plan) {
 	rest := func() (wake func()) { return m.node.Rest(id) }
 	slot := newSlot(m.places, false, fullPause, doze, rest) // plans that rested may have all places
 	defer slot.close()
-	for quiet := m.node.Woken(id); ; slot.again() {
-		r := newRun(m.Engine, plan, slot, m.node.Now, nodeEars{m.node}, quiet)
-		r.pausePlan = func(ctx context.Context, by workflow.Attribution) error { return m.node.Pause(ctx, id, by) }
-		m.enter(r)
-		m.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
-		err := m.workOn(ctx, r, work)
-		switch plan = nil; {
-		case errors.Is(err, errDozing) && (work.Err() != nil || !r.maySleep()):
-			plan, err = r.plan, nil // it must go on at once
-		case errors.Is(err, fleet.ErrPaused):
-			r.wakeAt = m.node.Now()
-			fallthrough
-		case errors.Is(err, errDozing):
-			err = m.putToSleep(ctx, r)
-		}
-		if quiet = plan != nil; mayGoOn(err) {
-			plan, err = m.takeAgain(ctx, id)
-		}
-		m.exit(ctx, r, err)
-		switch {
-		case plan != nil:
-		case errors.Is(err, ErrFull):
-			m.node.GiveBack(id)
-			return
-		case err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, fleet.ErrAsleep):
-			m.node.LetGo(id)
-			return
-		default:
-			return
-		}
+	switch _, err := m.workFor(ctx, nodeOwner{m.node, id, work}, plan, slot); {
+	case errors.Is(err, ErrFull):
+		m.node.GiveBack(id)
+	case err != nil && !errors.Is(err, fleet.ErrFenced) && !errors.Is(err, fleet.ErrAsleep):
+		m.node.LetGo(id)
 	}
 }
+
+// nodeOwner is a node as the owner of one of its plans.
+type nodeOwner struct {
+	*fleet.Node
+	plan uuid.UUID
+	work context.Context
+}
+
+func (o nodeOwner) Woken() bool { return o.Node.Woken(o.plan) }
+func (o nodeOwner) Take(ctx context.Context) (*workflow.Plan, error) {
+	return o.Node.Take(ctx, o.plan)
+}
+
+func (o nodeOwner) Pause(ctx context.Context, by workflow.Attribution) error {
+	return o.Node.Pause(ctx, o.plan, by)
+}
+func (o nodeOwner) Signals() (int, <-chan struct{}) { return o.Node.Signals(o.plan) }
+func (o nodeOwner) Asked() bool                     { return false }
+func (o nodeOwner) ends() []context.Context         { return []context.Context{o.work, o.Context()} }
 
 // fullPause is how long a plan waits for a place beside nodes that may have one.
 const fullPause = time.Minute
-
-// workOn works on a plan as long as the fleet allows.
-func (m *member) workOn(ctx context.Context, r *run, work context.Context) error {
-	for _, c := range []context.Context{work, m.node.Context()} {
-		obey := func() {
-			switch cause := context.Cause(c); {
-			case errors.Is(cause, fleet.ErrStopRequested):
-				_ = r.stop(r.owned, attributionOf(cause)) // unless the plan is ending, or is given up
-			case errors.Is(cause, fleet.ErrPaused):
-				r.die(cause)
-				r.slot.hurry()
-			case errors.Is(cause, fleet.ErrSuspended):
-				m.suspended.Store(true)
-				r.drain()
-			default:
-				r.giveUp(cause)
-			}
-		}
-		if cause := context.Cause(c); errors.Is(cause, fleet.ErrStopRequested) {
-			if r.own.TryAcquire(1) { // the run may end before the function above stores it
-				r.asked(attributionOf(cause))
-				r.own.Release(1)
-			}
-			r.halt() // before anything begins
-		} else if errors.Is(cause, fleet.ErrPaused) {
-			r.die(cause)
-		} else if cause != nil {
-			r.giveUp(cause)
-		}
-		defer context.AfterFunc(c, obey)()
-	}
-	err := r.work(ctx)
-	if cause := context.Cause(work); errors.Is(err, ErrDraining) && errors.Is(cause, fleet.ErrSuspended) {
-		return cause
-	}
-	return err
-}
-
-// attributionOf returns who asked for the stop that is the cause.
-func attributionOf(cause error) workflow.Attribution {
-	if asked, ok := errors.AsType[*fleet.StopError](cause); ok {
-		return asked.Attribution
-	}
-	return workflow.Attribution{}
-}
-
-// mayGoOn reports whether work that ended with this error goes on if the node takes the plan again.
-func mayGoOn(err error) bool { return errors.Is(err, storage.ErrConflict) || repeatable(err) }
-
-// takeAgain fences off whoever has written to the plan, and reads it. It returns neither a plan nor an error
-// if the plan is final.
-func (m *member) takeAgain(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
-	for pause := m.opts.RetryDelay; ; pause = min(2*pause, maxRetryDelay) {
-		plan, err := m.node.Take(ctx, id)
-		switch {
-		case err == nil && plan.State.Status.Final():
-			m.opts.Observer.Changed(ctx, ChangedEvent{plan})
-			m.waits.ended(plan)
-			return nil, nil
-		case err == nil:
-			return plan, nil
-		case ctx.Err() != nil:
-			return nil, ErrDraining // whoever takes the plan next finishes the fence
-		case !mayGoOn(err):
-			return nil, err
-		}
-		m.hindered(ctx, id, err)
-		sleep.For(ctx, min(pause, max(longestPause(err), m.opts.RetryDelay)))
-	}
-}
 
 // leave hands the node's plans over.
 func (m *member) leave(ctx context.Context) {

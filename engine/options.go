@@ -50,6 +50,10 @@ type Options struct {
 	// Fleet makes the engine a member of a fleet, with these settings; Plans is the Capacity. The vault must
 	// offer storage.Control. Default: nil, and the engine is alone on its vault.
 	Fleet *fleet.Options
+	// TakeUnclaimed makes an engine that is alone also go on with Running plans that have no owner and that no such engine has
+	// begun. Set it if no other program runs them any more. It is not for a fleet, whose option is Fleet.TakeUnclaimed.
+	// Default: false; Observer.Problem names each plan that is left alone.
+	TakeUnclaimed bool
 	// NoRetention leaves the policy of retention to other engines. Default: the engine enforces it, too, if the vault
 	// offers retention.Vault, which vaults in memory don't.
 	NoRetention bool
@@ -112,6 +116,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.PauseOnFailure && o.Fleet == nil {
 		errs = append(errs, driver.Invalid("Options.PauseOnFailure", "needs Fleet: an engine that is alone does not see that a plan is resumed"))
+	}
+	if o.TakeUnclaimed && o.Fleet != nil {
+		errs = append(errs, driver.Invalid("Options.TakeUnclaimed", "is for an engine that is alone: set Fleet.TakeUnclaimed"))
 	}
 	number("Plans", &o.Plans, DefaultPlans)
 	number("Crashes", &o.Crashes, 3)

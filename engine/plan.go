@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -50,9 +52,11 @@ func (r *run) beginPlan() error {
 	case workflow.DeadlineExceeded:
 		r.expire()
 	}
-	if r.plan.Asleep() { // nobody else wakes it
-		r.plan.WakeAt, r.plan.LastSignal = time.Time{}, 0
-		return r.write(r.plan)
+	if r.plan.Owner == uuid.Nil && (r.plan.Asleep() || !r.plan.Alone) { // nobody else wakes or claims it
+		r.plan.WakeAt, r.plan.LastSignal, r.plan.Alone = time.Time{}, 0, true
+		if r.plan.State.Status == workflow.Running {
+			return r.write(r.plan)
+		}
 	}
 	return r.begin(r.plan, true)
 }

@@ -486,6 +486,7 @@ func TestClockOfAnotherEngine(t *testing.T) {
 		b := block("b", sequence("s", second("a")))
 		b.EntranceDelay = 3 * time.Second
 		p := s.create(plan(b))
+		p.Alone = true
 		for _, o := range []workflow.Object{p, b} {
 			o.Header().State.Status, o.Header().State.Start = workflow.Running, time.Now().Add(5*time.Minute).UTC()
 			must(t, storage.Update(t.Context(), s.process(), o))

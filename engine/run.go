@@ -54,6 +54,8 @@ type run struct {
 	steps  int
 	// pausePlan pauses the plan, and pausable are the actions whose failure does that. Both are nil without Options.PauseOnFailure.
 	pausePlan func(ctx context.Context, by workflow.Attribution) error
+	// requested reports whether requests for the plan are left that nobody else removes. It is nil if there are none.
+	requested func() bool
 	pausable  map[*workflow.Action]string
 	// doubts are the actions that an earlier engine may have begun without a trace: of these, an attempt is stored before
 	// it begins, so that deaths are counted. A success removes the action.

@@ -157,7 +157,7 @@ func (in *inbox) readTo(ctx context.Context, r *run, last int) error {
 
 // removeSignals removes the signals of a plan that is final, if it is known to have any.
 func (r *run) removeSignals() {
-	if last, _ := r.inbox.heard(r.plan.ID); last == 0 && r.inbox.read == 0 {
+	if last, _ := r.inbox.heard(r.plan.ID); last == 0 && r.inbox.read == 0 && (r.requested == nil || !r.requested()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.writing, r.engine.opts.Patience/4)
@@ -167,12 +167,12 @@ func (r *run) removeSignals() {
 	}
 }
 
-// nodeEars are those of a node, which looks anyway.
-type nodeEars struct{ *fleet.Node }
+// ownersEars are those of the owner of a plan, which looks anyway.
+type ownersEars struct{ owner }
 
-func (e nodeEars) heard(plan uuid.UUID) (int, <-chan struct{}) { return e.Signals(plan) }
-func (e nodeEars) fresh(context.Context) error                 { return nil }
-func (e nodeEars) listen() (done func())                       { return func() {} }
+func (e ownersEars) heard(uuid.UUID) (int, <-chan struct{}) { return e.Signals() }
+func (e ownersEars) fresh(context.Context) error            { return nil }
+func (e ownersEars) listen() (done func())                  { return func() {} }
 
 // ownEars are those of an engine that is alone. It looks while an action or a plan that sleeps waits for a signal.
 type ownEars struct {

@@ -68,6 +68,11 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 	if err != nil {
 		return fleet.OpenPlan{}, err
 	}
+	return e.describe(plan), nil
+}
+
+// describe says how a plan is doing. The Until of a retry is what this engine's Options and plugins say.
+func (e *Engine) describe(plan *workflow.Plan) fleet.OpenPlan {
 	p := fleet.Describe(plan, time.Now().UTC())
 	type ended struct {
 		path string
@@ -87,7 +92,7 @@ func (e *Engine) Status(ctx context.Context, id uuid.UUID) (fleet.OpenPlan, erro
 		}
 	}
 	slices.SortStableFunc(p.Waiting, fleet.WaitingObject.Compare)
-	return p, nil
+	return p
 }
 
 // waits holds the plans that somebody waits for. While there are any, a goroutine looks at them.

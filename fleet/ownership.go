@@ -305,7 +305,7 @@ func (n *Node) interrupt(plan *workflow.Plan) {
 // more, including NotStarted and final ones. From then on, no write that names an older version takes effect. Epoch 1 is
 // that of a claim, so a plan that began without a claim continues with epoch 2.
 func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
-	plan.Owner, plan.Epoch, plan.External = n.id, max(plan.Epoch, 1)+1, n.o.external
+	plan.Owner, plan.Epoch, plan.External, plan.Alone = n.id, max(plan.Epoch, 1)+1, n.o.external, false
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		return err
 	}

@@ -75,59 +75,63 @@ func (o ClaimOptions) check() error {
 	return nil
 }
 
-// Claim is a plan that a [Placer] owns, until [Claim.Release]. Its owner ID is its own, so two claims of a plan fence each
-// other, also in one process. Its methods are safe for concurrent use.
+// Claim is the right to own a plan, until [Claim.Release]. Its owner ID is its own, so two claims of a plan fence each other,
+// also in one process. Its methods are safe for concurrent use.
 type Claim struct {
 	placer *Placer
 	node   *Node
 	plan   uuid.UUID
 }
 
-// Claim makes the caller the owner of a plan, and returns it as it is stored: a plan that has not begun, one that sleeps and is
+// Claim returns a claim of a plan. It sends no request: [Claim.Take] does. The caller calls [Claim.Release]. The error is
+// [storage.ErrInvalid] for wrong options.
+func (p *Placer) Claim(plan uuid.UUID, o ClaimOptions) (*Claim, error) {
+	if err := o.check(); err != nil {
+		return nil, &storage.Error{Op: "Claim", Plan: plan, Err: err}
+	}
+	settings := p.o
+	settings.external, settings.former, settings.TakeUnclaimed = o.External, o.Epoch, o.TakeUnclaimed
+	c := &Claim{p, newNode(context.Background(), p.store, settings), plan}
+	p.add(c.node)
+	return c, nil
+}
+
+// Take makes the claim the owner of a plan, and returns it as it is stored: a plan that has not begun, one that sleeps and is
 // due, or one that a former owner of the same External.Name has left, if Epoch is that of this owner. That plan is fenced, as
 // by [Node.Take]. A plan that is final needs no owner, and is returned as it is. A plan that nobody placed yet gets External,
 // and from then on nodes leave it alone, also while it sleeps.
 //
+// An owner that met [storage.ErrConflict] calls Take again, and after an error whose outcome is unknown, Take of the same claim
+// settles it.
+//
 // Two that claim a plan at once may have the same reasons, such as a queue that delivers twice: one wins, and the other gets
 // ErrOwned. Who claims with the epoch of an owner that is alive fences it: the store refuses all that it writes from then on.
 //
-// Claim costs a Roster, and what [Node.Claim] or [Node.Take] costs.
+// Take costs what [Node.Claim] or [Node.Take] costs, and a Roster for the first time.
 //
-// Errors: [storage.ErrInvalid] for wrong options; [storage.ErrNotFound]; [ErrOwned], in an [OwnedError] that tells the epoch,
-// if the plan has another owner, or others place it; [ErrAsleep] before the plan's time, and [ErrPaused]; [ErrSuspended];
-// [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read and the updates. If ctx ends, the plan may be claimed: its epoch shows it.
-func (p *Placer) Claim(ctx context.Context, plan uuid.UUID, o ClaimOptions) (*Claim, *workflow.Plan, error) {
-	if err := o.check(); err != nil {
-		return nil, nil, &storage.Error{Op: "Claim", Plan: plan, Err: err}
+// Errors: [storage.ErrNotFound]; [ErrOwned], in an [OwnedError] that tells the epoch, if the plan has another owner, or others
+// place it; [ErrFenced] if this claim owned it and another owner does now; [ErrAsleep] before the plan's time, and [ErrPaused];
+// [ErrSuspended]; [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read and the updates.
+func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) {
+	if !c.node.hasLooked() {
+		asked := time.Now()
+		r, err := c.node.store.Roster(ctx)
+		if err != nil {
+			return nil, doing("claim plan "+c.plan.String(), err)
+		}
+		c.node.overhear(r, asked)
 	}
-	settings := p.o
-	settings.external, settings.former, settings.TakeUnclaimed = o.External, o.Epoch, o.TakeUnclaimed
-	c := &Claim{p, newNode(ctx, p.store, settings), plan}
-	p.add(c.node)
-	claimed, err := c.begin(ctx)
-	if err != nil {
-		c.Release()
-		return nil, nil, doing("claim plan "+plan.String(), err)
-	}
-	return c, claimed, nil
+	return c.node.Take(ctx, c.plan)
 }
 
-// begin claims the plan after a first look.
-func (c *Claim) begin(ctx context.Context) (*workflow.Plan, error) {
-	asked := time.Now()
-	r, err := c.node.store.Roster(ctx)
-	if err != nil {
-		return nil, err
+// Stop ends the context of [Claim.Work] as if somebody had called [Stop]. It sends no request, and does nothing unless the
+// claim owns the plan.
+func (c *Claim) Stop(by workflow.Attribution) {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	if w := c.node.work[c.plan]; w != nil {
+		w.end(&StopError{by})
 	}
-	c.node.overhear(r, asked)
-	return c.Take(ctx)
-}
-
-// overhear notes what a look has shown.
-func (n *Node) overhear(r storage.Roster, asked time.Time) {
-	n.hear(r, asked)
-	n.note(r)
-	n.obey(r)
 }
 
 // Release ends the claim, and the context of [Claim.Work]. The plan stays as it is stored.
@@ -136,9 +140,19 @@ func (c *Claim) Release() {
 	c.placer.remove(c.node)
 }
 
-// Take fences the plan once more, after an update has met [storage.ErrConflict], as [Node.Take] does: ErrFenced means that
-// somebody else owns the plan now.
-func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) { return c.node.Take(ctx, c.plan) }
+// hasLooked reports whether the node has seen a roster.
+func (n *Node) hasLooked() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.looked.IsZero()
+}
+
+// overhear notes what a look has shown.
+func (n *Node) overhear(r storage.Roster, asked time.Time) {
+	n.hear(r, asked)
+	n.note(r)
+	n.obey(r)
+}
 
 // Work returns the context for the work on the plan, see [Node.Work].
 func (c *Claim) Work() context.Context {
@@ -160,6 +174,11 @@ func (c *Claim) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time,
 // Pause pauses the plan, see [Node.Pause].
 func (c *Claim) Pause(ctx context.Context, by workflow.Attribution) error {
 	return c.node.Pause(ctx, c.plan, by)
+}
+
+// PausedBy looks who has paused the plan, if anybody has. It costs a request.
+func (c *Claim) PausedBy(ctx context.Context) (by workflow.Attribution, paused bool, err error) {
+	return c.node.store.pausedBy(ctx, c.plan)
 }
 
 // Signals returns the number of the plan's last signal, see [Node.Signals].

@@ -210,8 +210,8 @@ func (s store) signals(ctx context.Context, plan uuid.UUID, from, to int) ([]Sig
 	return slices.DeleteFunc(found, func(s Signal) bool { return s.Name == "" }), errors.Join(damage...)
 }
 
-// RemoveSignals removes the signals of a plan that is final, and a pause. An engine calls it after the end of a plan that had some. It costs
-// the list of the fleet's records and a request for each signal. What it leaves after an error, a node of the fleet removes
+// RemoveSignals removes the signals of a plan that is final, a pause, and a request to stop. An engine calls it after the end of
+// a plan that had some. It costs the list of the fleet's records and a request for each. What it leaves after an error, a node of the fleet removes
 // within a day.
 func RemoveSignals(ctx context.Context, vault storage.Vault, plan uuid.UUID) error {
 	s, err := storeOf("RemoveSignals", vault)
@@ -224,7 +224,7 @@ func RemoveSignals(ctx context.Context, vault storage.Vault, plan uuid.UUID) err
 	}
 	var of []request
 	for _, r := range s.requestsOf(roster) {
-		if r.plan == plan && r.note {
+		if r.plan == plan {
 			of = append(of, r)
 		}
 	}

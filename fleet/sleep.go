@@ -96,7 +96,7 @@ func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 // has changed since its owner let it sleep. So the versions are the stored ones, and need no fence.
 func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
-	plan.Owner, plan.Epoch, plan.External = n.id, max(plan.Epoch, 1)+1, n.o.external
+	plan.Owner, plan.Epoch, plan.External, plan.Alone = n.id, max(plan.Epoch, 1)+1, n.o.external, false
 	plan.WakeAt, plan.LastSignal, plan.Paused = time.Time{}, 0, workflow.Attribution{}
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before

@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// RunOptions are the settings of [Engine.RunPlan]. A negative number is storage.ErrInvalid.
+type RunOptions struct {
+	// External is who places the plan, such as a queue. Name is required.
+	External workflow.External
+	// Epoch is that of a former owner of the same External.Name, which the caller knows to be dead: the Epoch of its last [Beat],
+	// or that of a [fleet.OwnedError]. If that owner is alive after all, the store refuses its writes from then on. Default: 0,
+	// which takes the plan from nobody.
+	Epoch int64
+	// TakeUnclaimed also runs a Running plan that has no owner and the epoch 0. Set it if the engine that began it does not run
+	// any more. Default: false.
+	TakeUnclaimed bool
+	// Heartbeat is called when RunPlan owns the plan, and then each Every until RunPlan returns. RunPlan waits for a call to
+	// return. Default: none.
+	Heartbeat func(Beat)
+	// Every is the time between two calls of Heartbeat. Default: 10s.
+	Every time.Duration
+}
+
+// Beat says that a plan is being worked on.
+type Beat struct {
+	Plan uuid.UUID
+	// Epoch is what a later RunPlan needs if this one dies.
+	Epoch int64
+}
+
+// Placed is what [Engine.RunPlan] has left of a plan.
+type Placed struct {
+	// Plan is the plan as it is stored, for the caller alone. It is final, or it waits.
+	Plan *workflow.Plan
+	// WakeAt is when to call RunPlan again, by the store's clock. It is zero if the plan is final or paused.
+	WakeAt time.Time
+	// LastSignal is the number of the last signal that the plan has seen: call RunPlan sooner after a larger one, as
+	// [fleet.Send] returns it. With [fleet.MaxSignals], the plan waits for none.
+	LastSignal int
+	// Paused says who has paused the plan: call RunPlan again after fleet.ResumePlan or fleet.Stop.
+	Paused workflow.Attribution
+	// Waiting are the objects that wait, as in [Engine.Status].
+	Waiting []fleet.WaitingObject
+}
+
+// RunPlan is [New] and [Engine.RunPlan], for a process that runs one plan. The vault was opened with the registry; nil means that
+// the vault tells it.
+func RunPlan(ctx context.Context, vault storage.Vault, reg *registry.Register, id uuid.UUID, o RunOptions) (Placed, error) {
+	e, err := newEngine(vault, reg, Options{})
+	if err != nil {
+		return Placed{}, err
+	}
+	return e.RunPlan(ctx, id, o)
+}
+
+// RunPlan runs one plan to its end, or until it only waits, for an engine of another kind that decides which process runs which
+// plan: a workflow, a queue, a job. That engine may be wrong. RunPlan claims the plan, and of two that run it at once the store
+// lets one go on. Nodes of a fleet and engines that are alone leave the plan to whoever places it, also while it waits; see
+// [workflow.Plan].External.
+//
+// The plan runs as with Run, in all its details, and with this engine's Options; Options.Plans does not count it. Run need not
+// be active. The first RunPlan calls Init of the plugins. Any number may run at once: they share one look per fleet.DefaultInterval
+// at who was asked to stop, is paused, or has a signal, or per Options.Fleet.Interval.
+//
+// RunPlan returns a nil error if the plan is final, however it ended, or if it waits: for a time or a signal of at least five
+// minutes, for its NotBefore, or to be resumed. A shorter wait RunPlan sits out. Whoever places the plan calls RunPlan again
+// when Placed says; nobody else does. Calling it too early, twice or for a final plan costs requests and does no harm.
+//
+// When ctx ends with a cause that is [fleet.ErrStopRequested], such as a *[fleet.StopError], the plan is stopped: RunPlan
+// returns when it is final. Any other end of ctx is a shutdown, as that of Run: the error is [ErrDraining], and a later RunPlan
+// goes on. That one needs no Epoch if all outcomes could be stored within twice Options.Drain.
+//
+// Errors: [storage.ErrInvalid] for wrong options; [storage.ErrNotFound] if there is no such plan, or it was deleted meanwhile;
+// [fleet.ErrOwned] if somebody else works on the plan or places it, in a [fleet.OwnedError] that tells the epoch, or if an engine
+// without claims began it; [fleet.ErrFenced] if another RunPlan has taken it meanwhile; [fleet.ErrUnsuited] if this engine
+// lacks plugins of it, before anything is stored; [fleet.ErrSuspended]; ErrDraining; [errors.ErrUnsupported] if the vault offers
+// no [storage.Control]; otherwise those of the vault. While the vault is unavailable, the claim is tried again for
+// Options.Patience, and writes as long as the plan is this engine's.
+func (e *Engine) RunPlan(ctx context.Context, id uuid.UUID, o RunOptions) (Placed, error) {
+	placed, err := e.runPlaced(ctx, id, o)
+	if err != nil {
+		return Placed{}, fmt.Errorf("run plan %s: %w", id, err)
+	}
+	return placed, nil
+}
+
+func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Placed, error) {
+	if o.Every < 0 {
+		return Placed{}, driver.Invalid("RunOptions.Every", "%v is negative", o.Every)
+	}
+	placer, err := e.placer()
+	if err != nil {
+		return Placed{}, err
+	}
+	claim, err := placer.Claim(id, fleet.ClaimOptions{External: o.External, Epoch: o.Epoch, TakeUnclaimed: o.TakeUnclaimed})
+	if err != nil {
+		return Placed{}, err
+	}
+	defer claim.Release()
+	running, end := untilShutdown(ctx)
+	defer end()
+	if err := e.initOnce(running); err != nil {
+		return Placed{}, err
+	}
+	var plan *workflow.Plan
+	err = e.insist(running, func(ctx context.Context) (err error) {
+		plan, err = claim.Take(ctx)
+		return err
+	})
+	switch {
+	case errors.Is(err, fleet.ErrAsleep), errors.Is(err, fleet.ErrPaused):
+		return e.waitsOutside(running, claim, id, err)
+	case err == nil && !plan.State.Status.Final():
+		plan, err = e.runClaimed(ctx, running, claim, plan, o)
+	case err != nil && running.Err() != nil:
+		return Placed{}, fmt.Errorf("%w: %w", ErrDraining, err)
+	}
+	if err != nil && !errors.Is(err, fleet.ErrAsleep) {
+		return Placed{}, err
+	}
+	if plan, err = e.asStored(plan); err != nil {
+		return Placed{}, err
+	}
+	return e.asPlaced(plan, plan.Paused), nil
+}
+
+// waitsOutside says how a plan waits that can't be claimed because of that.
+func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.UUID, because error) (Placed, error) {
+	plan, err := e.vault.Read(ctx, id)
+	if err != nil {
+		return Placed{}, err
+	}
+	if !errors.Is(because, fleet.ErrPaused) {
+		return e.asPlaced(plan, workflow.Attribution{}), nil
+	}
+	by, paused, err := claim.PausedBy(ctx)
+	if err != nil {
+		return Placed{}, err
+	}
+	p := e.asPlaced(plan, by)
+	if !paused && !plan.State.Status.Final() {
+		p.WakeAt = claim.Now() // it has just been resumed
+	}
+	return p, nil
+}
+
+// runClaimed runs a plan until it is final, or must be left, which the error says.
+func (e *Engine) runClaimed(ctx, running context.Context, claim *fleet.Claim, plan *workflow.Plan, o RunOptions) (*workflow.Plan, error) {
+	stop := func() {
+		if cause := context.Cause(ctx); errors.Is(cause, fleet.ErrStopRequested) {
+			claim.Stop(attributionOf(cause))
+		}
+	}
+	stop() // before anything begins
+	defer context.AfterFunc(ctx, stop)()
+	owner := &claimOwner{Claim: claim, work: claim.Work()}
+	owner.epoch.Store(plan.Epoch)
+	defer owner.beat(plan.ID, o)()
+	slot := newSlot(semaphore.NewWeighted(1), false, math.MaxInt64, func(steps int) { e.doze(plan.ID, steps) }, func() func() { return func() {} })
+	defer slot.close()
+	return e.workFor(running, owner, plan, slot)
+}
+
+// untilShutdown returns a context that ends with ctx, unless its end is a request to stop.
+func untilShutdown(ctx context.Context) (running context.Context, end func()) {
+	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	after := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !errors.Is(cause, fleet.ErrStopRequested) {
+			cancel(cause)
+		}
+	})
+	return running, func() {
+		after()
+		cancel(nil)
+	}
+}
+
+// asPlaced says what became of a plan that is final or waits. by is who has paused it, if anybody has.
+func (e *Engine) asPlaced(plan *workflow.Plan, by workflow.Attribution) Placed {
+	p := Placed{Plan: plan, LastSignal: fleet.MaxSignals}
+	switch {
+	case plan.State.Status.Final():
+		return p
+	case by != (workflow.Attribution{}):
+		p.Paused = by
+	case plan.State.Status == workflow.NotStarted:
+		p.WakeAt = plan.NotBefore
+	default:
+		p.WakeAt, p.LastSignal = plan.WakeAt, plan.LastSignal
+	}
+	p.Waiting = e.describe(plan).Waiting
+	return p
+}
+
+// claimOwner is a claim as the owner of its plan.
+type claimOwner struct {
+	*fleet.Claim
+	work  context.Context
+	epoch atomic.Int64 // of the last Take
+}
+
+func (o *claimOwner) ends() []context.Context { return []context.Context{o.work} }
+
+func (o *claimOwner) Take(ctx context.Context) (*workflow.Plan, error) {
+	plan, err := o.Claim.Take(ctx)
+	if err == nil {
+		o.epoch.Store(plan.Epoch)
+	}
+	return plan, err
+}
+
+// beat calls Heartbeat now, and then again and again until end is called.
+func (o *claimOwner) beat(plan uuid.UUID, opts RunOptions) (end func()) {
+	if opts.Heartbeat == nil {
+		return func() {}
+	}
+	tell := func() { opts.Heartbeat(Beat{plan, o.epoch.Load()}) }
+	tell()
+	ctx, cancel := context.WithCancel(context.Background())
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		for sleep.For(ctx, cmp.Or(opts.Every, fleet.DefaultInterval)) {
+			tell()
+		}
+	})
+	return func() {
+		cancel()
+		beats.Wait()
+	}
+}
