@@ -45,14 +45,18 @@
 // restart a final sub-object. In some situations an owner lets the plan sleep until a time, people pause and resume it, the plan is deleted, a late
 // request adds a record again, or a process that is not a member updates a sub-object.
 //
+// In others, an engine of another kind places the plan, and may be wrong: some of the nodes are claims of it, without records.
+// It tells each the epoch of the owner whenever it likes. Nodes also do what a HandOver does.
+//
 // The states are finite because a version is kept only as the answer to "is it still the stored one?", and epochs are kept as
 // ranks. Nodes and sub-objects are sorted, calls that can have no more effect are forgotten (TestFleetDoomed shows that this
 // loses nothing), and the oldest of several late requests that do the same stands for all. Without records, every node may
 // take from every other at any time; this includes every judgement of who is dead.
 //
 // Safety is checked in every step. Liveness is reachability: in every state, each living node can end the plan by its own
-// steps. The model does not check that a plan ends while nodes keep taking it from each other; judgement is there to stop
-// that. Who is dead is a model in discrete time (TestFleetWatch): a node renews its record, a judge polls, the service fails.
+// steps, if need be by a HandOver, and so can each claim from outside, unless the fleet has begun the plan. The model does
+// not check that a plan ends while nodes keep taking it from each other; judgement is there to stop that. Who is dead is a
+// model in discrete time (TestFleetWatch): a node renews its record, a judge polls, the service fails.
 //
 // # Discovery
 //

@@ -13,6 +13,8 @@ const (
 // fleet is a situation: the nodes, the plan, the environment, and the rules that are lacking.
 type fleet struct {
 	nodes, parts int
+	outside      int  // of the nodes, the processes of an engine of another kind, with an owner ID each
+	placed       bool // the author has said that this engine places the plan
 	running      bool // the plan is Running when the situation begins, and has no owner
 	unrecorded   bool // there are no records: any node takes from any other at any time, as if it had judged it dead
 	lateJoins    bool // a request that added a record may arrive late and add it again
@@ -37,9 +39,10 @@ type epoch uint8
 type owner uint8
 
 const (
-	noOwner   owner = iota
-	goneOwner       // a node of the past, whose ID never comes back
-	firstNode       // the first of the nodes
+	noOwner     owner = iota
+	goneOwner         // a node of the past, whose ID never comes back
+	goneOutside       // the same, of an engine of another kind
+	firstNode         // the first of the nodes
 )
 
 // fleetState is a state of a fleet. It consists of what is stored, what is under way, and the nodes.
@@ -67,6 +70,9 @@ type sharedEntry struct {
 	early  bool // that time has not come: time itself, and not what is stored
 	marked bool // it sleeps because it is paused
 	held   bool // and the note has been there since: time itself, and not what is stored
+
+	external bool // an engine of another kind places the plan
+	placed   bool // that is so, whatever the entry says
 }
 
 type sharedPart struct {
@@ -93,6 +99,7 @@ type lateRequests struct {
 	sleep  epoch                        // an entry that lets the plan sleep
 	pause  epoch                        // an entry that lets it sleep because it is paused
 	again  bool                         // the entry as it is, once more
+	over   bool                         // the same without External
 	object bool                         // a final object
 }
 
@@ -100,15 +107,18 @@ const mostLateEpochs = mostShared*(int(final)+1) + int(firstNode) + mostNodes + 
 
 // fleetNode is a process and its record.
 type fleetNode struct {
-	dead   bool
-	record recordState
-	at     activity
-	epoch  epoch
-	match  bool // its version of the entry is the stored one
-	pauses bool // the entry that it sends says that the plan is paused
-	asked  bool // it has found no note
-	again  bool // it has sent the entry once more, for example because the plan is to stop
-	held   [mostShared]held
+	dead    bool
+	outside bool // it is a process of an engine of another kind: a claim, which has no record
+	told    bool // that engine has told it the epoch of the owner
+	hands   bool // it is the node of a HandOver
+	record  recordState
+	at      activity
+	epoch   epoch
+	match   bool // its version of the entry is the stored one
+	pauses  bool // the entry that it sends says that the plan is paused
+	asked   bool // it has found no note
+	again   bool // it has sent the entry once more, for example because the plan is to stop
+	held    [mostShared]held
 }
 
 type recordState uint8
@@ -136,6 +146,7 @@ const (
 	sendsSleep // the entry that lets the plan sleep is under way
 	readsAsleep
 	sendsWake
+	sendsOver // the entry of a plan that sleeps, or has not begun, is under way without External
 
 	readsAhead // the sub-objects of a plan that is to be woken; only without rule F11
 	readsLate  // after the take's update of the entry; only without rule F2
@@ -193,6 +204,9 @@ var (
 	wokenEarly   = breaking("a plan that sleeps is taken before its time")
 	wokenStale   = breaking("an owner that woke a plan goes on from what is not stored")
 	startsPaused = breaking("a plan that was marked as paused goes on before it is resumed")
+	nodeOwns     = breaking("a node owns a plan that an engine of another kind places")
+	outsideOwns  = breaking("an engine of another kind owns a plan that the fleet has begun")
+	unjudged     = breaking("an engine of another kind takes a plan from an owner whose epoch it was not told")
 	orphan       = breaking("a node can't bring the plan to its end")
 )
 
@@ -232,6 +246,21 @@ const (
 	fleetPauseAsk      rule = "F12: a node wakes a plan with the mark without asking for the note"
 	fleetPauseOrder    rule = "F12: a node asks for the note before it reads the entry"
 	fleetPauseAll      rule = "F12: only the node that let a paused plan sleep wakes it"
+	fleetPlacedSet     rule = "F13: a claim from outside does not set External"
+	fleetPlacedClaim   rule = "F13: a node claims a plan that is placed from outside"
+	fleetPlacedTake    rule = "F13: a node takes a plan that is placed from outside, because its owner is no member"
+	fleetPlacedSleep   rule = "F13: an owner from outside that lets a plan sleep clears External"
+	fleetPlacedWake    rule = "F13: a node wakes a plan that is placed from outside"
+	fleetPlacedOthers  rule = "F13: a plan that the fleet has begun is taken or woken from outside"
+	fleetPlacedOwner   rule = "F13: two claims from outside share an owner ID"
+	fleetPlacedEpoch   rule = "F13: a claim from outside does not compare the epoch that it was told"
+	fleetPlacedNext    rule = "F13: a claim from outside keeps the epoch"
+	fleetPlacedTells   rule = "F13: a claim from outside that is refused does not tell the epoch"
+	fleetPlacedFence   rule = "F13: a claim from outside stores no sub-object"
+	fleetOverClears    rule = "F13: HandOver does not clear External"
+	fleetOverNext      rule = "F13: HandOver of a running plan keeps the epoch"
+	fleetOverFence     rule = "F13: HandOver of a running plan stores no sub-object"
+	fleetOverWakes     rule = "F13: HandOver wakes a plan that sleeps"
 	fleetUnknownWake   rule = "F8: a wake that was refused after an unknown attempt counts as done"
 	fleetPartsFirst    rule = "an owner ends a plan before its sub-objects are final"
 	fleetNeverCreates  rule = "an update creates a blob that is gone"

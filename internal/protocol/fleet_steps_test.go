@@ -8,7 +8,7 @@ import (
 
 // first returns the state in which the situation begins.
 func (f *fleet) first() fleetState {
-	st := fleetState{entry: sharedEntry{there: true}, object: openObject, marker: true}
+	st := fleetState{entry: sharedEntry{there: true, external: f.placed, placed: f.placed}, object: openObject, marker: true}
 	if f.running {
 		st.entry.status = running
 	}
@@ -17,6 +17,9 @@ func (f *fleet) first() fleetState {
 	}
 	if f.running {
 		st.parts[0].status = running
+	}
+	for i := range f.outside {
+		st.nodes[i].outside, st.nodes[i].record = true, noRecord
 	}
 	for i := f.nodes; i < mostNodes; i++ {
 		st.nodes[i].dead = true
@@ -90,6 +93,7 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again boo
 	// Nothing of a plan that sleeps is taken before its time. A stop brings the time forward.
 	f.breaks(&st.outcome, wokenEarly, was.early && e.status == running && !e.asleep)
 	f.breaks(&st.outcome, startsPaused, was.held && !e.held)
+	f.places(st, &e, by, again)
 	e.there = true
 	if f.unrecorded || e.status == final {
 		e.owner = noOwner // nobody asks for it
@@ -98,11 +102,42 @@ func (f *fleet) putEntry(st *fleetState, e sharedEntry, by int, knows, again boo
 	st.movesEntry(by)
 }
 
+// places notes who places the plan from now on.
+func (f *fleet) places(st *fleetState, e *sharedEntry, by int, again bool) {
+	was := &st.entry
+	hands, told := was.external, true // a request that arrives late was once allowed
+	if by >= 0 {
+		hands, told = st.nodes[by].hands, st.nodes[by].told
+	}
+	switch {
+	case e.status != running:
+		e.external, e.placed = false, false
+	case e.asleep:
+		e.placed = was.placed && !was.asleep
+	case again:
+		e.placed = was.placed
+	default:
+		e.placed = st.isOutside(e.owner)
+		f.breaks(&st.outcome, nodeOwns, was.placed && !e.placed && !hands)
+		f.breaks(&st.outcome, outsideOwns, !was.placed && e.placed && was.status == running)
+		f.breaks(&st.outcome, unjudged, was.placed && e.placed && was.owner != noOwner && was.owner != e.owner && !told)
+	}
+	for j := range st.nodes {
+		st.nodes[j].told = st.nodes[j].told && e.epoch == was.epoch
+	}
+}
+
+// isOutside reports whether an owner is, or was, a process of an engine of another kind.
+func (st *fleetState) isOutside(o owner) bool {
+	return o == goneOutside || o >= firstNode && st.nodes[o-firstNode].outside
+}
+
 // movesEntry does the same for the entry.
 func (st *fleetState) movesEntry(by int) {
 	for j := range st.nodes {
 		st.nodes[j].match = st.nodes[j].match && j == by
 	}
+	st.late.over = false
 	st.late.takes, st.late.end, st.late.sleep, st.late.pause, st.late.again = [firstNode + mostNodes]epoch{}, 0, 0, 0, false
 }
 
@@ -134,17 +169,20 @@ func (f *fleet) arrive(st fleetState, yield func(move, fleetState)) {
 	}
 	for o, e := range st.late.takes {
 		if e > 0 {
-			putEntry("claim or take", sharedEntry{status: running, owner: owner(o), epoch: e - 1}, false)
+			putEntry("claim or take", sharedEntry{status: running, owner: owner(o), epoch: e - 1, external: st.isOutside(owner(o))}, false)
 		}
 	}
 	if e := st.late.end; e > 0 {
 		putEntry("final entry", sharedEntry{status: final, epoch: e - 1}, false)
 	}
 	if e := st.late.sleep; e > 0 {
-		putEntry("sleep", f.sleeping(e-1), true)
+		putEntry("sleep", f.sleeping(&st, e-1), true)
 	}
 	if e := st.late.pause; e > 0 {
 		putEntry("sleep because of a pause", f.pausing(&st, e-1), true)
+	}
+	if st.late.over {
+		putEntry("HandOver of a plan at rest", st.entry.over(), true)
 	}
 	if st.late.again {
 		putEntry("update of the plan", st.entry, true)
@@ -219,7 +257,7 @@ func (f *fleet) live(st fleetState, i int, yield func(move, fleetState)) {
 		next.nodes[i].dead = false
 		yield(move{i, -1, "starts again and joins", false}, next)
 		return
-	case f.lateJoins && n.record == noRecord:
+	case f.lateJoins && n.record == noRecord && !n.outside:
 		next := st
 		next.nodes[i].record = strangeRecord
 		yield(move{i, -1, "a late request adds its record again", false}, next)
@@ -236,14 +274,18 @@ func (f *fleet) live(st fleetState, i int, yield func(move, fleetState)) {
 
 // rename gives a process that joins again a new ID. Its old ID is gone.
 func (f *fleet) rename(st *fleetState, i int) {
-	old := firstNode + owner(i)
+	old, gone := firstNode+owner(i), goneOwner
+	if st.nodes[i].outside {
+		gone = goneOutside
+	} else {
+		st.nodes[i].record = ownRecord
+	}
 	if st.entry.owner == old {
-		st.entry.owner = goneOwner
+		st.entry.owner = gone
 	}
 	takes := &st.late.takes
-	takes[goneOwner] = older(takes[goneOwner], takes[old])
+	takes[gone] = older(takes[gone], takes[old])
 	takes[old] = 0
-	st.nodes[i].record = ownRecord
 }
 
 // older returns the older of two late requests.
@@ -265,6 +307,8 @@ func (f *fleet) leave(st *fleetState, i int) {
 			o = noOwner
 		}
 		st.late.takes[o] = older(st.late.takes[o], n.epoch+1)
+	case n.at == sendsOver:
+		st.late.over = true
 	case n.at == sendsEnd:
 		st.late.end = older(st.late.end, n.epoch+1)
 	case n.at == sendsSleep && n.pauses:
@@ -282,11 +326,11 @@ func (f *fleet) leave(st *fleetState, i int) {
 			*l = older(*l, n.epoch+1)
 		}
 	}
-	*n = fleetNode{dead: n.dead, record: n.record}
+	drop(n)
 }
 
 // drop ends what a node does for the plan when it has nothing in flight that can take effect.
-func drop(n *fleetNode) { *n = fleetNode{dead: n.dead, record: n.record} }
+func drop(n *fleetNode) { *n = fleetNode{dead: n.dead, outside: n.outside, record: n.record} }
 
 // inFlight reports whether updates are in flight.
 func (n *fleetNode) inFlight() bool {
@@ -304,7 +348,7 @@ func (f *fleet) act(st fleetState, i int, yield func(move, fleetState)) {
 	if n.dead {
 		return
 	}
-	if !f.unrecorded {
+	if !f.unrecorded && !n.outside {
 		for j := range f.nodes {
 			if j != i && st.nodes[j].record != noRecord {
 				next := st
@@ -322,9 +366,13 @@ func (f *fleet) act(st fleetState, i int, yield func(move, fleetState)) {
 	switch n.at {
 	case idle:
 		f.look(st, i, yield)
+		if st.entry.external && !n.outside {
+			n.hands = true
+			f.look(st, i, yield)
+		}
 	case readsPlan, readsAsleep, readsAhead, readsLate, readsOwn:
 		f.read(st, i, yield)
-	case sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake:
+	case sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake, sendsOver:
 		f.store(st, i, yield)
 	case fences, works, stops:
 		f.work(st, i, yield)
@@ -361,6 +409,10 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 		yield(move{i, -1, "reads ahead", false}, next)
 	}
 	switch {
+	case !f.mayPlace(&st, n):
+	case n.hands && (e.status == notStarted || e.asleep && !f.lacks(fleetOverWakes)):
+		n.at, n.epoch, n.match = sendsOver, e.epoch, true
+		yield(move{i, -1, "reads the entry of a plan at rest", true}, st)
 	case e.status == notStarted:
 		n.at, n.epoch, n.match = sendsClaim, e.epoch+1, true
 		for k := range f.parts {
@@ -368,8 +420,13 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 		}
 		yield(move{i, -1, "reads the plan and sends its claim", true}, st)
 	case e.status == running && !e.asleep:
-		own := e.owner == firstNode+owner(i)
-		if own && f.lacks(fleetOwnTaken) || !own && !f.isDead(&st, e.owner) {
+		own := e.owner == firstNode+owner(i) || n.outside && st.isOutside(e.owner) && f.lacks(fleetPlacedOwner)
+		if n.outside && !own && !n.told && (e.epoch == st.fenced || !f.lacks(fleetPlacedTells)) {
+			next := st
+			next.nodes[i].told = true
+			yield(move{i, -1, "is told the owner's epoch", true}, next)
+		}
+		if own && f.lacks(fleetOwnTaken) || !own && !f.isDead(&st, i) {
 			return
 		}
 		n.at, n.epoch, n.match = readsPlan, e.epoch+1, true
@@ -378,6 +435,8 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 			n.at = sendsTake
 		case f.lacks(fleetFenceOwn) && own:
 			n.at, n.epoch = readsOwn, e.epoch
+		case n.outside && f.lacks(fleetPlacedNext), n.hands && f.lacks(fleetOverNext):
+			n.epoch = e.epoch
 		}
 		yield(move{i, -1, "reads the entry", true}, st)
 	case e.status == running:
@@ -393,6 +452,23 @@ func (f *fleet) look(st fleetState, i int, yield func(move, fleetState)) {
 	}
 }
 
+// mayPlace reports whether a node may claim, take or wake the plan, by who places it.
+func (f *fleet) mayPlace(st *fleetState, n *fleetNode) bool {
+	switch e := &st.entry; {
+	case e.status == final:
+		return true
+	case n.outside:
+		return e.external || e.status == notStarted || f.lacks(fleetPlacedOthers)
+	case !e.external || n.hands:
+		return true
+	case e.status == notStarted:
+		return f.lacks(fleetPlacedClaim)
+	case e.asleep:
+		return f.lacks(fleetPlacedWake)
+	}
+	return f.lacks(fleetPlacedTake)
+}
+
 // wake is what an idle node does about a plan that sleeps. That its time comes is a step of whoever waits for it.
 func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
 	if st.entry.early {
@@ -405,7 +481,7 @@ func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
 		next.resume()
 		yield(move{i, -1, "waits until the plan is resumed", true}, next)
 	}
-	if st.entry.early && !f.lacks(fleetWakeDue) || f.lacks(fleetWakeAll) || st.entry.marked && f.lacks(fleetPauseAll) {
+	if st.entry.early && !f.lacks(fleetWakeDue) && !st.nodes[i].hands || f.lacks(fleetWakeAll) || st.entry.marked && f.lacks(fleetPauseAll) {
 		return
 	}
 	n := &st.nodes[i]
@@ -418,28 +494,42 @@ func (f *fleet) wake(st fleetState, i int, yield func(move, fleetState)) {
 }
 
 // sleeping is the entry that lets the plan sleep.
-func (f *fleet) sleeping(e epoch) sharedEntry {
-	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: !f.lacks(fleetSleepUntil), early: true}
+func (f *fleet) sleeping(st *fleetState, e epoch) sharedEntry {
+	external := st.entry.external && !f.lacks(fleetPlacedSleep)
+	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: !f.lacks(fleetSleepUntil), early: true, external: external}
+}
+
+// over is the entry of a plan that sleeps, or has not begun, after a HandOver: the same without External.
+func (e sharedEntry) over() sharedEntry {
+	e.external = false
+	return e
 }
 
 // asks reports whether a node looks for the note before it sends its wake.
 func (f *fleet) asks(st *fleetState, n *fleetNode) bool {
-	return n.at == sendsWake && st.entry.marked && !n.asked && !f.lacks(fleetPauseAsk)
+	return n.at == sendsWake && st.entry.marked && !n.asked && !n.hands && !f.lacks(fleetPauseAsk)
 }
 
 // pausing is the entry that lets the plan sleep because it is paused.
 func (f *fleet) pausing(st *fleetState, e epoch) sharedEntry {
-	return sharedEntry{status: running, owner: noOwner, epoch: e, asleep: true, marked: !f.lacks(fleetPauseMark), held: st.paused}
+	asleep := f.sleeping(st, e)
+	asleep.asleep, asleep.early, asleep.marked, asleep.held = true, false, !f.lacks(fleetPauseMark), st.paused
+	return asleep
 }
 
-// isDead reports whether a plan may be taken from its owner.
-func (f *fleet) isDead(st *fleetState, o owner) bool {
+// isDead reports whether a node may take the plan from its owner.
+func (f *fleet) isDead(st *fleetState, by int) bool {
+	n, o := &st.nodes[by], st.entry.owner
 	switch {
+	case n.outside:
+		return n.told || f.lacks(fleetPlacedEpoch)
+	case n.hands:
+		return true
 	case f.unrecorded || f.lacks(fleetTakeDead) || o == noOwner:
 		return true
 	case f.lacks(fleetAbsentDead):
 		return false
-	case o == goneOwner:
+	case o < firstNode:
 		return true
 	}
 	return st.nodes[o-firstNode].record == noRecord
@@ -493,6 +583,7 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		sendsEnd:   {fleetEndMatch, fleetUnknownEnd},
 		sendsSleep: {fleetSleepMatch, ""},
 		sendsWake:  {fleetWakeMatch, fleetUnknownWake},
+		sendsOver:  {fleetTakeMatch, ""},
 	}[n.at]
 	there := st.entry.there || f.lacks(fleetNeverCreates)
 	if !there || st.entry.there && !n.match && !f.lacks(rules.match) {
@@ -512,21 +603,24 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 		yield(move{i, -1, "looks for the note of a pause", true}, st)
 		return
 	}
-	e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
+	external := n.outside && !f.lacks(fleetPlacedSet) || n.hands && f.lacks(fleetOverClears)
+	e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch, external: external}
 	what := "its claim or take takes effect"
 	switch n.at {
 	case sendsEnd:
 		e.status = final
 		what = "its final entry takes effect"
 	case sendsSleep:
-		if e, what = f.sleeping(n.epoch), "the plan sleeps"; n.pauses {
+		if e, what = f.sleeping(&st, n.epoch), "the plan sleeps"; n.pauses {
 			e, what = f.pausing(&st, n.epoch), "the plan sleeps, paused"
 		}
 	case sendsWake:
 		what = "it wakes the plan"
+	case sendsOver:
+		e, what = st.entry.over(), "it hands over a plan at rest"
 	}
-	f.putEntry(&st, e, i, n.match, n.at == sendsSleep)
-	n.match = true
+	f.putEntry(&st, e, i, n.match, n.at == sendsSleep || n.at == sendsOver)
+	n.match, n.told = true, false
 	f.stored(&st, i)
 	yield(move{i, -1, what, true}, st)
 }
@@ -535,16 +629,16 @@ func (f *fleet) store(st fleetState, i int, yield func(move, fleetState)) {
 func (f *fleet) stored(st *fleetState, i int) {
 	n := &st.nodes[i]
 	switch {
-	case n.at == sendsSleep:
+	case n.at == sendsSleep, n.at == sendsOver:
 		drop(n)
 	case n.at == sendsWake:
-		n.at = works
+		n.at, n.hands = works, false
 		st.fenced = max(st.fenced, n.epoch) // nothing was in flight, so nothing needs a fence
-		for _, h := range n.held[:f.parts] {
-			f.breaks(&st.outcome, wokenStale, h.is != current)
+		for k, h := range n.held[:f.parts] {
+			f.breaks(&st.outcome, wokenStale, h.is != current && st.parts[k].there)
 		}
 	case n.at == sendsClaim || n.at == sendsTake && f.lacks(fleetFenceLast):
-		n.at = works
+		n.at, n.hands = works, false
 		st.fenced = max(st.fenced, n.epoch)
 	case n.at == sendsEnd:
 		drop(n)
@@ -563,11 +657,13 @@ func (f *fleet) beginFence(st *fleetState, i int) {
 	for k := range n.held[:f.parts] {
 		h := &n.held[k]
 		switch {
+		case n.outside && f.lacks(fleetPlacedFence), n.hands && f.lacks(fleetOverFence):
 		case f.lacks(fleetFence), f.lacks(fleetFenceNew) && h.status == notStarted, f.lacks(fleetFenceFinal) && h.status == final:
 		default:
 			h.sent = update
 		}
 	}
+	n.hands = false
 	f.fence(st, i)
 }
 
@@ -623,7 +719,8 @@ func (f *fleet) work(st fleetState, i int, yield func(move, fleetState)) {
 	if f.pauses && was.at == works && !was.inFlight() {
 		next := st
 		n := &next.nodes[i]
-		*n = fleetNode{record: n.record, at: sendsSleep, epoch: was.epoch, match: was.match, pauses: true}
+		drop(n)
+		n.at, n.epoch, n.match, n.pauses = sendsSleep, was.epoch, was.match, true
 		yield(move{i, -1, "lets the plan sleep, for it has seen a pause", false}, next)
 	}
 	if f.sleeps && was.at == works && open && (!was.inFlight() || f.lacks(fleetSleepSettled)) {
@@ -645,7 +742,7 @@ func (f *fleet) again(st fleetState, i int, yield func(move, fleetState)) {
 	n := &st.nodes[i]
 	switch {
 	case n.again && st.entry.there && (n.match || f.lacks(fleetPlanMatch)):
-		e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch}
+		e := sharedEntry{status: running, owner: firstNode + owner(i), epoch: n.epoch, external: st.entry.external}
 		f.putEntry(&st, e, i, n.match, true)
 		n.match, n.again = true, false
 		f.answered(&st, i)
@@ -766,7 +863,7 @@ func (f *fleet) canonical(st *fleetState) [mostNodes]uint8 {
 // itself; until then it makes no difference.
 func (f *fleet) doom(n *fleetNode) {
 	switch n.at {
-	case readsPlan, readsAsleep, sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake:
+	case readsPlan, readsAsleep, sendsClaim, sendsTake, sendsEnd, sendsSleep, sendsWake, sendsOver:
 		if !n.match {
 			drop(n)
 		}

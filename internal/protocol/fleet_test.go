@@ -53,8 +53,9 @@ func (f *fleet) findOrphan() {
 	}
 	for id := range int32(len(f.links)) {
 		for i := range f.nodes {
-			if f.state(id).nodes[i].dead {
-				continue
+			st := f.state(id)
+			if n := &st.nodes[i]; n.dead || n.outside && st.entry.status == running && !st.entry.placed {
+				continue // it does nothing, and should not
 			}
 			visited = visited[:0]
 			if !can(id, i) {
@@ -74,10 +75,13 @@ func fleets() []*fleet {
 		{nodes: 2, parts: 1, running: true},
 		{nodes: 2, parts: 1, running: true, sleeps: true},
 		{nodes: 2, parts: 1, running: true, pauses: true},
+		{nodes: 2, parts: 1, outside: 1, sleeps: true},
+		{nodes: 2, parts: 1, outside: 2, sleeps: true},
 		{nodes: 3, parts: 1, unrecorded: true},
+		{nodes: 3, parts: 1, outside: 2, bound: true},
 	}
 	if testing.Short() {
-		return list[:5]
+		return list[:7]
 	}
 	if efforttest.Long() {
 		list = append(
@@ -102,6 +106,13 @@ func fleets() []*fleet {
 			&fleet{nodes: 2, parts: 1, sleeps: true, pauses: true},
 			&fleet{nodes: 2, parts: 1, deletes: true, pauses: true},
 			&fleet{nodes: 3, parts: 1, unrecorded: true, pauses: true},
+			&fleet{nodes: 2, parts: 1, outside: 1, placed: true, pauses: true},
+			&fleet{nodes: 2, parts: 1, outside: 1, sleeps: true, deletes: true},
+			&fleet{nodes: 2, parts: 1, outside: 1, sleeps: true, lateJoins: true},
+			&fleet{nodes: 2, parts: 1, outside: 1, stranger: true},
+			&fleet{nodes: 2, parts: 2, outside: 1},
+			&fleet{nodes: 2, parts: 2, outside: 2},
+			&fleet{nodes: 3, parts: 1, outside: 2, sleeps: true},
 		)
 	}
 	return list
@@ -135,6 +146,17 @@ var fleetNeeds = needs{
 	{&fleet{nodes: 2, parts: 1, running: true, sleeps: true}, orphan, rules{fleetWakeAll}},
 	{&fleet{nodes: 2, parts: 1, running: true, pauses: true}, startsPaused, rules{fleetPauseMark, fleetPauseAsk, fleetPauseOrder}},
 	{&fleet{nodes: 2, parts: 1, running: true, pauses: true}, orphan, rules{fleetPauseAll}},
+	{&fleet{nodes: 2, parts: 1, outside: 1, placed: true, sleeps: true}, nodeOwns, rules{
+		fleetPlacedSet, fleetPlacedClaim, fleetPlacedTake, fleetPlacedSleep, fleetPlacedWake,
+	}},
+	{&fleet{nodes: 2, parts: 1, outside: 1, placed: true, sleeps: true}, outsideOwns, rules{fleetPlacedOthers, fleetOverClears}},
+	{&fleet{nodes: 2, parts: 1, outside: 2}, unjudged, rules{fleetPlacedOwner, fleetPlacedEpoch}},
+	{&fleet{nodes: 2, parts: 1, outside: 2}, twoOwners, rules{fleetPlacedNext}},
+	{&fleet{nodes: 2, parts: 1, outside: 2}, actionRerun, rules{fleetPlacedFence}},
+	{&fleet{nodes: 2, parts: 1, outside: 2}, orphan, rules{fleetPlacedTells}},
+	{&fleet{nodes: 2, parts: 1, outside: 1}, twoOwners, rules{fleetOverNext}},
+	{&fleet{nodes: 2, parts: 1, outside: 1}, formerOwner, rules{fleetOverFence}},
+	{&fleet{nodes: 2, parts: 1, outside: 1, placed: true, sleeps: true}, wokenEarly, rules{fleetOverWakes}},
 	{&fleet{nodes: 2, parts: 1}, openParts, rules{fleetPartsFirst}},
 	{&fleet{nodes: 2, parts: 1, deletes: true}, comesBack, rules{fleetNeverCreates}},
 	// It leaves each plan with one node while that node works.
@@ -157,7 +179,7 @@ func TestFleetFreedom(t *testing.T) {
 func TestFleetDoomed(t *testing.T) {
 	list := []fleet{{nodes: 1, parts: 2}, {nodes: 2, parts: 1, unrecorded: true}}
 	if efforttest.Long() {
-		list = append(list, fleet{nodes: 2, parts: 1, running: true}, fleet{nodes: 2, parts: 1, running: true, sleeps: true}, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
+		list = append(list, fleet{nodes: 2, parts: 1, running: true}, fleet{nodes: 2, parts: 1, running: true, sleeps: true}, fleet{nodes: 2, parts: 1, outside: 1, sleeps: true}, fleet{nodes: 2, parts: 1, deletes: true}, fleet{nodes: 2, parts: 2, unrecorded: true}, fleet{nodes: 3, parts: 1, unrecorded: true})
 	}
 	for _, f := range list {
 		stored := func(f fleet) map[fleetState]bool {
