@@ -71,6 +71,18 @@
 // before the second search. A claim sent after a longer freeze is left out: a node with a free place has claimed the plan by
 // then.
 //
+// # Turns
+//
+// Plans that work only while they have a turn for each of their keys. Nodes claim, wake and take the plans, and change the
+// records of the keys. They die and freeze, requests take effect late, plans sleep with and without their turns, and are
+// deleted and restored. In some situations an operator changes a limit or pauses a key, a record is lost or damaged, plans have
+// two keys in opposite order, or Submit takes the only turn of a Unique before its Create, which may be late.
+//
+// Safety: never more plans work than the limit of a key says, counted from an owner's first fenced write to the entry that ends
+// the plan or lets it sleep without turns. Liveness: in every state, steps of nodes that live lead to the end of every plan,
+// and no plan that has ended is left in a record. The order in which one node gives turns has a model of its own
+// (TestTurnOrder). TestTurnLimits shows what the loss of a Unique's record does.
+//
 // # The small models
 //
 //   - A policy of retention, in discrete time: operators set and remove it, and two processes claim steps and remove days.

@@ -187,7 +187,7 @@ func removeRules(t *testing.T, table needs) {
 // TestTables checks that each rule is in one table, and that some rule is needed for each promise.
 func TestTables(t *testing.T) {
 	known, promises := map[rule]bool{}, map[breach]bool{}
-	for _, n := range slices.Concat(planNeeds, dayNeeds, fleetNeeds, watchNeeds, findNeeds, switchNeeds, copyNeeds, policyNeeds, runNeeds, excuseNeeds, signalNeeds) {
+	for _, n := range slices.Concat(planNeeds, dayNeeds, fleetNeeds, watchNeeds, findNeeds, switchNeeds, copyNeeds, policyNeeds, runNeeds, excuseNeeds, signalNeeds, turnNeeds, orderNeeds) {
 		promises[n.promise] = true
 		for _, r := range n.without {
 			if known[r] {
