@@ -7,8 +7,8 @@ import (
 
 // turns is the model of turns: at most so many plans work at a time for a key. Nodes claim plans, wake them and take them from
 // each other at any time. They die and freeze, and what a frozen node has sent takes effect when it wakes up. That a former
-// owner can't begin, end or put to sleep is shown by the model of a fleet, and that a node looks at the keys before it claims
-// adds nothing here.
+// owner can't begin, end or put to sleep is shown by the model of a fleet. Nodes look at the keys before they claim or wake a
+// plan, or don't.
 //
 // A search is one step, although it takes its time: a plan that has a turn when the search's record is written has had it since
 // the record was read, because nobody takes a turn from a record that was not searched.
@@ -315,7 +315,7 @@ func (x *turns) begin(from *turnState, p uint8, plan turnPlan, step turnStep) {
 	case plan.is == turnWaits && x.lacks(turnClaim):
 		step("asks for the turns of a plan", true, func(_ *turnState, n *turnNode) { *n = turnNode{at: turnAsks, plan: p} })
 	case plan.is.open() && !plan.still:
-		acquire("claims or wakes a plan", true)
+		acquire("claims or wakes a plan", x.looks(from, p))
 	case plan.is == turnAbsent && x.unique && (p < 2 || !x.forks):
 		x.submit(from, p, step)
 	}
@@ -332,6 +332,14 @@ func (x *turns) begin(from *turnState, p uint8, plan turnPlan, step turnStep) {
 			})
 		}
 	}
+}
+
+// looks reports whether a look at the keys of a plan lets a node claim or wake it.
+func (x *turns) looks(st *turnState, p uint8) bool {
+	return !slices.ContainsFunc(x.keys(p), func(k uint8) bool {
+		r := &st.records[k]
+		return r.damaged || r.searched && r.holders[p] != turnTaken && x.full(st, k, p, r.holders)
+	})
 }
 
 // entitled reports whether a plan stays among the holders of a record.
