@@ -1,0 +1,475 @@
+package temporal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	flow "go.temporal.io/sdk/workflow"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+// scripted is an engine that does as the test says.
+type scripted func(ctx context.Context, o engine.RunOptions) (engine.Placed, error)
+
+func (s scripted) RunPlan(ctx context.Context, _ uuid.UUID, o engine.RunOptions) (engine.Placed, error) {
+	return s(ctx, o)
+}
+
+// rig is a plan in a vault, and a worker of Temporal.
+type rig struct {
+	*testsuite.TestWorkflowEnvironment
+	*testing.T
+	vault *memvault.Vault
+	plan  *workflow.Plan
+	temporalServer
+}
+
+// temporalServer is what Temporal's server says to a worker.
+type temporalServer struct {
+	client.Client
+	confirm error // the answer to a heartbeat
+	beats   []any // the details of heartbeats
+	events  []*history.HistoryEvent
+}
+
+func (s *temporalServer) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
+	s.beats = append(s.beats, details...)
+	return s.confirm
+}
+
+func (s *temporalServer) GetWorkflowHistory(context.Context, string, string, bool, enums.HistoryEventFilterType) client.HistoryEventIterator {
+	return &events{s.events}
+}
+
+type events struct{ left []*history.HistoryEvent }
+
+func (e *events) HasNext() bool { return len(e.left) > 0 }
+
+func (e *events) Next() (*history.HistoryEvent, error) {
+	next := e.left[0]
+	e.left = e.left[1:]
+	return next, nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newRig(t *testing.T, run scripted) *rig {
+	t.Helper()
+	noop := engine.Task("noop", func(context.Context, engine.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
+	r := &rig{T: t, vault: memvault.New(registry.Must(noop), memvault.Options{})}
+	r.plan = &workflow.Plan{Name: "rig", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{noop.Action("a", struct{}{})}}}}}}
+	must(t, r.vault.Create(t.Context(), r.plan))
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	r.TestWorkflowEnvironment = suite.NewTestWorkflowEnvironment()
+	r.SetStartWorkflowOptions(StartOptions(r.plan, "plans"))
+	Register(r.TestWorkflowEnvironment, Placer{Engine: run, Vault: r.vault, Client: &r.temporalServer})
+	return r
+}
+
+// ended is what RunPlan returns of a plan that is final.
+func ended(status workflow.Status, reason workflow.FailureReason) engine.Placed {
+	return engine.Placed{Plan: &workflow.Plan{State: workflow.State{Status: status}, Reason: reason}}
+}
+
+// waits is what RunPlan returns of a plan that waits, in its nth epoch.
+func waits(n int64, until time.Time, lastSignal int) engine.Placed {
+	return engine.Placed{Plan: &workflow.Plan{State: workflow.State{Status: workflow.Running}, Epoch: n}, WakeAt: until, LastSignal: lastSignal}
+}
+
+// result runs the workflow and returns its result.
+func (r *rig) result(args ...any) (result Result) {
+	r.Helper()
+	r.ExecuteWorkflow(WorkflowName, args...)
+	must(r.T, r.GetWorkflowError())
+	must(r.T, r.GetWorkflowResult(&result))
+	return result
+}
+
+// failed runs the workflow and returns the type of its error.
+func (r *rig) failed(args ...any) string {
+	r.Helper()
+	r.ExecuteWorkflow(WorkflowName, args...)
+	var e *temporal.ApplicationError
+	if err := r.GetWorkflowError(); !errors.As(err, &e) {
+		r.Fatalf("the workflow ended with %v", err)
+	}
+	return e.Type()
+}
+
+func TestResult(t *testing.T) {
+	r := newRig(t, func(_ context.Context, o engine.RunOptions) (engine.Placed, error) {
+		if o.External.Name != "temporal" || !strings.HasPrefix(o.External.Ask, "temporal workflow describe -n default-test-namespace -w ") || o.Every != 10*time.Second {
+			t.Errorf("%+v", o)
+		}
+		return ended(workflow.Failed, workflow.BlockFailed), nil
+	})
+	if got, want := r.result(), (Result{r.plan.ID, workflow.Failed, workflow.BlockFailed}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestWaits runs a plan that waits twice: for a short time, and for longer than a look.
+func TestWaits(t *testing.T) {
+	var begin time.Time
+	var looks []time.Duration
+	var epochs []int64
+	var r *rig
+	r = newRig(t, func(_ context.Context, o engine.RunOptions) (engine.Placed, error) {
+		if looks == nil {
+			begin = r.Now()
+		}
+		at := r.Now().Sub(begin).Round(time.Second)
+		looks, epochs = append(looks, at), append(epochs, o.Epoch)
+		switch {
+		case at < 2*time.Minute:
+			return waits(1, begin.Add(2*time.Minute), 0), nil
+		case at < time.Hour:
+			return waits(2, begin.Add(time.Hour), 0), nil
+		}
+		return ended(workflow.Completed, 0), nil
+	})
+	r.result(Settings{Look: 25 * time.Minute})
+	if want := []time.Duration{0, 2 * time.Minute, 27 * time.Minute, 52 * time.Minute, time.Hour}; !slices.Equal(looks, want) {
+		t.Errorf("looks at %v, want %v", looks, want)
+	}
+	if want := []int64{0, 1, 2, 2, 2}; !slices.Equal(epochs, want) {
+		t.Errorf("epochs %v, want %v", epochs, want)
+	}
+}
+
+// TestLateClock looks at a plan whose time has come by Temporal's clock, and not by the store's.
+func TestLateClock(t *testing.T) {
+	calls := 0
+	var r *rig
+	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
+		if calls++; calls < 10 {
+			return waits(1, r.Now().Add(-time.Minute), 0), nil
+		}
+		return ended(workflow.Completed, 0), nil
+	})
+	begin := r.Now()
+	if r.result(); r.Now().Sub(begin) < 18*time.Second {
+		t.Errorf("10 looks in %v", r.Now().Sub(begin))
+	}
+}
+
+// TestSignals sends signals to a workflow while its plan runs, sleeps and is paused.
+func TestSignals(t *testing.T) {
+	calls := 0
+	var r *rig
+	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
+		switch calls++; calls {
+		case 1:
+			return waits(1, r.Now().Add(time.Hour), 0), nil
+		case 2: // it has seen the first one; the second one comes while it sleeps again
+			return waits(2, r.Now().Add(time.Hour), 1), nil
+		case 3: // paused, and nobody need look because of signals
+			return waits(3, time.Time{}, fleet.MaxSignals), nil
+		}
+		return ended(workflow.Completed, 0), nil
+	})
+	begin := r.Now()
+	r.RegisterDelayedCallback(func() {
+		r.SignalWorkflow(SignalName, fleet.Signal{Name: "approve", Payload: json.RawMessage(`{"n":1}`)})
+	}, time.Minute)
+	r.RegisterDelayedCallback(func() { r.SignalWorkflow(SignalName, fleet.Signal{Name: "approve", Key: "mine"}) }, 2*time.Minute)
+	r.RegisterDelayedCallback(func() { r.SignalWorkflow(SignalName, fleet.Signal{}) }, 3*time.Minute) // without a name
+	r.RegisterDelayedCallback(func() { r.SignalWorkflow(SignalName, fleet.Signal{Name: "other", Key: "4"}) }, 4*time.Minute)
+	r.RegisterDelayedCallback(func() { r.SignalWorkflow(LookName, nil) }, 5*time.Minute)
+	r.result()
+	if after := r.Now().Sub(begin); calls != 4 || after < 5*time.Minute || after > 5*time.Minute+time.Second {
+		t.Errorf("%d calls in %v", calls, after)
+	}
+	roster, err := r.vault.Control().Roster(t.Context())
+	must(t, err)
+	var sent []string
+	for _, n := range roster.Notes {
+		n, err := r.vault.Control().FindNote(t.Context(), n.Name)
+		must(t, err)
+		sent = append(sent, string(n.Text))
+	}
+	want := []string{`{"name":"approve","payload":{"n":1},"key":"/1"}`, `{"name":"approve","key":"mine"}`, `{"name":"other","key":"4"}`}
+	if !slices.Equal(sent, want) {
+		t.Errorf("the plan got %s", sent)
+	}
+}
+
+// TestSendAgain repeats the activity that sends a signal, as Temporal does when it has not heard of the first one's end.
+func TestSendAgain(t *testing.T) {
+	r := newRig(t, nil)
+	r.RegisterWorkflowWithOptions(func(ctx flow.Context) (numbers []int, err error) {
+		ctx = flow.WithActivityOptions(ctx, flow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		for range 2 {
+			var n int
+			if err := flow.ExecuteActivity(ctx, sendName, fleet.Signal{Name: "approve", Key: "run/1"}).Get(ctx, &n); err != nil {
+				return nil, err
+			}
+			numbers = append(numbers, n)
+		}
+		return numbers, nil
+	}, flow.RegisterOptions{Name: "twice"})
+	r.ExecuteWorkflow("twice")
+	must(t, r.GetWorkflowError())
+	var numbers []int
+	must(t, r.GetWorkflowResult(&numbers))
+	if !slices.Equal(numbers, []int{1, 1}) {
+		t.Errorf("the signal has the numbers %d", numbers)
+	}
+}
+
+// TestCancel cancels a workflow while its plan runs or waits: the plan is asked to stop, and its activity goes on.
+func TestCancel(t *testing.T) {
+	long := strings.Repeat("w", workflow.MaxWhy+1)
+	for name, c := range map[string]struct {
+		running bool
+		why     string
+		want    workflow.Attribution
+	}{
+		"running":   {true, "too dear", workflow.Attribution{By: "ops@host", Why: "too dear"}},
+		"waiting":   {false, "", workflow.Attribution{By: "ops@host", Why: "the workflow was canceled"}},
+		"long text": {false, long, workflow.Attribution{By: "temporal", Why: "the workflow was canceled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var by workflow.Attribution
+			var r *rig
+			r = newRig(t, func(ctx context.Context, _ engine.RunOptions) (engine.Placed, error) {
+				for first := true; ; first = false {
+					roster, err := r.vault.Control().Roster(ctx)
+					must(t, err)
+					switch {
+					case len(roster.Stops) > 0:
+						by = workflow.Attribution{By: roster.Stops[0].By, Why: roster.Stops[0].Why}
+						return ended(workflow.Stopped, workflow.StopRequested), ctx.Err()
+					case !c.running:
+						return waits(1, r.Now().Add(time.Hour), 0), nil
+					case first:
+						r.CancelWorkflow()
+					}
+				}
+			})
+			r.events = []*history.HistoryEvent{{}, {Attributes: &history.HistoryEvent_WorkflowExecutionCancelRequestedEventAttributes{
+				WorkflowExecutionCancelRequestedEventAttributes: &history.WorkflowExecutionCancelRequestedEventAttributes{Identity: "ops@host", Cause: c.why},
+			}}}
+			if !c.running {
+				r.RegisterDelayedCallback(r.CancelWorkflow, time.Minute)
+			}
+			begin := r.Now()
+			if got := r.result(); got.Status != workflow.Stopped || r.Now().Sub(begin) > 2*time.Minute {
+				t.Errorf("%+v after %v", got, r.Now().Sub(begin))
+			}
+			if by.At = (time.Time{}); by != c.want {
+				t.Errorf("stopped by %+v", by)
+			}
+		})
+	}
+}
+
+// TestContinueAsNew sends a signal while the last look of a run is under way: the next run begins after it was sent on.
+func TestContinueAsNew(t *testing.T) {
+	var r *rig
+	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
+		r.SignalWorkflow(SignalName, fleet.Signal{Name: "approve"})
+		return waits(7, r.Now().Add(time.Hour), 0), nil
+	})
+	r.SetContinueAsNewSuggested(true)
+	r.ExecuteWorkflow(WorkflowName, Settings{Look: time.Minute})
+	var again *flow.ContinueAsNewError
+	if err := r.GetWorkflowError(); !errors.As(err, &again) {
+		t.Fatal(err)
+	}
+	var s Settings
+	must(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &s))
+	if want := (Settings{30 * time.Second, time.Minute, 7}); s != want {
+		t.Errorf("goes on with %+v", s)
+	}
+	roster, err := r.vault.Control().Roster(t.Context())
+	must(t, err)
+	if len(roster.Notes) != 1 {
+		t.Errorf("the plan got %d signals", len(roster.Notes))
+	}
+}
+
+// TestErrors returns each error from RunPlan once: it ends the workflow, or the activity is tried again.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		fate string // the type of the workflow's error; empty if the activity is tried again
+	}{
+		{storage.ErrNotFound, "NotFound"},
+		{storage.ErrInvalid, "Invalid"},
+		{storage.ErrCorrupt, "Corrupt"},
+		{storage.ErrForeign, "Foreign"},
+		{fleet.ErrOwned, "Owned"},
+		{fleet.ErrFenced, "Fenced"},
+		{storage.ErrSchema, ""},
+		{storage.ErrUnavailable, ""},
+		{storage.ErrUnknown, ""},
+		{storage.ErrConflict, ""},
+		{storage.ErrDenied, ""},
+		{storage.ErrClosed, ""},
+		{fleet.ErrUnsuited, ""},
+		{fleet.ErrSuspended, ""},
+		{engine.ErrDraining, ""},
+		{errors.New("anything else"), ""},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			calls := 0
+			r := newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
+				if calls++; calls == 1 {
+					return engine.Placed{}, fmt.Errorf("run plan: %w", c.err)
+				}
+				return ended(workflow.Completed, 0), nil
+			})
+			begin := r.Now()
+			if c.fate != "" {
+				if fate := r.failed(); fate != c.fate || calls != 1 {
+					t.Errorf("%s after %d calls", fate, calls)
+				}
+				return
+			}
+			r.result()
+			if after := r.Now().Sub(begin); calls != 2 || errors.Is(c.err, engine.ErrDraining) != (after < 500*time.Millisecond) {
+				t.Errorf("%d calls in %v", calls, after)
+			}
+		})
+	}
+}
+
+// TestNoPlan starts a workflow whose ID is no plan's, and one with wrong settings.
+func TestNoPlan(t *testing.T) {
+	r := newRig(t, nil)
+	r.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "nightly"})
+	if fate := r.failed(); fate != "Invalid" {
+		t.Error(fate)
+	}
+	if fate := newRig(t, nil).failed(Settings{Look: -1}); fate != "Invalid" {
+		t.Error(fate)
+	}
+}
+
+// TestOwned meets owners: those that are an earlier attempt of the same workflow are fenced.
+func TestOwned(t *testing.T) {
+	stale := errors.New("the activity has ended")
+	for name, c := range map[string]struct {
+		epoch   int64  // the last one of the workflow
+		owner   string // the end of its Ask
+		by      string // its Name
+		confirm error
+		fate    string // the type of the workflow's error, or empty
+	}{
+		"an attempt that died before its heartbeat": {0, runMark, "temporal", nil, ""},
+		"the same, later":                          {3, runMark, "temporal", nil, ""},
+		"a workflow that the server has forgotten": {0, runMark + "another", "temporal", nil, ""},
+		"a workflow of another cluster":            {3, runMark + "another", "temporal", nil, "Owned"},
+		"another plan's workflow":                  {0, "x" + runMark, "temporal", nil, "Owned"},
+		"a queue":                                  {0, runMark, "queue", nil, "Owned"},
+		"a node":                                   {0, "", "", nil, "Owned"},
+		"the next attempt":                         {0, runMark, "temporal", stale, "*errors.errorString"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var epochs []int64
+			var r *rig
+			r = newRig(t, func(_ context.Context, o engine.RunOptions) (engine.Placed, error) {
+				if epochs = append(epochs, o.Epoch); o.Epoch == 5 {
+					return ended(workflow.Completed, 0), nil
+				}
+				ask := External("default-test-namespace", r.plan.ID).Ask + c.owner
+				return engine.Placed{}, &fleet.OwnedError{Owner: uuid.New(), Epoch: 5, External: workflow.External{Name: c.by, Ask: ask}}
+			})
+			if r.confirm = c.confirm; c.confirm != nil {
+				r.SetWorkflowRunTimeout(time.Second) // it is tried again
+				r.ExecuteWorkflow(WorkflowName)
+				if len(epochs) == 0 || slices.Contains(epochs, 5) {
+					t.Errorf("took over %d", epochs)
+				}
+				return
+			}
+			if c.fate != "" {
+				if fate := r.failed(Settings{Epoch: c.epoch}); fate != c.fate || len(r.beats) > 0 {
+					t.Errorf("%s, %v", fate, r.beats)
+				}
+				return
+			}
+			r.result(Settings{Epoch: c.epoch})
+			if !slices.Equal(epochs, []int64{c.epoch, 5}) || !slices.Equal(r.beats, []any{int64(5)}) {
+				t.Errorf("epochs %v, heartbeats %v", epochs, r.beats)
+			}
+		})
+	}
+}
+
+// TestDrain stops the worker of a plan.
+func TestDrain(t *testing.T) {
+	stop := make(chan struct{})
+	calls := 0
+	r := newRig(t, func(ctx context.Context, _ engine.RunOptions) (engine.Placed, error) {
+		if calls++; calls > 1 {
+			return ended(workflow.Completed, 0), nil
+		}
+		close(stop)
+		<-ctx.Done()
+		if errors.Is(context.Cause(ctx), fleet.ErrStopRequested) {
+			t.Error("the plan is stopped")
+		}
+		return engine.Placed{}, engine.ErrDraining
+	})
+	r.SetWorkerStopChannel(stop)
+	if r.result(); calls != 2 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// TestHeartbeats lets an attempt end after a heartbeat. The next one gets its epoch.
+func TestHeartbeats(t *testing.T) {
+	var epochs []int64
+	r := newRig(t, func(_ context.Context, o engine.RunOptions) (engine.Placed, error) {
+		if epochs = append(epochs, o.Epoch); len(epochs) > 1 {
+			return ended(workflow.Completed, 0), nil
+		}
+		o.Heartbeat(engine.Beat{Epoch: 4})
+		return engine.Placed{}, storage.ErrUnavailable
+	})
+	if r.result(); !slices.Equal(epochs, []int64{0, 4}) {
+		t.Errorf("epochs %d", epochs)
+	}
+}
+
+func TestStartOptions(t *testing.T) {
+	plan := &workflow.Plan{ID: workflow.NewV7(), GroupID: uuid.New(), Labels: map[string]string{"region": "west", "app": "shop"}}
+	o := StartOptions(plan, "plans")
+	group, _ := o.TypedSearchAttributes.GetKeyword(GroupAttribute)
+	labels, _ := o.TypedSearchAttributes.GetKeywordList(LabelsAttribute)
+	if o.ID != plan.ID.String() || group != plan.GroupID.String() || !slices.Equal(labels, []string{"app=shop", "region=west"}) {
+		t.Errorf("%+v", o)
+	}
+	if o := StartOptions(&workflow.Plan{ID: plan.ID}, "plans"); o.TypedSearchAttributes.Size() != 0 {
+		t.Errorf("a plain plan has %v", o.TypedSearchAttributes)
+	}
+}

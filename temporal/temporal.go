@@ -1,0 +1,191 @@
+package temporal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	flow "go.temporal.io/sdk/workflow"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Name is the Name of the [workflow.External] of plans that Temporal places.
+const Name = "temporal"
+
+// External says that Temporal places a plan, and how to ask it.
+func External(namespace string, plan uuid.UUID) workflow.External {
+	return workflow.External{Name: Name, Ask: ask(namespace, plan.String())}
+}
+
+func ask(namespace, id string) string {
+	return fmt.Sprintf("temporal workflow describe -n %s -w %s", namespace, id)
+}
+
+// Runner runs a plan to its end, or until it only waits. An [engine.Engine] does.
+type Runner interface {
+	RunPlan(ctx context.Context, plan uuid.UUID, o engine.RunOptions) (engine.Placed, error)
+}
+
+// Placer is what a worker needs to run the plans of a vault. All fields are required.
+type Placer struct {
+	Engine Runner
+	Vault  storage.Vault // the engine's, which must offer storage.Control
+	Client client.Client // the worker's
+}
+
+// Register makes a worker run the plans of a vault. Call it before the worker starts, once for a task queue: its workflows
+// have plans of this vault.
+func Register(w worker.Registry, p Placer) {
+	w.RegisterWorkflowWithOptions(place, flow.RegisterOptions{Name: WorkflowName})
+	w.RegisterActivityWithOptions(p.run, activity.RegisterOptions{Name: runName})
+	w.RegisterActivityWithOptions(p.send, activity.RegisterOptions{Name: sendName})
+	w.RegisterActivityWithOptions(p.stop, activity.RegisterOptions{Name: stopName})
+}
+
+// WorkerOptions returns the options that a worker needs, for an engine with this Options.Drain: its stop waits until plans
+// have been handed over, and its heartbeats are not held back. Whoever kills the process must wait still longer.
+func WorkerOptions(drain time.Duration) worker.Options {
+	return worker.Options{WorkerStopTimeout: drain + 10*time.Second, MaxHeartbeatThrottleInterval: time.Second}
+}
+
+// errStopping is why the context of RunPlan ends when the worker stops.
+var errStopping = errors.New("the worker stops")
+
+// run is the activity that runs a plan, to its end or until it only waits.
+func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
+	info := activity.GetInfo(ctx)
+	plan, err := uuid.Parse(info.WorkflowExecution.ID)
+	if err != nil {
+		return placed{}, temporal.NewNonRetryableApplicationError("the workflow's ID is not the ID of a plan", "Invalid", err)
+	}
+	o := engine.RunOptions{
+		External: a.External, Epoch: a.Epoch, Every: info.HeartbeatTimeout / 3,
+		Heartbeat: func(b engine.Beat) { activity.RecordHeartbeat(ctx, b.Epoch) },
+	}
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &o.Epoch); err != nil {
+			return placed{}, fmt.Errorf("read the epoch of the last heartbeat of plan %s: %w", plan, err)
+		}
+	}
+	work, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-activity.GetWorkerStopChannel(ctx):
+			end(errStopping)
+		case <-work.Done():
+		}
+	}()
+	at, err := p.Engine.RunPlan(work, plan, o)
+	if former := former(err, o); former > 0 {
+		// If the owner were a later attempt, Temporal would know it by now, and refuse the heartbeat of this one.
+		if err := p.Client.RecordActivityHeartbeat(ctx, info.TaskToken, former); err != nil {
+			return placed{}, fmt.Errorf("ask Temporal whether to take over plan %s: %w", plan, err)
+		}
+		o.Epoch = former
+		at, err = p.Engine.RunPlan(work, plan, o)
+	}
+	if err != nil {
+		return placed{}, failure(err, former(err, o) > 0)
+	}
+	return placed{
+		Result: Result{plan, at.Plan.State.Status, at.Plan.Reason},
+		Epoch:  at.Plan.Epoch, WakeAt: at.WakeAt, LastSignal: at.LastSignal,
+	}, nil
+}
+
+// former returns the epoch of the owner that an error names, if it is an earlier attempt of the same workflow, or 0. As an ID has
+// one open workflow, an owner of another run is an earlier one, unless this run has owned the plan: then it is of another
+// cluster.
+func former(err error, o engine.RunOptions) int64 {
+	var owned *fleet.OwnedError
+	if !errors.As(err, &owned) || owned.External.Name != Name {
+		return 0
+	}
+	id, run, _ := strings.Cut(owned.External.Ask, runMark)
+	myID, myRun, _ := strings.Cut(o.External.Ask, runMark)
+	if id == myID && (run == myRun || o.Epoch == 0) {
+		return owned.Epoch
+	}
+	return 0
+}
+
+// failure returns the error with which Temporal tries the activity again, or does not. A contested plan may soon be free.
+func failure(err error, contested bool) error {
+	if errors.Is(err, engine.ErrDraining) {
+		return temporal.NewApplicationErrorWithOptions(err.Error(), "Draining", temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: time.Millisecond})
+	}
+	for _, hopeless := range []struct {
+		err  error
+		name string
+	}{
+		{storage.ErrNotFound, "NotFound"},
+		{storage.ErrInvalid, "Invalid"},
+		{storage.ErrCorrupt, "Corrupt"},
+		{storage.ErrForeign, "Foreign"},
+		{fleet.ErrOwned, "Owned"},
+		{fleet.ErrFenced, "Fenced"},
+	} {
+		if errors.Is(err, hopeless.err) && !contested {
+			return temporal.NewNonRetryableApplicationError(err.Error(), hopeless.name, err)
+		}
+	}
+	return err
+}
+
+// send is the activity that sends a signal on to the plan.
+func (p Placer) send(ctx context.Context, s fleet.Signal) (int, error) {
+	number, err := fleet.Send(ctx, p.Vault, planOf(ctx), s)
+	if errors.Is(err, fleet.ErrNotRunning) {
+		return 0, nil // it comes too late
+	}
+	return number, failure(err, false)
+}
+
+// stop is the activity that asks the plan to stop when the workflow was canceled.
+func (p Placer) stop(ctx context.Context) error {
+	err := fleet.Stop(ctx, p.Vault, planOf(ctx), p.canceledBy(ctx))
+	if errors.Is(err, fleet.ErrNotRunning) {
+		return nil
+	}
+	return failure(err, false)
+}
+
+// planOf returns the ID of the workflow's plan, or uuid.Nil, which no plan has.
+func planOf(ctx context.Context) uuid.UUID {
+	plan, _ := uuid.Parse(activity.GetInfo(ctx).WorkflowExecution.ID)
+	return plan
+}
+
+// canceledBy returns who canceled the workflow, and why, as Temporal has it.
+func (p Placer) canceledBy(ctx context.Context) workflow.Attribution {
+	unknown := workflow.Attribution{By: Name, Why: "the workflow was canceled"}
+	by := unknown
+	w := activity.GetInfo(ctx).WorkflowExecution
+	for events := p.Client.GetWorkflowHistory(ctx, w.ID, w.RunID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		e, err := events.Next()
+		if err != nil {
+			break // the stop matters more than its author
+		}
+		if c := e.GetWorkflowExecutionCancelRequestedEventAttributes(); c != nil {
+			by.By, by.Why = cmp.Or(c.GetIdentity(), by.By), cmp.Or(c.GetCause(), by.Why)
+		}
+	}
+	if workflow.CheckAttribution(by) != nil {
+		return unknown // Temporal allows longer texts
+	}
+	return by
+}
