@@ -25,8 +25,8 @@ type upgrade func(docType string, data []byte) ([]byte, error)
 
 // form is the stored form of this code. Schemas 2 and 3 are schema 1, and say that older code must leave a document alone.
 // Schema 2 is that of a plan that sleeps, must not begin yet, or has a Deadline, and of an action whose plugin is called later:
-// older code would run it at once, or for too long. Schema 3 is that of an open plan that an engine of another kind places:
-// older code would run it, too.
+// older code would run it at once, or for too long. Schema 3 is that of an open plan that an engine of another kind places,
+// or that takes turns: older code would run it, too.
 var form = format{nil, nil}
 
 // schema is the newest schema.
@@ -55,7 +55,7 @@ func leastSchema(docType string, o workflow.Object) int {
 		}
 	case *workflow.Plan:
 		switch {
-		case o.External.Name != "" && !o.State.Status.Final():
+		case (o.External.Name != "" || len(o.Keys) > 0 || o.Unique != "") && !o.State.Status.Final():
 			return 3
 		case !o.WakeAt.IsZero(), !o.Deadline.IsZero(), o.State.Status == workflow.NotStarted && !o.NotBefore.IsZero():
 			return 2

@@ -40,6 +40,8 @@ const (
 	metaWakeAt     = "wakeat"     // only of a plan that sleeps, or must not begin yet
 	metaLastSignal = "lastsignal" // only of a plan that sleeps
 	metaExternal   = "external"   // only of an open plan that an engine of another kind places
+	metaKeys       = "keys"       // only of an open plan that takes turns
+	metaWaitsFor   = "waitsfor"   // only of an open plan that waits for a turn
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
@@ -71,12 +73,14 @@ var listed = []listedField{
 	rowOf(metaPlanID, true, func(r *storage.ListResult) *uuid.UUID { return &r.ID }, idText, uuid.Parse),
 	rowOf(metaGroupID, false, func(r *storage.ListResult) *uuid.UUID { return &r.GroupID }, idText, uuid.Parse),
 	rowOf(metaSubmitTime, true, func(r *storage.ListResult) *time.Time { return &r.SubmitTime }, timeText, parseTime),
-	rowOf(metaSubmitter, false, func(r *storage.ListResult) *string { return &r.SubmittedBy }, submitterText, decodeText),
+	rowOf(metaSubmitter, false, func(r *storage.ListResult) *string { return &r.SubmittedBy }, plainText, decodeText),
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
 	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, wakeText, parseTime),
 	rowOf(metaLastSignal, false, func(r *storage.ListResult) *int { return &r.LastSignal }, countText[int], parseCount[int]),
-	rowOf(metaExternal, false, func(r *storage.ListResult) *string { return &r.External }, submitterText, decodeText),
+	rowOf(metaExternal, false, func(r *storage.ListResult) *string { return &r.External }, plainText, decodeText),
+	rowOf(metaKeys, false, func(r *storage.ListResult) *[]string { return &r.Keys }, keysText, parseKeys),
+	rowOf(metaWaitsFor, false, func(r *storage.ListResult) *string { return &r.WaitsFor }, plainText, decodeText),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, countText[int64], parseCount[int64]),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
@@ -114,7 +118,7 @@ func wakeText(t time.Time) (string, error) {
 
 func parseTime(text string) (time.Time, error) { return time.Parse(time.RFC3339Nano, text) }
 
-func submitterText(by string) (string, error) { return encodeText(by), nil }
+func plainText(by string) (string, error) { return encodeText(by), nil }
 
 func countText[T int | int64](n T) (string, error) {
 	if n == 0 {
@@ -137,6 +141,29 @@ func parseV7(text string) (uuid.UUID, error) {
 		return uuid.Nil, errors.New("it should be a UUIDv7")
 	}
 	return id, nil
+}
+
+// keysText writes a line for each name: names have no control characters.
+func keysText(names []string) (string, error) { return encodeText(strings.Join(names, "\n")), nil }
+
+func parseKeys(text string) ([]string, error) {
+	text, err := decodeText(text)
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(strings.Clone(text), "\n")
+	if len(names) > workflow.MaxKeys {
+		return nil, fmt.Errorf("there are %d keys, at most %d are allowed", len(names), workflow.MaxKeys)
+	}
+	for i, name := range names {
+		if err := workflow.CheckKey(workflow.Key{Name: name}); err != nil {
+			return nil, err
+		}
+		if i > 0 && names[i-1] >= name {
+			return nil, errors.New("the keys are not sorted")
+		}
+	}
+	return names, nil
 }
 
 func labelsText(labels map[string]string) (string, error) {

@@ -90,6 +90,9 @@ func (v *Vault) yieldPlans(ctx context.Context, name string, f storage.Filters, 
 // find yields the plans that the filters choose, newest first. Its stages read downwards: days, their pieces, the candidates
 // in these, and what decides about a candidate. An error is the last element.
 func (q search) find(ctx context.Context) iter.Seq2[candidate, error] {
+	if q.f.ByKey != "" {
+		q.f.ByStatus = openOf(q.f.ByStatus)
+	}
 	var candidates iter.Seq2[candidate, error]
 	switch {
 	case driver.SelectsNothing(q.f):

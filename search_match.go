@@ -24,6 +24,14 @@ func isOpen(statuses []workflow.Status) bool {
 	return len(statuses) > 0 && !slices.ContainsFunc(statuses, workflow.Status.Final)
 }
 
+// openOf returns those of the statuses that are open. Without statuses, they are all that are open.
+func openOf(statuses []workflow.Status) []workflow.Status {
+	if statuses == nil {
+		return []workflow.Status{workflow.NotStarted, workflow.Running}
+	}
+	return slices.DeleteFunc(slices.Clone(statuses), workflow.Status.Final)
+}
+
 // onlyNotStarted reports whether the filters ask for no other status.
 func onlyNotStarted(f storage.Filters) bool {
 	return !slices.ContainsFunc(f.ByStatus, func(s workflow.Status) bool { return s != workflow.NotStarted })

@@ -24,6 +24,8 @@ type Filters struct {
 	ByForkedFrom []uuid.UUID
 	// BySubmitter selects plans by Submitted.By, which it compares as a whole.
 	BySubmitter []string
+	// ByKey selects open plans that have a key with this name.
+	ByKey string
 	// ByStatus selects plans by their own status.
 	ByStatus []workflow.Status
 	// NamePrefix and NameContains select plans whose name begins with a text, and contains a text. They compare

@@ -224,8 +224,11 @@ type ListResult struct {
 	WakeAt     time.Time
 	LastSignal int
 	ForkedFrom uuid.UUID
-	// External is the plan's External.Name. It is empty if the plan is final.
+	// External is the plan's External.Name, Keys are the names of its Keys, sorted, and WaitsFor is the plan's. They are empty if
+	// the plan is final.
 	External string
+	Keys     []string
+	WaitsFor string
 }
 
 // Asleep reports whether the plan sleeps, or has not begun, until WakeAt.

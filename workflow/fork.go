@@ -41,8 +41,8 @@ type ForkOptions struct {
 // the block is Completed: continuous checks, deferred checks and deferred actions, and post checks if some of
 // the work that they judge is left.
 //
-// The fork keeps what the author wrote, including GroupID, Labels, Meta and Keys, and the sub-objects are in the same
-// order. It begins at once, so NotBefore is cleared, and so is a Deadline that had passed when p ended. ForkedFrom is the ID
+// The fork keeps what the author wrote, including GroupID, Labels, Meta, Keys, KeepTurn, Unique and the Key of each object, and
+// the sub-objects are in the same order. It begins at once, so NotBefore is cleared, and so is a Deadline that had passed when p ended. ForkedFrom is the ID
 // of p. Submitted is empty, for Create to fill in. The IDs of the sub-objects are new. An action that runs again therefore
 // has another idempotency key, and begins to count its attempts anew: if it was interrupted, and may have had an effect, its
 // plugin must find that out. Before Create, the caller may change what is NotStarted, and may make more run again: use
@@ -193,7 +193,7 @@ func (p *Plan) fork(opts ForkOptions) *Plan {
 		f.Deadline = time.Time{}
 	}
 	f.Submitted, f.Forked, f.Stopped, f.Paused, f.Ending = Actor{}, opts.By, Attribution{}, Attribution{}, Ending{}
-	f.External, f.Alone = External{}, false
+	f.External, f.Alone, f.WaitsFor = External{}, false, ""
 	return f
 }
 

@@ -189,6 +189,7 @@ type (
 	bareLater           Later
 	bareEnding          Ending
 	bareExternal        External
+	bareKey             Key
 )
 
 func (p *Plan) form() form { return &planForm{fields: formOf((*barePlan)(p), &p.unknown)} }
@@ -218,13 +219,15 @@ func (e *Ending) form() form { return new(formOf((*bareEnding)(e), &e.unknown)) 
 
 func (e *External) form() form { return new(formOf((*bareExternal)(e), &e.unknown)) }
 
+func (k *Key) form() form { return new(formOf((*bareKey)(k), &k.unknown)) }
+
 // writing are the options of the model's JSON. Like encoding/json, it escapes U+2028 and U+2029, which JavaScript does not
 // allow in strings. Raw JSON is written as it is, without its blanks.
 var writing = jsonv2.JoinOptions(
 	jsonv2.Deterministic(true), jsontext.EscapeForJS(true), jsontext.PreserveRawStrings(true), jsontext.AllowDuplicateNames(true),
 	jsonv2.WithMarshalers(jsonv2.JoinMarshalers(
 		writes[*Plan](), writes[*Checks](), writes[*Block](), writes[*Sequence](), writes[*Action](), writes[*Attempt](),
-		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](), writes[*Later](), writes[*Ending](), writes[*External](),
+		writes[*DeferredActions](), writes[*DeferBatch](), writes[*State](), writes[*Attribution](), writes[*Actor](), writes[*Later](), writes[*Ending](), writes[*External](), writes[*Key](),
 		jsonv2.MarshalToFunc(func(enc *jsontext.Encoder, t time.Time) error {
 			text, err := t.UTC().AppendText(append(enc.AvailableBuffer(), '"'))
 			if err != nil {
@@ -258,7 +261,7 @@ var readers = sync.Pool{New: func() any {
 	r := new(reader)
 	r.options = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
 		reads[*Plan](r), reads[*Checks](r), reads[*Block](r), reads[*Sequence](r), reads[*Action](r), reads[*Attempt](r),
-		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r), reads[*Later](r), reads[*Ending](r), reads[*External](r),
+		reads[*DeferredActions](r), reads[*DeferBatch](r), reads[*State](r), reads[*Attribution](r), reads[*Actor](r), reads[*Later](r), reads[*Ending](r), reads[*External](r), reads[*Key](r),
 		jsonv2.UnmarshalFromFunc(readDuration),
 	))
 	return r

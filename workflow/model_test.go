@@ -58,6 +58,7 @@ func stored() *workflow.Plan {
 	p.NotBefore, p.Deadline = p.WakeAt.Add(time.Second), p.WakeAt.Add(time.Minute)
 	p.Paused = workflow.Attribution{By: "ops@example.com", Why: "full", At: p.WakeAt}
 	p.External, p.Alone = workflow.External{Name: "queue", Ask: "queue show"}, true
+	p.Keys, p.KeepTurn, p.Unique, p.WaitsFor = []workflow.Key{{Name: "west", Limit: 3}, {Name: "the \"API\""}}, workflow.KeepWhileAwake, "customer 7", "west"
 	p.SubmitTime = time.Date(2024, 4, 20, 21, 22, 23, 24, time.UTC)
 	p.RuntimeUpdate = time.Date(2024, 4, 20, 21, 22, 23, 25, time.UTC)
 	p.Reason = workflow.PostCheckFailed

@@ -53,6 +53,14 @@ type Plan struct {
 	// deferred still runs.
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	Deadline  time.Time `json:"deadline,omitzero"`
+	// Keys are what the plan takes turns for: it works only while it has a turn for each of them. It has at most [MaxKeys], with
+	// different names.
+	Keys []Key `json:"keys,omitempty"`
+	// KeepTurn says whether the plan keeps its turns while it sleeps.
+	KeepTurn KeepTurn `json:"keepTurn,omitzero"`
+	// Unique is a text that only one open plan may have at a time. Empty is none. It has the same rule as the name of a [Key].
+	// The vault alone doesn't compare it: whoever submits plans, and the engine, do.
+	Unique string `json:"unique,omitempty"`
 	// State is the plan's status, times and version.
 	State State `json:"state,omitzero"`
 	// SubmitTime is when the plan was given to Create, which fills it in.
@@ -85,6 +93,9 @@ type Plan struct {
 	// LastSignal is the number of the last signal that the plan need not be woken for while it sleeps. One with a larger number
 	// wakes it before WakeAt. The engine sets it.
 	LastSignal int `json:"lastSignal,omitzero"`
+	// WaitsFor is the name of the key, or the Unique, for which the plan waits while it sleeps, until WakeAt at the latest. Empty
+	// is none. The engine sets it.
+	WaitsFor string `json:"waitsFor,omitempty"`
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
 	ForkedFrom uuid.UUID `json:"forkedFrom,omitzero"`

@@ -222,6 +222,7 @@ func (v *validator) fields(o Object) {
 		})
 		c.under("Paused.", o.Paused.check)
 		c.under("External.", o.External.check)
+		o.checkTurns(c.bad)
 		if err := CheckLabels(o.Labels); err != nil {
 			c.bad("Labels", "%v", err)
 		}

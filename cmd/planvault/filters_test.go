@@ -39,6 +39,7 @@ func TestFilters(t *testing.T) {
 		"--status OPEN,Stopped":               {ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Stopped}},
 		"--status final --status completed":   {ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped, workflow.Completed}},
 		"--group " + group.String():           {ByGroupIDs: []uuid.UUID{group}},
+		"--key west":                          {ByKey: "west"},
 		"--forked-from " + group.String():     {ByForkedFrom: []uuid.UUID{group}},
 		"--submitted-by a,b --submitted-by c": {BySubmitter: []string{"a,b", "c"}},
 		"--id A-b":                            {IDContains: "A-b"},
@@ -92,7 +93,7 @@ func TestListedIsWhole(t *testing.T) {
 	p.State = workflow.State{Status: workflow.Failed, Start: time.Now(), End: time.Now()}
 	p.Submitted.By = "ops"
 	whole := driver.Listed(p)
-	whole.External = "queue" // of an open plan
+	whole.External, whole.Keys, whole.WaitsFor = "queue", []string{"k"}, "k" // of an open plan
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {
 		if f.Name == "_" || f.Name == "LastSignal" { // for nodes
 			continue

@@ -223,6 +223,7 @@ func TestShowHasEveryField(t *testing.T) {
 	whole.Paused, whole.NotBefore, whole.Deadline = workflow.Attribution{By: "pauser", Why: "full", At: at}, at, at.Add(time.Minute)
 	whole.Stopped = workflow.Attribution{By: "stopper", Why: "wrong", At: at}
 	whole.External, whole.Alone = workflow.External{Name: "queue", Ask: "ask the queue"}, true
+	whole.Keys, whole.KeepTurn, whole.Unique, whole.WaitsFor = []workflow.Key{{Name: "west"}}, workflow.KeepWhileAwake, "customer 7", "west"
 	whole.Ending = workflow.Ending{Reason: workflow.BlockFailed, At: at}
 	outputs := map[string]func(p *workflow.Plan) string{
 		"text": func(p *workflow.Plan) string {

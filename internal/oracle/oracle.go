@@ -71,6 +71,14 @@ var filters = []filter{
 		func(f storage.Filters, p *workflow.Plan) bool { return slices.Contains(f.BySubmitter, p.Submitted.By) },
 	},
 	{
+		"ByKey", func(r *rand.Rand, f *storage.Filters, p *workflow.Plan) {
+			if len(p.Keys) > 0 {
+				f.ByKey = p.Keys[r.IntN(len(p.Keys))].Name
+			}
+		},
+		func(f storage.Filters, p *workflow.Plan) bool { return slices.Contains(turns(p), f.ByKey) },
+	},
+	{
 		"ByStatus", func(r *rand.Rand, f *storage.Filters, _ *workflow.Plan) {
 			f.ByStatus = append(f.ByStatus, workflow.Status(r.IntN(5)))
 		},
@@ -127,6 +135,17 @@ var filters = []filter{
 		"Limit", func(r *rand.Rand, f *storage.Filters, _ *workflow.Plan) { f.Limit = 1 + r.IntN(10) },
 		func(storage.Filters, *workflow.Plan) bool { return true },
 	},
+}
+
+// turns are the names of the keys of an open plan, sorted.
+func turns(p *workflow.Plan) (names []string) {
+	for _, k := range p.Keys {
+		if p.State.Status < workflow.Completed {
+			names = append(names, k.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func pairs(p *workflow.Plan) (labels []string) {
@@ -208,6 +227,6 @@ func draw(r *rand.Rand, plans []*workflow.Plan, rows []int) (f storage.Filters) 
 // Shows reports whether a listing may show a plan like this. It has a version of its own.
 func Shows(r storage.ListResult, p *workflow.Plan) bool {
 	return r.ID == p.ID && r.GroupID == p.GroupID && r.Name == p.Name && r.Descr == p.Descr && r.SubmitTime.Equal(p.SubmitTime) && r.SubmittedBy == p.Submitted.By &&
-		r.Owner == p.Owner && r.Epoch == p.Epoch && r.ForkedFrom == p.ForkedFrom && maps.Equal(r.Labels, p.Labels) &&
+		r.Owner == p.Owner && r.Epoch == p.Epoch && r.ForkedFrom == p.ForkedFrom && maps.Equal(r.Labels, p.Labels) && slices.Equal(r.Keys, turns(p)) &&
 		r.State.Status == p.State.Status && r.State.Start.Equal(p.State.Start) && r.State.End.Equal(p.State.End)
 }

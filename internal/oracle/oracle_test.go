@@ -22,7 +22,7 @@ func TestEveryFilterIsDrawn(t *testing.T) {
 		at := time.Now().Add(-time.Duration(i) * time.Hour)
 		plans = append(plans, &workflow.Plan{
 			ID: workflow.NewV7At(at), GroupID: uuid.New(), ForkedFrom: workflow.NewV7(), Name: string(rune('a'+i)) + " name",
-			Submitted: workflow.Actor{By: strconv.Itoa(i % 4)}, Labels: map[string]string{"a": strconv.Itoa(i), "b": strconv.Itoa(i % 3)}, State: workflow.State{Status: workflow.Status(i % 5), End: at},
+			Submitted: workflow.Actor{By: strconv.Itoa(i % 4)}, Keys: []workflow.Key{{Name: strconv.Itoa(i % 2)}}, Labels: map[string]string{"a": strconv.Itoa(i), "b": strconv.Itoa(i % 3)}, State: workflow.State{Status: workflow.Status(i % 5), End: at},
 		})
 	}
 	r := rand.New(rand.NewPCG(1, 0))

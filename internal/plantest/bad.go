@@ -63,6 +63,23 @@ func BadFields() []BadPlan {
 		{"Forked", "is set, but ForkedFrom is nil", func(p *workflow.Plan) { p.ForkedFrom, p.Forked.By = uuid.Nil, "ops" }},
 		{"External.Name", "is empty, but Ask is set", func(p *workflow.Plan) { p.External = workflow.External{Ask: "ask"} }},
 		{"External.Ask", "has a control character", func(p *workflow.Plan) { p.External.Ask = "a\nb" }},
+		{"Keys", "there are 9, at most 8 are allowed", func(p *workflow.Plan) {
+			p.Keys = nil
+			for i := range workflow.MaxKeys + 1 {
+				p.Keys = append(p.Keys, workflow.Key{Name: string(rune('a' + i))})
+			}
+		}},
+		{"Keys[1].Name", "is empty", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "k"}, {}} }},
+		{"Keys[0].Name", notUTF8, func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "\xff"}} }},
+		{"Keys[0].Name", "has a control character", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "a\nb"}} }},
+		{"Keys[0].Name", "has 129 bytes", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: strings.Repeat("k", workflow.MaxKeyName+1)}} }},
+		{"Keys[2].Name", "is that of Keys[0] already", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "k"}, {Name: "l"}, {Name: "k", Limit: 2}} }},
+		{"Keys[0].Limit", "-1 is negative", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "k", Limit: -1}} }},
+		{"Keys[0].Limit", "is 10001, at most 10000", func(p *workflow.Plan) { p.Keys = []workflow.Key{{Name: "k", Limit: workflow.MaxKeyLimit + 1}} }},
+		{"KeepTurn", "there is no rule for turns 2", func(p *workflow.Plan) { p.KeepTurn = 2 }},
+		{"Unique", "has a control character", func(p *workflow.Plan) { p.Unique = "\u0085" }},
+		{"Unique", "has 129 bytes", func(p *workflow.Plan) { p.Unique = strings.Repeat("u", workflow.MaxKeyName+1) }},
+		{"WaitsFor", notUTF8, func(p *workflow.Plan) { p.WaitsFor = "\xff" }},
 		{"Paused.By", notUTF8, func(p *workflow.Plan) { p.Paused.By = "\xff" }},
 		{"Stopped.By", notUTF8, func(p *workflow.Plan) { p.Stopped.By = "\xff" }},
 		{"Stopped.Why", "has 1001 bytes", func(p *workflow.Plan) { p.Stopped.Why = strings.Repeat("y", workflow.MaxWhy+1) }},
@@ -179,6 +196,7 @@ func BadNewPlans() []BadPlan {
 		{"WakeAt", "a new plan does not sleep", func(p *workflow.Plan) { p.WakeAt = time.Now() }},
 		{"Paused", "a new plan does not sleep", func(p *workflow.Plan) { p.Paused.By = "ops" }},
 		{"Alone", "no engine has begun a new plan", func(p *workflow.Plan) { p.Alone = true }},
+		{"WaitsFor", "a new plan does not sleep", func(p *workflow.Plan) { p.WaitsFor = "key" }},
 		{"LastSignal", "a new plan does not sleep", func(p *workflow.Plan) { p.LastSignal = 1 }},
 		{"PreChecks.Actions[0].Attempts", "has no attempts in a new plan", func(p *workflow.Plan) {
 			p.PreChecks.Actions[0].Attempts = make([]workflow.Attempt, 1)

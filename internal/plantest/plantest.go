@@ -227,6 +227,12 @@ func Random(seed uint64) *workflow.Plan {
 	if r.IntN(3) == 0 {
 		p.Submitted = workflow.Actor{By: []string{"ops@example.com", "=?план 🚀", "  "}[r.IntN(3)], From: "host-3"}
 	}
+	for i := range r.IntN(3) {
+		p.Keys = append(p.Keys, workflow.Key{Name: []string{"west", "=?план 🚀", "  "}[(i+r.IntN(2))%3], Limit: i})
+	}
+	if len(p.Keys) == 2 && p.Keys[0].Name == p.Keys[1].Name {
+		p.Keys = p.Keys[:1]
+	}
 	return p
 }
 

@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 	if err := workflow.Validate(p); err != nil {
 		t.Error(err)
 	}
-	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Submitted", "From", "Reason", "RuntimeUpdate", "Owner", "Epoch", "WakeAt", "LastSignal", "Alone", "Paused", "ForkedFrom", "Forked", "Stopped", "Ending", "Trouble", "By", "Why", "At", "Attempts", "Status", "Start", "End", "ETag"}
+	notAuthored := []string{"ID", "PlanID", "State", "SubmitTime", "Submitted", "From", "Reason", "RuntimeUpdate", "Owner", "Epoch", "WakeAt", "LastSignal", "WaitsFor", "Alone", "Paused", "ForkedFrom", "Forked", "Stopped", "Ending", "Trouble", "By", "Why", "At", "Attempts", "Status", "Start", "End", "ETag"}
 	plantest.EachField(p, func(path string, v reflect.Value) {
 		field := path[strings.LastIndexByte(path, '.')+1:]
 		switch {
@@ -61,7 +61,7 @@ func TestFull(t *testing.T) {
 			if !v.IsZero() {
 				t.Errorf("%s is set, but an author does not set it", path)
 			}
-		case slices.Contains([]string{"NotBefore", "Deadline"}, field), strings.HasPrefix(path, "External"): // only tests of these set them
+		case slices.Contains([]string{"NotBefore", "Deadline", "Keys", "KeepTurn", "Unique"}, field), strings.HasPrefix(path, "External"): // only tests of these set them
 		case slices.Contains([]string{"When", "FailElement", "Idempotent", "AtMost", "Retries", "NoRetries", "Secrets"}, field): // each of their values is there: see below
 		case v.IsZero(), v.Kind() == reflect.Slice && v.Len() == 0:
 			t.Errorf("%s is not set", path)

@@ -26,7 +26,11 @@ func Listed(p *workflow.Plan) storage.ListResult {
 		r.WakeAt = p.NotBefore
 	}
 	if !p.State.Status.Final() {
-		r.External = p.External.Name
+		r.External, r.WaitsFor = p.External.Name, p.WaitsFor
+		for _, k := range p.Keys {
+			r.Keys = append(r.Keys, k.Name)
+		}
+		slices.Sort(r.Keys)
 	}
 	if len(p.Labels) > 0 {
 		r.Labels = p.Labels
@@ -96,6 +100,18 @@ var filters = []filter{
 		},
 		plan: func(f storage.Filters, r storage.ListResult) bool {
 			return len(f.BySubmitter) == 0 || slices.Contains(f.BySubmitter, r.SubmittedBy)
+		},
+	},
+	{
+		field: "ByKey", reads: "Keys",
+		check: func(f storage.Filters) error {
+			if err := workflow.CheckKey(workflow.Key{Name: f.ByKey}); err != nil && f.ByKey != "" {
+				return Invalid("Filters.ByKey", "%.100q is not one line of 1 to %d bytes, so no key has it", f.ByKey, workflow.MaxKeyName)
+			}
+			return nil
+		},
+		plan: func(f storage.Filters, r storage.ListResult) bool {
+			return f.ByKey == "" || slices.Contains(r.Keys, f.ByKey)
 		},
 	},
 	{

@@ -38,12 +38,12 @@ func TestCreatedBefore(t *testing.T) {
 func TestChooseAllocatesNothing(t *testing.T) {
 	now := time.Now()
 	r := storage.ListResult{
-		ID: workflow.NewV7(), GroupID: uuid.New(), ForkedFrom: uuid.New(), Name: "deploy west", SubmittedBy: "ops", Labels: map[string]string{"a": "1", "b": "2"},
+		ID: workflow.NewV7(), GroupID: uuid.New(), ForkedFrom: uuid.New(), Name: "deploy west", SubmittedBy: "ops", Keys: []string{"API", "west"}, Labels: map[string]string{"a": "1", "b": "2"},
 		State: workflow.State{Status: workflow.Failed, End: now},
 	}
 	f := storage.Filters{
 		ByIDs: []uuid.UUID{uuid.New(), r.ID}, IDContains: strings.ToUpper(r.ID.String()[4:]), ByGroupIDs: []uuid.UUID{uuid.New(), r.GroupID}, ByStatus: []workflow.Status{workflow.Running, workflow.Failed},
-		ByForkedFrom: []uuid.UUID{uuid.New(), r.ForkedFrom}, BySubmitter: []string{"dev", "ops"}, NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
+		ByForkedFrom: []uuid.UUID{uuid.New(), r.ForkedFrom}, BySubmitter: []string{"dev", "ops"}, ByKey: "west", NamePrefix: "deploy", NameContains: "west", Labels: map[string]string{"b": "2"}, After: now.Add(-time.Hour), Before: now.Add(time.Hour),
 		EndedAfter: now.Add(-time.Hour), EndedBefore: now.Add(time.Hour),
 	}
 	if err := driver.CheckCount(f); err != nil || !driver.Choose(f, r) {
@@ -71,6 +71,7 @@ func TestEveryFilterSelects(t *testing.T) {
 		"ByGroupIDs":   {storage.Filters{ByGroupIDs: []uuid.UUID{uuid.New()}}, "GroupID"},
 		"ByForkedFrom": {storage.Filters{ByForkedFrom: []uuid.UUID{uuid.New()}}, "ForkedFrom"},
 		"BySubmitter":  {storage.Filters{BySubmitter: []string{"ops"}}, "SubmittedBy"},
+		"ByKey":        {storage.Filters{ByKey: "west"}, "Keys"},
 		"ByStatus":     {storage.Filters{ByStatus: []workflow.Status{workflow.Failed}}, "State"},
 		"NamePrefix":   {storage.Filters{NamePrefix: "de"}, "Name"},
 		"NameContains": {storage.Filters{NameContains: "west"}, "Name"},
@@ -106,7 +107,7 @@ func TestListedIsWhole(t *testing.T) {
 	p := plantest.Full()
 	driver.Complete(p)
 	p.Submitted.By = "ops"
-	p.External.Name = "queue"
+	p.External.Name, p.Keys, p.WaitsFor = "queue", []workflow.Key{{Name: "k"}}, "k"
 	p.Owner, p.Epoch, p.WakeAt, p.LastSignal, p.ForkedFrom, p.State = workflow.NewV7(), 1, time.Now(), 1, workflow.NewV7(), workflow.State{Status: workflow.Running, Start: time.Now(), End: time.Now(), ETag: "1"}
 	r := driver.Listed(p)
 	v := reflect.ValueOf(r)

@@ -239,6 +239,9 @@ func notBegun(o workflow.Object, rule string, bad workflow.Report) {
 		if o.Alone {
 			bad("Alone", "is set: no engine has begun a new plan")
 		}
+		if o.WaitsFor != "" {
+			bad("WaitsFor", "is set: a new plan does not sleep")
+		}
 		if o.LastSignal != 0 {
 			bad("LastSignal", "is set: a new plan does not sleep")
 		}

@@ -251,6 +251,28 @@ var selections = []selection{
 		},
 	},
 	{
+		name: "keys match as a whole, and those of open plans", paged: true,
+		plans: func(s *stage) (plans []*workflow.Plan) {
+			for i, keys := range [][]workflow.Key{nil, {{Name: "west"}}, {{Name: "wes"}}, {{Name: "west", Limit: 9}, {Name: "API =?x?="}, {Name: " "}}, mostKeys, mostKeys, {{Name: "west"}}} {
+				p := bareAt(longName[:i*1700], time.Now().Add(-time.Duration(i)*time.Second))
+				p.Keys = keys
+				if s.create(p); i > 4 {
+					s.must(complete(s.ctx, s.vault, p))
+				}
+				plans = append(plans, p)
+			}
+			return plans
+		},
+		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
+			for _, key := range []string{"west", "API =?x?=", " ", "we", mostKeys[3].Name} {
+				for _, by := range [][]workflow.Status{nil, statuses, statuses[:1], statuses[2:]} {
+					list = append(list, storage.Filters{ByKey: key, ByStatus: by}, storage.Filters{ByKey: key, ByStatus: by, ByIDs: ids(plans)})
+				}
+			}
+			return list
+		},
+	},
+	{
 		name: "times of end are exclusive bounds, to the nanosecond, of plans that have ended", paged: true,
 		plans: endedPlans,
 		filters: func(plans []*workflow.Plan) (list []storage.Filters) {
@@ -275,6 +297,14 @@ var selections = []selection{
 		},
 	},
 }
+
+// mostKeys are the longest keys that a plan may have.
+var mostKeys = func() (keys []workflow.Key) {
+	for i := range workflow.MaxKeys {
+		keys = append(keys, workflow.Key{Name: strings.Repeat("я", workflow.MaxKeyName/2-1) + fmt.Sprint(9-i)})
+	}
+	return keys
+}()
 
 var longName = strings.Repeat("a long name ", 1000)
 
@@ -328,6 +358,8 @@ func searchInvalid(s *stage) {
 	for _, f := range []storage.Filters{
 		{Limit: -1},
 		{ByStatus: []workflow.Status{workflow.Running, 99}},
+		{ByKey: "a\nb"},
+		{ByKey: strings.Repeat("k", workflow.MaxKeyName+1)},
 		{ByStatus: []workflow.Status{workflow.Running}, Limit: -1},
 		{BeforeID: uuid.New()},
 		{ByGroupIDs: []uuid.UUID{uuid.Nil}},

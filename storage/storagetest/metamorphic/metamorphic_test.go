@@ -159,7 +159,7 @@ func TestModelFinds(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				said := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 600}.Run(t, breaking(wrap)) }).Failure()
+				said := trial.Run(t.Context(), t.Name(), func(t storagetest.T) { metamorphic.Model{Seed: 1, Ops: 1000}.Run(t, breaking(wrap)) }).Failure()
 				short := enough.FindStringSubmatch(said)
 				if short == nil {
 					t.Fatalf("not found, or not reduced: %q", said)

@@ -253,6 +253,7 @@ func (r *modelRun) draw() *workflow.Plan {
 	}
 	p.ID, p.GroupID = r.id(r.now.plan), r.group(r.rand.IntN(4))
 	p.Labels = map[string]string{"plan": strconv.Itoa(r.now.plan), "env": []string{"", "test", "prod"}[r.rand.IntN(3)]}
+	p.Keys = [][]workflow.Key{nil, {{Name: "west"}}, {{Name: "west"}, {Name: "план"}}}[r.now.plan%3]
 	p.Submitted.By = []string{"", "ops", "план"}[r.now.plan%3]
 	return p
 }

@@ -34,6 +34,8 @@ type Listed struct {
 	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
 	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps, or may begin"`
 	External    string            `shown:"Placed by" json:"external,omitempty" help:"the engine of another kind that places it, while it is open"`
+	Keys        []string          `shown:"Keys" json:"keys,omitempty" help:"the keys that it takes turns for, while it is open"`
+	WaitsFor    string            `shown:"Waits for" json:"waitsFor,omitempty" help:"the key whose turn it waits for while it sleeps"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
@@ -47,6 +49,9 @@ type Facts struct {
 	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
 	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
 	ExternalAsk   string    `shown:"Ask it" json:"externalAsk,omitempty" help:"how to ask that engine"`
+	Limits        []int     `shown:"Limits" json:"limits,omitempty" help:"for each of the keys, how many plans may have a turn at once, as this plan says"`
+	KeepTurn      string    `shown:"Turns" json:"keepTurn,omitempty" help:"KeepWhileAwake: it gives its turns back while it sleeps"`
+	Unique        string    `shown:"Unique" json:"unique,omitempty" help:"the text that only one open plan may have"`
 	Paused        *Said     `shown:"Paused by" json:"paused,omitempty" help:"who paused it, and why, while it sleeps for that"`
 	NotBefore     time.Time `shown:"Not before" json:"notBefore,omitzero" help:"when it may begin"`
 	Deadline      time.Time `shown:"Deadline" json:"deadline,omitzero" help:"when it is stopped at the latest"`
@@ -59,7 +64,7 @@ func ListedOf(r storage.ListResult) Listed {
 	return Listed{
 		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
 		Submitted: human.UTC(r.SubmitTime), SubmittedBy: r.SubmittedBy, Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
-		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), External: r.External, ForkedFrom: r.ForkedFrom,
+		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), External: r.External, Keys: r.Keys, WaitsFor: r.WaitsFor, ForkedFrom: r.ForkedFrom,
 	}
 }
 
@@ -76,6 +81,13 @@ func FactsOf(root *Node) Facts {
 	}
 	f.EndedHook = hookOf(p)
 	f.External, f.ExternalAsk = p.External.Name, p.External.Ask
+	f.Keys, f.WaitsFor, f.Unique = nil, p.WaitsFor, p.Unique
+	for _, k := range p.Keys {
+		f.Keys, f.Limits = append(f.Keys, k.Name), append(f.Limits, max(1, k.Limit))
+	}
+	if p.KeepTurn != workflow.KeepAlways {
+		f.KeepTurn = p.KeepTurn.String()
+	}
 	return f
 }
 
@@ -118,8 +130,21 @@ func (f Fact) Text(at func(time.Time) string) string {
 		return at(v)
 	case map[string]string:
 		return workflow.FormatLabels(v)
+	case []string:
+		return joined(v)
+	case []int:
+		return joined(v)
 	}
 	return fmt.Sprint(f.Value)
+}
+
+// joined joins the values of a list with commas.
+func joined[T any](list []T) string {
+	var text []string
+	for _, v := range list {
+		text = append(text, fmt.Sprint(v))
+	}
+	return strings.Join(text, ", ")
 }
 
 // Said is who did something to a plan, as they said.

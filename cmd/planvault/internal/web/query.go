@@ -54,6 +54,10 @@ var fields = []field{
 		f.BySubmitter = []string{text}
 		return nil
 	}},
+	{"key", "Key of open plans", "", true, func(f *storage.Filters, text string) error {
+		f.ByKey = text
+		return nil
+	}},
 	{"group", "Group ID", "", true, func(f *storage.Filters, text string) error {
 		f.ByGroupIDs = make([]uuid.UUID, 1)
 		return parseID(&f.ByGroupIDs[0], text)
