@@ -125,15 +125,17 @@ func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Pla
 		plan, err = claim.Take(ctx)
 		return err
 	})
+	waits := func() bool { return errors.Is(err, fleet.ErrAsleep) || errors.Is(err, fleet.ErrPaused) }
 	switch {
-	case errors.Is(err, fleet.ErrAsleep), errors.Is(err, fleet.ErrPaused):
-		return e.waitsOutside(running, claim, id, err)
 	case err == nil && !plan.State.Status.Final():
 		plan, err = e.runClaimed(ctx, running, claim, plan, o)
-	case err != nil && running.Err() != nil:
+	case err != nil && running.Err() != nil && !waits():
 		return Placed{}, fmt.Errorf("%w: %w", ErrDraining, err)
 	}
-	if err != nil && !errors.Is(err, fleet.ErrAsleep) {
+	switch {
+	case plan == nil && waits(): // it could not be claimed, or again after a conflict or an unknown outcome
+		return e.waitsOutside(running, claim, id, err)
+	case err != nil && !errors.Is(err, fleet.ErrAsleep):
 		return Placed{}, err
 	}
 	if plan, err = e.asStored(plan); err != nil {

@@ -150,7 +150,7 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 		*plan = before
 		return err
 	}
-	n.own(plan.ID, false)
+	n.own(plan, false)
 	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
 	return nil
 }
@@ -203,6 +203,8 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
 		case plan.State.Status == workflow.NotStarted:
 			err = n.claim(ctx, plan)
+		case plan.Asleep() && n.passed(plan):
+			err = fmt.Errorf("%w: others have taken it since, and it sleeps in epoch %d", ErrFenced, plan.Epoch)
 		case plan.Asleep():
 			if err := n.mayWake(ctx, plan); err != nil {
 				return nil, err
@@ -214,7 +216,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			}
 			n.interrupt(plan)
 			if err = n.fence(ctx, plan); err == nil {
-				n.own(id, false)
+				n.own(plan, false)
 				notify(ctx, n.o.Observer.Takeover, TakeoverEvent{n.id, id, from, plan.Epoch, round, time.Since(began)})
 			}
 		}
@@ -318,6 +320,7 @@ func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
 type work struct {
 	ctx   context.Context
 	end   context.CancelCauseFunc
+	epoch int64
 	rests int // calls of Rest whose wake was not called
 	woken bool
 	// signalled is closed when the plan has more signals. It is nil if nobody waits for that.
@@ -325,15 +328,16 @@ type work struct {
 }
 
 // own notes that the node owns a plan, and ends the work on it if the plan was asked to stop.
-func (n *Node) own(plan uuid.UUID, woken bool) {
+func (n *Node) own(p *workflow.Plan, woken bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	plan := p.ID
 	delete(n.asleep.known, plan)
 	if w := n.work[plan]; w != nil {
-		w.woken = woken
+		w.epoch, w.woken = p.Epoch, woken
 		return
 	}
-	w := &work{woken: woken}
+	w := &work{epoch: p.Epoch, woken: woken}
 	w.ctx, w.end = context.WithCancelCause(n.ctx)
 	if n.suspended {
 		w.end(ErrSuspended)
@@ -350,6 +354,14 @@ func (n *Node) owns(plan uuid.UUID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.work[plan] != nil
+}
+
+// passed reports whether the node owned a plan in another epoch.
+func (n *Node) passed(plan *workflow.Plan) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.work[plan.ID]
+	return w != nil && w.epoch != plan.Epoch
 }
 
 // Work returns the context for the work on a plan that the node owns: for calls of plugins, not for updates. It ends

@@ -102,7 +102,7 @@ func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 		*plan = before
 		return err
 	}
-	n.own(plan.ID, true)
+	n.own(plan, true)
 	notify(ctx, n.o.Observer.Claim, ClaimEvent{n.id, plan.ID, plan.Epoch})
 	return nil
 }
