@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -102,7 +103,7 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 		i.stops[s.Plan] = s
 	}
 	for _, note := range roster.Notes {
-		if plan, ok := parsePauseName(note.Name); ok {
+		if plan, ok := plannote.ParsePause(note.Name); ok {
 			i.pauses[plan] = note.Version
 		}
 	}

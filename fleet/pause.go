@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -46,7 +47,7 @@ func (s store) pausePlan(ctx context.Context, plan uuid.UUID, by workflow.Attrib
 	}
 	return storage.Audit(ctx, s, storage.AuditEntry{What: "pause", By: by, Plans: []uuid.UUID{plan}}, func(ctx context.Context) error {
 		by.At = time.Time{} // the store's clock tells
-		n, err := storage.NewNote(pauseName(plan), by, "")
+		n, err := storage.NewNote(plannote.Pause(plan), by, "")
 		if err == nil {
 			err = settle(ctx, func() error { _, err := s.PutNote(ctx, n); return err })
 		}
@@ -74,7 +75,7 @@ func ResumePlan(ctx context.Context, vault storage.Vault, plan uuid.UUID, by wor
 }
 
 func (s store) resumePlan(ctx context.Context, plan uuid.UUID) error {
-	there, err := s.dropNote(ctx, pauseName(plan), func(storage.Note) error { return nil })
+	there, err := s.dropNote(ctx, plannote.Pause(plan), func(storage.Note) error { return nil })
 	if err == nil && !there {
 		_, err = s.find(ctx, plan)
 	}
@@ -83,7 +84,7 @@ func (s store) resumePlan(ctx context.Context, plan uuid.UUID) error {
 
 // pausedBy looks whether a plan is paused now, and by whom. At is when the pause was stored.
 func (s store) pausedBy(ctx context.Context, plan uuid.UUID) (by workflow.Attribution, paused bool, err error) {
-	n, err := s.FindNote(ctx, pauseName(plan))
+	n, err := s.FindNote(ctx, plannote.Pause(plan))
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return by, false, nil
@@ -179,22 +180,11 @@ func (n *Node) notePausesLocked(r storage.Roster) {
 // whilePaused is how long a node waits for a plan that is paused, unless it sees that the plan is resumed.
 const whilePaused = 365 * day
 
-// pausePrefix begins the names of the notes that are pauses. The plan's ID as 32 digits follows.
-const pausePrefix = "pause-"
-
-func pauseName(plan uuid.UUID) string { return fmt.Sprintf("%s%x", pausePrefix, plan[:]) }
-
-// parsePauseName returns the plan in the name of a note.
-func parsePauseName(name string) (plan uuid.UUID, ok bool) {
-	plan, rest, ok := parseRequestName(name, pausePrefix)
-	return plan, ok && rest == ""
-}
-
 // pausesOf returns the plans that are paused.
 func pausesOf(r storage.Roster) map[uuid.UUID]bool {
 	paused := map[uuid.UUID]bool{}
 	for _, n := range r.Notes {
-		if plan, ok := parsePauseName(n.Name); ok {
+		if plan, ok := plannote.ParsePause(n.Name); ok {
 			paused[plan] = true
 		}
 	}

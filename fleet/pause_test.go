@@ -14,6 +14,7 @@ import (
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/storage/mirror"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -226,6 +227,43 @@ func TestPauseFails(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if r, _ := p.Roster(t.Context()); len(r.Notes) != 0 {
 			t.Errorf("the notes are %v", r.Notes)
+		}
+	})
+}
+
+// TestPausesAndSignalsOfACopy promotes a copy of a vault with a plan that is paused and one that waits for a signal. Both are so
+// in the copy.
+func TestPausesAndSignalsOfACopy(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		paused, waits := claimed(t, p, n, 1), claimed(t, p, n, 1)
+		must(t, fleet.PausePlan(t.Context(), p, paused.ID, ana))
+		time.Sleep(11 * time.Second) // the node has seen it
+		must(t, n.Sleep(t.Context(), paused, n.Now(), fleet.MaxSignals))
+		must(t, n.Sleep(t.Context(), waits, n.Now().Add(24*time.Hour), send(t, p, waits.ID, fleet.Signal{Name: "first"})))
+		send(t, p, waits.ID, fleet.Signal{Name: "second"})
+		leave(t, n)
+		copied := memvault.NewStore()
+		to := open(copied)
+		_, err := mirror.Run(t.Context(), mirror.Pair{Source: p, Copy: to}, mirror.Options{By: ana})
+		must(t, err)
+		must(t, mirror.Promote(t.Context(), to, ana))
+
+		_, there := start(t, copied, fleet.Options{})
+		found := plans(t.Context(), t, there)
+		if got := within(t, found, time.Minute); got.ID != waits.ID {
+			t.Errorf("plan %s runs", got.ID)
+		}
+		if got := signals(t, to, waits.ID, 0); len(got) != 2 {
+			t.Errorf("the copy has the signals %q", got)
+		}
+		time.Sleep(3 * time.Hour)
+		if len(found) > 0 {
+			t.Error("the paused plan runs")
+		}
+		must(t, fleet.ResumePlan(t.Context(), to, paused.ID, ana))
+		if got := within(t, found, time.Minute); got.ID != paused.ID {
+			t.Errorf("plan %s is resumed", got.ID)
 		}
 	})
 }

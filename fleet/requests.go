@@ -2,15 +2,14 @@ package fleet
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -29,11 +28,7 @@ func (s store) requestsOf(r storage.Roster) (all []request) {
 		all = append(all, request{stop.Plan, false, stop.Requested, func(ctx context.Context) error { return s.RemoveStop(ctx, stop.Plan, stop.Version) }})
 	}
 	for _, n := range r.Notes {
-		plan, ok := parsePauseName(n.Name)
-		if !ok {
-			plan, _, ok = parseSignalName(n.Name)
-		}
-		if ok {
+		if plan, ok := plannote.Plan(n.Name); ok {
 			all = append(all, request{plan, true, n.Stored, func(ctx context.Context) error { return s.RemoveNote(ctx, n.Name, n.Version) }})
 		}
 	}
@@ -49,17 +44,6 @@ func (q request) due(last time.Time) time.Time {
 		return last.Add(min(max(tidyAfter, last.Sub(q.stored)), day))
 	}
 	return last.Add(tidyAfter)
-}
-
-// parseRequestName returns the plan in the name of a note, whose ID as 32 digits follows a prefix, and the rest of the name.
-func parseRequestName(name, prefix string) (plan uuid.UUID, rest string, ok bool) {
-	name, ok = strings.CutPrefix(name, prefix)
-	digits := hex.EncodedLen(len(plan))
-	if !ok || len(name) < digits {
-		return uuid.Nil, "", false
-	}
-	_, err := hex.Decode(plan[:], []byte(name[:digits]))
-	return plan, name[digits:], err == nil && name[:digits] == fmt.Sprintf("%x", plan[:])
 }
 
 // findOpen finds a plan that somebody asks something of. The error is [ErrNotRunning] if it is final. A plan that this program

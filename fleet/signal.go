@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -125,7 +125,7 @@ func (s store) send(ctx context.Context, plan uuid.UUID, signal Signal) (number 
 		}
 	}
 	for number = last + 1; number <= MaxSignals; number++ {
-		n, err := signal.note(signalName(plan, number))
+		n, err := signal.note(plannote.Signal(plan, number))
 		if err != nil {
 			return 0, err
 		}
@@ -191,7 +191,7 @@ func (s store) signals(ctx context.Context, plan uuid.UUID, from, to int) ([]Sig
 	found, damage := make([]Signal, len(numbers)), make([]error, len(numbers))
 	err := atOnce(numbers, func(number int) error {
 		i := number - numbers[0]
-		n, err := s.FindNote(ctx, signalName(plan, number))
+		n, err := s.FindNote(ctx, plannote.Signal(plan, number))
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil
@@ -261,25 +261,11 @@ func (n *Node) noteSignalsLocked(r storage.Roster) {
 	}
 }
 
-// signalPrefix begins the names of the notes that are signals. The plan's ID as 32 digits, a hyphen and four digits follow.
-const signalPrefix = "signal-"
-
-func signalName(plan uuid.UUID, number int) string {
-	return fmt.Sprintf("%s%x-%04d", signalPrefix, plan[:], number)
-}
-
-// parseSignalName returns the plan and the number in the name of a note.
-func parseSignalName(name string) (plan uuid.UUID, number int, ok bool) {
-	plan, rest, ok := parseRequestName(name, signalPrefix)
-	number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
-	return plan, number, ok && err == nil && number > 0 && name == signalName(plan, number)
-}
-
 // LastSignals returns the largest number of a signal of each plan that has any, as a list of the fleet's records shows it.
 func LastSignals(r storage.Roster) map[uuid.UUID]int {
 	last := map[uuid.UUID]int{}
 	for _, n := range r.Notes {
-		if plan, number, ok := parseSignalName(n.Name); ok {
+		if plan, number, ok := plannote.ParseSignal(n.Name); ok {
 			last[plan] = max(last[plan], number)
 		}
 	}

@@ -34,7 +34,8 @@ var (
 
 	restorePlan = price.Tally{azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 2}
 	restorePart = price.Tally{azblob.ClassWrite: 1}
-	lookAtRole  = price.Tally{azblob.ClassRead: 1} // before each plan that a mirror writes
+	lookAtRole  = price.Tally{azblob.ClassRead: 1} // before each plan or note that a mirror writes
+	mirrorNote  = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1}
 	updatePlan  = price.Tally{azblob.ClassWrite: 3, azblob.ClassRead: 2, azblob.ClassOther: 1, azblob.ClassDelete: 2}
 )
 

@@ -57,18 +57,22 @@ type mirrored struct {
 	Unchanged     int     `json:"unchanged" help:"how many the copy had already"`
 	Extra         int     `json:"extra" help:"how many only the copy has"`
 	Failed        int     `json:"failed" help:"how many could not be copied"`
+	Notes         int     `json:"notes,omitzero" help:"how many pauses and signals were copied or removed"`
 	Foreign       int     `json:"foreign,omitzero" help:"how many plans of another program it left out"`
 	BehindSeconds float64 `json:"behindSeconds" help:"how far the copy is behind"`
 	More          bool    `json:"more" help:"whether the budget ended it early"`
 }
 
 func mirroredOf(r mirror.Report, p planned) mirrored {
-	return mirrored{p, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Foreign, r.Behind.Seconds(), r.More}
+	return mirrored{p, r.Plans, r.Copied, r.Updated, r.Deleted, r.Unchanged, r.Extra, r.Failed, r.Notes, r.Foreign, r.Behind.Seconds(), r.More}
 }
 
 // rest says what is the same, or stays.
 func (m mirrored) rest() string {
 	text := fmt.Sprintf("%s unchanged, %s only in the copy, %s failed", count(m.Unchanged), count(m.Extra), count(m.Failed))
+	if m.Notes > 0 {
+		text += fmt.Sprintf(", %s changed", plural(m.Notes, "note"))
+	}
 	if m.Foreign > 0 {
 		text += fmt.Sprintf(", %s written by another program", count(m.Foreign))
 	}
@@ -88,11 +92,14 @@ func (a *app) mirror(ctx context.Context, to connection, o mirror.Options) error
 	if err != nil && (ctx.Err() != nil || found.Failed == 0) {
 		return err
 	}
-	changes := found.Copied + found.Updated + found.Deleted
+	changes := found.Copied + found.Updated + found.Deleted + found.Notes
 	what := fmt.Sprintf("%s to copy, %s to update, %s to remove", plural(found.Copied, "plan"), count(found.Updated), count(found.Deleted))
+	if found.Notes > 0 {
+		what += fmt.Sprintf(", %s to copy or remove", plural(found.Notes, "note"))
+	}
 	// What the Recovery at the beginning takes is not in it: a listing for each day of the copy.
 	requests := estimate(a.meter.traffic().requests, step{restorePlan, found.Copied}, step{restorePart, found.CopiedParts},
-		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{lookAtRole, changes})
+		step{updatePlan, found.Updated}, step{purgePlan, found.Deleted}, step{mirrorNote, found.Notes}, step{lookAtRole, changes})
 	return carryOut(ctx, a, o.DryRun, due[mirror.Report]{
 		change: change{doing: "mirror", what: what, requests: requests},
 		n:      changes, found: found, err: err, journal: into, entry: about("mirror"),

@@ -210,8 +210,9 @@ func (a *app) copyRest(ctx context.Context, from, into *azblob.Vault, s switchin
 	found, err := copied(mirror.Options{})
 	r.Copied, r.Updated, r.Removed, r.Failed = found.Copied, found.Updated, found.Deleted, found.Failed
 	if err == nil {
-		if found, err = copied(mirror.Options{DryRun: true}); err == nil && found.Copied+found.Updated+found.Deleted > 0 {
-			err = fmt.Errorf("switch: somebody still writes to the vault: %s and %s differ after all was copied; stop whoever submits plans, and run this again", plural(found.Copied, "new plan"), plural(found.Updated, "plan"))
+		if found, err = copied(mirror.Options{DryRun: true}); err == nil && found.Copied+found.Updated+found.Deleted+found.Notes > 0 {
+			err = fmt.Errorf("switch: somebody still writes to the vault: %s, %s and %s differ after all was copied; stop whoever submits plans or signals, and run this again",
+				plural(found.Copied, "new plan"), plural(found.Updated, "plan"), plural(found.Notes, "note"))
 		}
 	}
 	if err == nil && found.ExtraOpen > 0 {

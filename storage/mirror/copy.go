@@ -55,6 +55,8 @@ type replica struct {
 
 	origin  origin
 	version storage.Version // of the origin
+	roster  storage.Roster  // at the last look
+	notes   *notes          // nil before a run has looked
 }
 
 // newReplica returns the copy of a pair, or [errors.ErrUnsupported].
@@ -183,6 +185,7 @@ func (f *replica) look(ctx context.Context) (r storage.Roster, copied bool, err 
 	if r, err = f.to.Roster(ctx); err != nil {
 		return r, false, err
 	}
+	f.roster = r
 	n, known := r.FindNote(noteOrigin)
 	if !known || n.Version != f.version {
 		n, err = f.to.FindNote(ctx, noteOrigin) // a listing that misses it must not suspend a vault

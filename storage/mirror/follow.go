@@ -106,7 +106,8 @@ type Standing struct {
 }
 
 // Follow keeps a copy up to date until ctx ends: it runs a round each Interval. A round copies the plans that were
-// created since the last one, and brings forward those that were open, in the source or in the copy. Each round also
+// created since the last one, and brings forward those that were open, in the source or in the copy, with their pauses and
+// signals. Each round also
 // compares the plans of one more day, until all are compared, once each Compare. A round ends with a note in the source,
 // which says how far the copy has come; see [Standing].
 //
@@ -207,7 +208,10 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 			r.failed(err)
 		}
 	}
-	f.seen, err = r.changes(ctx, s.CaughtUp, f.seen)
+	err = r.withNotes(ctx, f.source, there, func(ctx context.Context) (err error) {
+		f.seen, err = r.changes(ctx, s.CaughtUp, f.seen)
+		return err
+	})
 	round.Report, err = r.finish(err)
 	if f.repaired = err == nil; err != nil {
 		return round, err
@@ -231,7 +235,7 @@ func (f *follower) run() *run {
 func (r *Report) add(o Report) {
 	r.Plans, r.Unchanged, r.Copied, r.Updated = r.Plans+o.Plans, r.Unchanged+o.Unchanged, r.Copied+o.Copied, r.Updated+o.Updated
 	r.CopiedParts, r.Deleted, r.Failed = r.CopiedParts+o.CopiedParts, r.Deleted+o.Deleted, r.Failed+o.Failed
-	r.Extra, r.ExtraOpen = r.Extra+o.Extra, r.ExtraOpen+o.ExtraOpen
+	r.Extra, r.ExtraOpen, r.Notes = r.Extra+o.Extra, r.ExtraOpen+o.ExtraOpen, r.Notes+o.Notes
 }
 
 // compare compares the plans of one more day, if a comparison is due. s is the standing after it. A plan that fails is

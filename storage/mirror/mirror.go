@@ -13,9 +13,9 @@
 // If two mirrors copy a plan at once, such as Follow and a switch, and the plan is deleted in the promoted copy less than ten
 // minutes after the slower mirror has read the note, that mirror may store the plan again.
 //
-// What is asked of plans beside them stays in the source: stops, pauses and signals. In a promoted copy, a plan that was paused
-// goes on: pause it there before Promote. Signals are to be sent again, and an action that has seen some is woken by a number
-// above theirs alone.
+// A mirror also copies the notes of package fleet that pause plans and that are signals for them, and removes them when the source
+// has them no more. They were stored in the copy when they were copied. Requests to stop a plan stay in the source: make them
+// again in a promoted copy. Pause a plan of a copy after Promote: the next mirror removes a pause that the source does not have.
 //
 // Use vaults with a nil registry, as for package bundle.
 package mirror
@@ -86,6 +86,8 @@ type Report struct {
 	// Deleted is the number of plans that were removed from the copy, and Extra that of plans that only the
 	// copy has and that stay. ExtraOpen of those are not final: engines would run them, if the copy is promoted.
 	Deleted, Extra, ExtraOpen int
+	// Notes is the number of pauses and signals of plans that were copied, or removed from the copy.
+	Notes int
 	// Foreign is the number of plans in the two vaults that another program wrote. Run leaves them alone.
 	Foreign int
 	// Failed is the number of plans that could not be brought up to date. The error names them.
@@ -102,6 +104,9 @@ type Report struct {
 // Run brings a copy up to date with a vault: it restores the plans that the copy lacks, and updates those that
 // have changed. It lists both vaults side by side, and takes constant memory. A plan that is NotStarted or
 // final and has the same listing at both sides takes no request of its own; a Running one is read at both.
+//
+// It takes one more list to learn which pauses and signals plans have, if the source offers a [storage.Control], and four requests
+// for each that has come or gone.
 //
 // Run begins by making an empty vault a copy, and with a Recovery of the copy, which finishes or removes what a Run that
 // died has left. Before anything is written, it returns [ErrPromoted] for a promoted copy, and [ErrNoCopy] for a vault that
@@ -129,7 +134,7 @@ func Run(ctx context.Context, pair Pair, o Options) (Report, error) {
 		return Report{}, failed("Mirror", err)
 	}
 	if o.DryRun {
-		err = r.all(ctx)
+		err = r.allWithNotes(ctx)
 	} else {
 		err = storage.Audit(ctx, pair.Copy, r.entry("mirror"), func(ctx context.Context) error { return r.bringAll(ctx, copied) })
 	}
@@ -170,7 +175,20 @@ func (r *run) bringAll(ctx context.Context, copied bool) error {
 	if err := r.to.Recovery(ctx); err != nil {
 		r.failed(err)
 	}
-	return r.all(ctx)
+	return r.allWithNotes(ctx)
+}
+
+// allWithNotes compares all plans that the options select, and the notes about them, if the source offers notes.
+func (r *run) allWithNotes(ctx context.Context) error {
+	source, ok := storage.As[storage.Control](r.from)
+	if !ok {
+		return r.all(ctx)
+	}
+	there, err := source.Roster(ctx)
+	if err != nil {
+		return err
+	}
+	return r.withNotes(ctx, source, there, r.all)
 }
 
 // finish completes the report of a run that ended with an error, or nil.
@@ -305,6 +323,11 @@ func (r *run) next(next func() (storage.Stream[storage.ListResult], bool), whole
 		if !single(found.Err) {
 			return nil, found.Err
 		}
+		plan := uuid.Nil
+		if e, ok := errors.AsType[*storage.Error](found.Err); ok {
+			plan = e.Plan
+		}
+		r.keepNotes(plan)
 		r.failed(found.Err)
 	}
 }
@@ -319,14 +342,20 @@ func single(err error) bool {
 	return false
 }
 
+// ends reports whether an error ends the run.
+func ends(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || !single(err) || errors.Is(err, ErrPromoted) || errors.Is(err, ErrNoCopy)
+}
+
 // plan brings one plan up to date, given what the listings show of it, and counts it. It reports whether that went
 // well. An error ends the run.
 func (r *run) plan(ctx context.Context, s, c *storage.ListResult) (ok bool, err error) {
 	done, err := r.bring(ctx, s, c)
-	if err != nil && (ctx.Err() != nil || !single(err) || errors.Is(err, ErrPromoted) || errors.Is(err, ErrNoCopy)) {
+	if err != nil && ends(ctx, err) {
 		return false, err
 	}
 	if err != nil {
+		r.keepNotes(cmp.Or(s, c).ID)
 		r.failed(err)
 		done = func(report *Report) { report.Failed++ }
 	}
@@ -358,7 +387,7 @@ func (r *run) bring(ctx context.Context, s, c *storage.ListResult) (func(*Report
 	}
 	r.behind(plan)
 	if !r.opts.DryRun {
-		err = r.write(ctx, func(ctx context.Context) error { return r.to.RestoreCopy(ctx, plan) })
+		err = r.writePlan(ctx, plan, func(ctx context.Context) error { return r.to.RestoreCopy(ctx, plan) })
 		if errors.Is(err, storage.ErrExists) { // the listing has missed it, or an answer was lost
 			return r.update(ctx, plan.ID)
 		}
@@ -467,7 +496,7 @@ func (r *run) update(ctx context.Context, id uuid.UUID) (func(*Report), error) {
 	}
 	r.behind(plan)
 	if !r.opts.DryRun {
-		err = r.write(ctx, func(ctx context.Context) error { return r.advance(ctx, plan, old, changed) })
+		err = r.writePlan(ctx, plan, func(ctx context.Context) error { return r.advance(ctx, plan, old, changed) })
 	}
 	return func(report *Report) { report.Updated++ }, err
 }
