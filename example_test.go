@@ -67,7 +67,7 @@ func Example() {
 	ctx, before := openExample(server, azblob.Options{}) // a process that died when it had begun a plan
 	plan := hello("world")
 	check(before.Create(ctx, plan))
-	plan.State.Status = workflow.Running
+	plan.State.Status, plan.Alone = workflow.Running, true
 	check(before.UpdatePlan(ctx, plan))
 
 	reg := registry.Must(engine.Task("greet", func(_ context.Context, _ engine.Call, req greetRequest) (greetResponse, error) {
