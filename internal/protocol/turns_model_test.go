@@ -136,6 +136,7 @@ var (
 const (
 	turnClaim    rule = "T1: a node takes turns before it claims the plan"
 	turnAnew     rule = "T1: the next owner does not take the turns anew"
+	turnLooks    rule = "T1: a plan that keeps its turns is woken only if there is room"
 	turnWrites   rule = "T2: an owner that reads that its plan has the turn does not write"
 	turnMatch    rule = "T2: a take names no version"
 	turnRoom     rule = "T2: a take does not ask for room"
@@ -334,9 +335,9 @@ func (x *turns) begin(from *turnState, p uint8, plan turnPlan, step turnStep) {
 	}
 }
 
-// looks reports whether a look at the keys of a plan lets a node claim or wake it.
+// looks reports whether a node claims or wakes a plan: it keeps its turns, or a look at its keys shows room.
 func (x *turns) looks(st *turnState, p uint8) bool {
-	return !slices.ContainsFunc(x.keys(p), func(k uint8) bool {
+	return st.plans[p].is == turnKeeps && !x.lacks(turnLooks) || !slices.ContainsFunc(x.keys(p), func(k uint8) bool {
 		r := &st.records[k]
 		return r.damaged || r.searched && r.holders[p] != turnTaken && x.full(st, k, p, r.holders)
 	})

@@ -29,7 +29,7 @@ func TestTurns(t *testing.T) {
 		{nodes: 2, plans: 3, limits: turnMixed},
 		{nodes: 2, plans: 2, limits: turnOne, sleeps: true, keeps: true, loses: true, late: true},
 		{nodes: 2, plans: 2, limits: turnOne, sleeps: true, keeps: true, damages: true},
-		{nodes: 2, plans: 2, limits: turnTwo, operator: true, damages: true},
+		{nodes: 2, plans: 2, limits: turnTwo, keeps: true, operator: true, damages: true},
 		{nodes: 2, plans: 2, limits: turnOne, sleeps: true, keeps: true, deletes: true},
 		{nodes: 2, plans: 2, limits: turnOne, unique: true, sleeps: true, late: true},
 		{nodes: 2, plans: 3, limits: turnOne, unique: true, forks: true},
@@ -41,7 +41,7 @@ func TestTurns(t *testing.T) {
 		{nodes: 3, plans: 2, limits: turnOne, sleeps: true, keeps: true, late: true},
 
 		{nodes: 2, plans: 3, limits: turnTwo, loses: true, late: true},
-		{nodes: 2, plans: 3, limits: turnTwo, operator: true, damages: true},
+		{nodes: 2, plans: 3, limits: turnTwo, keeps: true, operator: true, damages: true},
 		{nodes: 2, plans: 2, limits: turnOne, two: true, sleeps: true, keeps: true, deletes: true, late: true},
 		{nodes: 2, plans: 2, limits: turnOne, unique: true, deletes: true, late: true},
 		{nodes: 2, plans: 3, limits: turnOne, unique: true, sleeps: true, deletes: true, forks: true},
@@ -49,6 +49,8 @@ func TestTurns(t *testing.T) {
 		{nodes: 3, plans: 2, limits: turnOne, sleeps: true, keeps: true, deletes: true, loses: true},
 		{nodes: 3, plans: 3, limits: turnMixed, sleeps: true, keeps: true},
 		{nodes: 3, plans: 3, limits: turnTwo, loses: true},
+		{nodes: 2, plans: 2, limits: turnOne, two: true, sleeps: true, keeps: true, loses: true, deletes: true},
+		{nodes: 2, plans: 3, limits: turnTwo, keeps: true, loses: true, deletes: true},
 	}
 	holds(t, list[:efforttest.Pick(10, 15, len(list))])
 }
@@ -70,6 +72,7 @@ var turnNeeds = needs{
 	{&turns{nodes: 2, plans: 2, limits: turnOne, loses: true}, turnTooMany, rules{turnItself}},
 	{&turns{nodes: 2, plans: 2, limits: turnOne, damages: true}, turnTooMany, rules{turnRepair}},
 	{&turns{nodes: 2, plans: 2, limits: turnTwo, operator: true, damages: true}, turnNoRoom, rules{turnDamaged}},
+	{&turns{nodes: 2, plans: 2, limits: turnTwo, keeps: true, operator: true, damages: true}, turnLost, rules{turnLooks}},
 	{&turns{nodes: 2, plans: 2, limits: turnOne, unique: true}, turnTwoOpen, rules{turnReserve, turnYoung, turnReserved, turnRenews}},
 	{&turns{nodes: 2, plans: 2, limits: turnOne, unique: true}, turnTooMany, rules{turnConfirm}},
 }
