@@ -112,6 +112,8 @@ func (p Problem) Repair() string {
 		return "delete the blob, which is always safe; the next Catalogue builds it anew"
 	case isRecord && record.role == roleNote:
 		return "delete the blob, and store the note again"
+	case isRecord && record.role == roleKey:
+		return "nobody gets a turn for the key until planvault key repair has written it anew"
 	case isRecord:
 		return "delete the blob; if it is that of a live node, the node is fenced and joins anew"
 	}

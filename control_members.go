@@ -72,7 +72,7 @@ func (c control) FindMember(ctx context.Context, id uuid.UUID) (m storage.Member
 func (c control) Roster(ctx context.Context) (roster storage.Roster, err error) {
 	err = c.call(ctx, "Roster", uuid.Nil, func(ctx context.Context) error {
 		control := blob.Ref{Container: c.prefix.control()}
-		for page, err := range c.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true}) {
+		for page, err := range c.client.List(blob.Urgent(ctx), control.Container, blob.ListOptions{Metadata: true, StartFrom: nodesDir}) {
 			if blob.Is(err, blob.AbsentContainer) {
 				roster = storage.Roster{Now: blob.RefusedAt(err).UTC()}
 				break
@@ -89,7 +89,7 @@ func (c control) Roster(ctx context.Context) (roster storage.Roster, err error) 
 				case name.role == roleMember:
 					roster.Members = append(roster.Members, c.memberOf(name.id, item.Properties))
 				case name.role == roleNote:
-					roster.Notes = append(roster.Notes, storage.Note{Name: name.note, Stored: item.LastModified.UTC(), Version: storage.Version(item.ETag)})
+					roster.Notes = append(roster.Notes, storage.Note{Name: name.name, Stored: item.LastModified.UTC(), Version: storage.Version(item.ETag)})
 				case name.role == roleStop:
 					roster.Stops = append(roster.Stops, c.stopOf(name.id, item.Properties))
 				}

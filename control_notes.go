@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/planvault/azblob/internal/blob"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -23,11 +22,7 @@ func (c control) PutNote(ctx context.Context, n storage.Note) (version storage.V
 		if err := driver.CheckNote(n); err != nil {
 			return err
 		}
-		cond := blob.IfNew
-		if n.Version != "" {
-			cond = blob.IfMatch(string(n.Version))
-		}
-		version, err = c.putRecord(ctx, "write note", c.prefix.note(n.Name), noteRecord(n), cond)
+		version, err = c.putRecord(ctx, "write note", c.prefix.note(n.Name), noteRecord(n), replacing(n.Version))
 		return err
 	})
 	return version, err

@@ -16,11 +16,11 @@ type control struct{ *session }
 
 var _ storage.Control = control{}
 
-// Control returns what a fleet needs of the vault beside plans: members, requests to stop plans, notes, and the audit log.
+// Control returns what a fleet needs of the vault beside plans: members, requests to stop plans, notes, keys, and the audit log.
 // Other vaults that wrap this one offer it by [storage.As].
 //
 // Each call sends one request, unless it says otherwise. The first record of a prefix takes two more, which create the
-// container. Roster sends one for each 5,000 records, AuditEntries one for each 1,000 entries. RenewMember and Roster do not
+// container. Roster and Keys send one for each 5,000 records, AuditEntries one for each 1,000 entries. RenewMember and Roster do not
 // count for [Options].Concurrency.
 func (v *Vault) Control() storage.Control { return control{v.session} }
 
@@ -44,6 +44,14 @@ func (s *store) putRecord(ctx context.Context, doing string, ref blob.Ref, r rec
 		return "", vaultError(doing, ref, "%w", storage.ErrExists)
 	}
 	return storage.Version(w.etag), blobError(doing, ref, err)
+}
+
+// replacing returns the condition under which a record takes the place of a version, or is new if the version is empty.
+func replacing(version storage.Version) blob.Condition {
+	if version == "" {
+		return blob.IfNew
+	}
+	return blob.IfMatch(string(version))
 }
 
 // removeRecord removes a record that has this version. If an earlier request of this call, or an earlier call

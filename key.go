@@ -3,6 +3,7 @@ package azblob
 import (
 	"encoding/binary"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +84,7 @@ func droppingOf(container string) blob.Ref {
 	return blob.Ref{Container: container, Name: droppingName}
 }
 
-// control returns the name of the container of what concerns all days: members, stop requests and notes.
+// control returns the name of the container of what concerns all days: members, stop requests, notes and keys.
 func (p prefix) control() string { return string(p) + controlTail }
 
 // log returns the name of the container of the log.
@@ -122,11 +123,31 @@ func (p prefix) note(name string) blob.Ref {
 	return blob.Ref{Container: p.control(), Name: notesDir + name}
 }
 
+// key names the record of a key. Its name may be any text, and the blob's has lower-case letters, digits and hyphens: any other
+// byte is _ with two hexadecimal digits.
+func (p prefix) key(name string) blob.Ref {
+	text := []byte(keysDir)
+	for _, c := range []byte(name) {
+		if c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' {
+			text = append(text, c)
+		} else {
+			text = fmt.Appendf(text, "_%02x", c)
+		}
+	}
+	return blob.Ref{Container: p.control(), Name: string(text)}
+}
+
+// parseKeyName parses the name of a key's record. It returns false for a name that no vault writes.
+func parseKeyName(blobName string) (name string, ok bool) {
+	text, err := url.PathUnescape(strings.ReplaceAll(strings.TrimPrefix(blobName, keysDir), "_", "%"))
+	return text, err == nil && driver.CheckKeyName(text) == nil && prefix("").key(text).Name == blobName
+}
+
 // recordName is the content of a name in the control container.
 type recordName struct {
-	role role      // roleMember, roleStop or roleNote
+	role role      // roleMember, roleStop, roleNote or roleKey
 	id   uuid.UUID // of the member, or of the plan
-	note string    // the name of the note
+	name string    // of the note, or of the key
 }
 
 // parseRecordName parses the name of a record. It returns false for a name that no vault writes.
@@ -136,7 +157,11 @@ func parseRecordName(name string) (recordName, bool) {
 		return recordName{role: roleMember, id: id}, ok && workflow.IsV7(id)
 	}
 	if text, ok := strings.CutPrefix(name, notesDir); ok {
-		return recordName{role: roleNote, note: text}, driver.CheckNoteName(text) == nil
+		return recordName{role: roleNote, name: text}, driver.CheckNoteName(text) == nil
+	}
+	if strings.HasPrefix(name, keysDir) {
+		text, ok := parseKeyName(name)
+		return recordName{role: roleKey, name: text}, ok
 	}
 	text, inDir := strings.CutPrefix(name, signalsDir)
 	text, isStop := strings.CutSuffix(text, stopTail)
@@ -168,6 +193,7 @@ const (
 	objectTail   = "-object.json"
 	jsonTail     = ".json"
 
+	keysDir    = "keys/" // before nodesDir: a roster begins there
 	nodesDir   = "nodes/"
 	notesDir   = "notes/"
 	signalsDir = "signals/"
@@ -217,6 +243,7 @@ const (
 	roleMember
 	roleStop
 	roleNote
+	roleKey
 )
 
 // parsed is the content of a blob's name.

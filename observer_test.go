@@ -99,6 +99,7 @@ type observedCall struct {
 // order.
 func observedCalls(plan *workflow.Plan) []observedCall {
 	note := storage.Note{Name: "policy", Text: []byte("{}")}
+	key := storage.KeyRecord{Name: "west"}
 	member := storage.Member{ID: workflow.NewV7(), Name: "node", Started: time.Now(), TTL: time.Minute}
 	var stop storage.Version
 	block, deferred := plan.Blocks[0], plan.DeferredActions
@@ -161,6 +162,13 @@ func observedCalls(plan *workflow.Plan) []observedCall {
 		}},
 		{"FindNote", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Control().FindNote(ctx, note.Name)) }},
 		{"RemoveNote", "", false, func(ctx context.Context, v *Vault) error { return v.Control().RemoveNote(ctx, note.Name, note.Version) }},
+		{"PutKey", "", false, func(ctx context.Context, v *Vault) (err error) {
+			key.Version, err = v.Control().PutKey(ctx, key)
+			return err
+		}},
+		{"FindKey", "", false, func(ctx context.Context, v *Vault) error { return failure(v.Control().FindKey(ctx, key.Name)) }},
+		{"Keys", "", false, func(ctx context.Context, v *Vault) error { return failure(storage.Collect(v.Control().Keys(ctx))) }},
+		{"RemoveKey", "", false, func(ctx context.Context, v *Vault) error { return v.Control().RemoveKey(ctx, key.Name, key.Version) }},
 		{"RemoveStop", "", true, func(ctx context.Context, v *Vault) error { return v.Control().RemoveStop(ctx, plan.ID, stop) }},
 		{"RemoveMember", "", false, func(ctx context.Context, v *Vault) error {
 			return v.Control().RemoveMember(ctx, member.ID, member.Version)

@@ -26,10 +26,19 @@ func goldenRecords() map[string]record {
 			Phase: storage.PhaseLeaving, LetGo: []uuid.UUID{examplePlan, examplePart}, Trouble: "403 at the <план>",
 		}),
 		"note":    noteRecord(storage.Note{Name: "policy", Text: []byte(" {\"keep\": \"90d\", \"why\": \"<план>\"}\n")}),
+		"key":     keyRecord(goldenKey()),
 		"left":    memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Phase: storage.PhaseLeft, Excused: true}),
 		"again":   memberRecord(storage.Member{ID: examplePart, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Former: examplePlan}),
 		"stop":    stopRecord(storage.StopRequest{Plan: examplePlan}),
 		"stopped": stopRecord(storage.StopRequest{Plan: examplePlan, By: "ops@example.com", Why: "<план>"}),
+	}
+}
+
+func goldenKey() storage.KeyRecord {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	return storage.KeyRecord{
+		Name: "key:<план> A", Limit: 7, PausedUntil: at, By: workflow.Attribution{By: "ops", Why: "<429>", At: at.Add(-time.Hour)}, Searched: true,
+		Holders: []storage.Holder{{Plan: examplePlan, Limit: 9, Taken: true}, {Plan: examplePart}},
 	}
 }
 
@@ -38,7 +47,10 @@ func goldenName(name string) recordName {
 		return recordName{role: roleStop, id: examplePlan}
 	}
 	if name == "note" {
-		return recordName{role: roleNote, note: "policy"}
+		return recordName{role: roleNote, name: "policy"}
+	}
+	if name == "key" {
+		return recordName{role: roleKey, name: goldenKey().Name}
 	}
 	return recordName{role: roleMember, id: examplePart}
 }
@@ -64,6 +76,10 @@ func TestGoldenRecords(t *testing.T) {
 		if again := memberRecord(got); !reflect.DeepEqual(again, goldenRecords()[name]) {
 			t.Errorf("the metadata of %s is read as %+v", name, got)
 		}
+	}
+	k, err := format(nil).listedKeyOf(goldenKey().Name, blob.Properties{Metadata: all["key"]})
+	if want := driver.ListedKey(goldenKey()); err != nil || k != want {
+		t.Errorf("the metadata of key is read as %+v, %v", k, err)
 	}
 	for _, name := range []string{"stop", "stopped"} {
 		got := storage.StopRequest{Plan: examplePlan}
@@ -182,14 +198,26 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"note","data":`+data+`}`), goldenName("note"))
 		checkError(t, what, err, storage.ErrCorrupt)
 	}
+	holder := `{"plan":"` + examplePlan.String() + `"}`
+	for what, data := range map[string]string{
+		"another key":       `{"name":"b"}`,
+		"a holder twice":    `{"name":"key:<план> A","holders":[` + holder + `,` + holder + `]}`,
+		"too many holders":  `{"name":"key:<план> A","holders":[` + strings.Repeat(holder+",", storage.MaxHolders) + holder + `]}`,
+		"a holder, no plan": `{"name":"key:<план> A","holders":[{}]}`,
+		"a negative limit":  `{"name":"key:<план> A","limit":-1}`,
+		"a large limit":     `{"name":"key:<план> A","holders":[{"plan":"` + examplePlan.String() + `","limit":10001}]}`,
+	} {
+		_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"key","data":`+data+`}`), goldenName("key"))
+		checkError(t, what, err, storage.ErrCorrupt)
+	}
 	_, err := format(nil).decodeRecord([]byte(`{"schema":1,"type":"stop","data":{"plan":"`+examplePart.String()+`"}}`), goldenName("stop"))
 	checkError(t, "another plan", err, storage.ErrCorrupt)
 }
 
 func FuzzDecodeRecord(f *testing.F) {
-	fuzzDocument(f, "member", "stop", "note", "draining")
+	fuzzDocument(f, "member", "stop", "note", "key", "draining")
 	f.Fuzz(func(t *testing.T, which byte, body []byte) {
-		name := goldenName([]string{"member", "stop", "note"}[which%3])
+		name := goldenName([]string{"member", "stop", "note", "key"}[which%4])
 		r, err := format(nil).decodeRecord(body, name)
 		if err != nil {
 			if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
@@ -203,6 +231,23 @@ func FuzzDecodeRecord(f *testing.F) {
 		}
 		if second, err := format(nil).decodeRecord(again, name); err != nil || !reflect.DeepEqual(second, r) {
 			t.Errorf("what was read as %+v is stored and read again as %+v, %v", r, second, err)
+		}
+	})
+}
+
+func FuzzKeyMetadata(f *testing.F) {
+	m := format(nil).recordMetadata(keyRecord(goldenKey()), "w")
+	f.Add(m[metaSchema], m[metaLimit], m[metaHolders], m[metaPaused], m[metaAt], m[metaBy], m[metaWhy])
+	f.Add("2", "10001", "-1", "soon", "", "=?", strings.Repeat("x", 2000))
+	f.Fuzz(func(t *testing.T, version, limit, holders, paused, at, by, why string) {
+		m := map[string]string{metaSchema: version, metaLimit: limit, metaHolders: holders, metaPaused: paused, metaAt: at, metaBy: by, metaWhy: why}
+		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
+		got, err := format(nil).listedKeyOf("a", blob.Properties{Metadata: m})
+		if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+			t.Error(err)
+		}
+		if checked := driver.CheckKeyRecord(storage.KeyRecord{Name: "a", Limit: got.Limit, PausedUntil: got.PausedUntil, By: got.By}); err == nil && (checked != nil || got.Holders < 0 || got.Holders > storage.MaxHolders) {
+			t.Errorf("%q is read as %+v, %v", m, got, checked)
 		}
 	})
 }
@@ -234,7 +279,8 @@ func FuzzParseRecordName(f *testing.F) {
 	for name, want := range map[string]recordName{
 		prefix("p").member(examplePlan).Name: {role: roleMember, id: examplePlan},
 		prefix("p").stop(examplePlan).Name:   {role: roleStop, id: examplePlan},
-		prefix("p").note("copy-2").Name:      {role: roleNote, note: "copy-2"},
+		prefix("p").note("copy-2").Name:      {role: roleNote, name: "copy-2"},
+		"keys/key_3aa-_41_c3_a9_5f_2f":       {role: roleKey, name: "key:a-Aé_/"},
 	} {
 		f.Add(name)
 		if got, ok := parseRecordName(name); !ok || got != want {
@@ -245,6 +291,7 @@ func FuzzParseRecordName(f *testing.F) {
 		"", "nodes", "nodes/", "nodes/x", "nodes/" + id + "-stop", "nodes/" + id + "/", "nodes/" + id + ".json", "signals/" + id, "signals/" + id + "-pause",
 		"signals/-stop", "signals/" + id + "-stop-stop", id, "/nodes/" + id, "Nodes/" + id, "nodes/019B7C5A-1C80-7000-8000-00000000000A",
 		"nodes/" + uuid.Nil.String(), "nodes/6ba7b810-9dad-41d1-80b4-00c04fd430c8", "open/" + id,
+		"keys/", "keys/A", "keys/a.json", "keys/_41_", "keys/_4", "keys/_zz", "keys/_61", "keys/_2D", "keys/_0a", "keys/_ff", "keys/%41", "keys/" + strings.Repeat("a", storage.MaxKeyRecordName+1),
 		"notes/", "notes/A", "notes/a.json", "notes/a/b", "notes/" + strings.Repeat("a", storage.MaxNoteName+1),
 	} {
 		f.Add(name)
@@ -256,9 +303,11 @@ func FuzzParseRecordName(f *testing.F) {
 		case roleStop:
 			built = prefix("p").stop(parsed.id)
 		case roleNote:
-			built = prefix("p").note(parsed.note)
+			built = prefix("p").note(parsed.name)
+		case roleKey:
+			built = prefix("p").key(parsed.name)
 		}
-		if ok && (built.Name != name || parsed.role != roleNote && !workflow.IsV7(parsed.id)) {
+		if ok && (built.Name != name || parsed.name == "" && !workflow.IsV7(parsed.id)) {
 			t.Errorf("%q is parsed as %v, which is named %q", name, parsed, built.Name)
 		}
 	})

@@ -78,6 +78,7 @@ const (
 	typeMember = "member"
 	typeStop   = "stop"
 	typeNote   = "note"
+	typeKey    = "key"
 	typeAudit  = "deed"
 )
 

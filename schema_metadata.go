@@ -41,6 +41,8 @@ const (
 	metaLastSignal = "lastsignal" // only of a plan that sleeps
 	metaExternal   = "external"   // only of an open plan that an engine of another kind places
 	metaKeys       = "keys"       // only of an open plan that takes turns
+	metaKeepTurn   = "keepturn"   // like metaUnique, only of an open plan
+	metaUnique     = "unique"
 	metaWaitsFor   = "waitsfor"   // only of an open plan that waits for a turn
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
@@ -50,11 +52,16 @@ const (
 	metaLetGo      = "letgo"
 	metaTrouble    = "trouble"
 	metaExcused    = "excused"
+	metaLimit      = "limit" // like those below, of a key's record
+	metaPaused     = "pauseduntil"
+	metaSearched   = "searched"
+	metaHolders    = "holders"
+	metaAt         = "at"
 	metaLayout     = "planvaultlayout"
 	metaCatalogue  = "planvaultcatalogue" // of a container, like metaLayout: the day has had a catalogue
 	metaGrace      = "grace"              // of a marker: its writer's grace period
 	metaContainer  = "container"          // of a catalogue: the container of its day
-	metaBy         = "by"                 // like metaWhy, of a stop request
+	metaBy         = "by"                 // like metaWhy, of a stop request or a key's record
 	metaWhy        = "why"
 	metaRestored   = "restored" // of the entry that Restore wrote, until its next update
 	metaCopied     = "copied"   // of the entry and the object, from RestoreCopy until the first UpdatePlan
@@ -80,6 +87,8 @@ var listed = []listedField{
 	rowOf(metaLastSignal, false, func(r *storage.ListResult) *int { return &r.LastSignal }, countText[int], parseCount[int]),
 	rowOf(metaExternal, false, func(r *storage.ListResult) *string { return &r.External }, plainText, decodeText),
 	rowOf(metaKeys, false, func(r *storage.ListResult) *[]string { return &r.Keys }, keysText, parseKeys),
+	rowOf(metaKeepTurn, false, func(r *storage.ListResult) *workflow.KeepTurn { return &r.KeepTurn }, keepTurnText, parseKeepTurn),
+	rowOf(metaUnique, false, func(r *storage.ListResult) *string { return &r.Unique }, plainText, decodeText),
 	rowOf(metaWaitsFor, false, func(r *storage.ListResult) *string { return &r.WaitsFor }, plainText, decodeText),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, countText[int64], parseCount[int64]),
@@ -164,6 +173,19 @@ func parseKeys(text string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+func keepTurnText(k workflow.KeepTurn) (string, error) {
+	if k == workflow.KeepAlways {
+		return "", nil
+	}
+	text, err := k.MarshalText()
+	return string(text), err
+}
+
+func parseKeepTurn(text string) (k workflow.KeepTurn, err error) {
+	err = k.UnmarshalText([]byte(text))
+	return k, err
 }
 
 func labelsText(labels map[string]string) (string, error) {

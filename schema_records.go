@@ -19,7 +19,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// The stored forms of records: members, stop requests, notes and audit entries.
+// The stored forms of records: members, stop requests, notes, keys and audit entries.
 
 // record is a document in the control container.
 type record struct {
@@ -57,6 +57,112 @@ type noteData struct {
 
 func (d noteData) encode() []byte {
 	return slices.Concat([]byte(`{"name":`), strconv.AppendQuote(nil, d.Name), []byte(`,"text":`), d.Text, []byte("}"))
+}
+
+// keyData is the data of a key's record.
+type keyData struct {
+	Name        string       `json:"name"`
+	Limit       int          `json:"limit,omitzero"`
+	PausedUntil time.Time    `json:"pausedUntil,omitzero"`
+	By          string       `json:"by,omitzero"`
+	Why         string       `json:"why,omitzero"`
+	At          time.Time    `json:"at,omitzero"`
+	Searched    bool         `json:"searched,omitzero"`
+	Holders     []holderData `json:"holders,omitempty"`
+}
+
+type holderData struct {
+	Plan  uuid.UUID `json:"plan"`
+	Limit int       `json:"limit,omitzero"`
+	Taken bool      `json:"taken,omitzero"`
+}
+
+func keyRecord(k storage.KeyRecord) record {
+	data := keyData{Name: k.Name, Limit: k.Limit, PausedUntil: k.PausedUntil.UTC(), By: k.By.By, Why: k.By.Why, At: k.By.At.UTC(), Searched: k.Searched}
+	for _, h := range k.Holders {
+		data.Holders = append(data.Holders, holderData(h))
+	}
+	metadata := textMetadata(map[string]string{metaBy: k.By.By, metaWhy: k.By.Why})
+	for name, at := range map[string]time.Time{metaPaused: k.PausedUntil, metaAt: k.By.At} {
+		if !at.IsZero() {
+			metadata[name] = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	for name, n := range map[string]int{metaLimit: k.Limit, metaHolders: len(k.Holders)} {
+		if n > 0 {
+			metadata[name] = strconv.Itoa(n)
+		}
+	}
+	if k.Searched {
+		metadata[metaSearched] = "true"
+	}
+	return record{typeKey, data, metadata}
+}
+
+func (d keyData) record() storage.KeyRecord {
+	k := storage.KeyRecord{Name: d.Name, Limit: d.Limit, PausedUntil: d.PausedUntil.UTC(), By: workflow.Attribution{By: d.By, Why: d.Why, At: d.At.UTC()}, Searched: d.Searched}
+	for _, h := range d.Holders {
+		k.Holders = append(k.Holders, storage.Holder(h))
+	}
+	return k
+}
+
+// decodeKey decodes the record of the key with a name.
+func (f format) decodeKey(body []byte, name string) (storage.KeyRecord, error) {
+	var d keyData
+	err := f.decodeDocument(body, typeKey, func(data []byte) error { d = keyData{}; return json.Unmarshal(data, &d) })
+	k := d.record()
+	switch {
+	case err != nil:
+		return k, err
+	case d.Name != name:
+		return k, fmt.Errorf("%w: it is about key %.150q", storage.ErrCorrupt, d.Name)
+	}
+	if err := driver.CheckKeyRecord(k); err != nil {
+		return k, fmt.Errorf("%w: %s", storage.ErrCorrupt, err)
+	}
+	return k, nil
+}
+
+// listedKeyOf returns what the metadata of a key's record shows.
+func (f format) listedKeyOf(name string, p blob.Properties) (storage.ListedKey, error) {
+	bad := func(field string, err error) (storage.ListedKey, error) {
+		return storage.ListedKey{}, fmt.Errorf("key %q: %w: metadata %s is %.100q: %w", name, storage.ErrCorrupt, field, p.Metadata[field], err)
+	}
+	version, err := strconv.Atoi(p.Metadata[metaSchema])
+	if err != nil {
+		return bad(metaSchema, err)
+	}
+	if err := f.checkSchema(version); err != nil {
+		return storage.ListedKey{}, fmt.Errorf("key %q: %w", name, err)
+	}
+	k := storage.ListedKey{Name: name, Searched: p.Metadata[metaSearched] == "true", Version: storage.Version(p.ETag), Stored: p.LastModified.UTC()}
+	for _, field := range []struct {
+		name string
+		read func(text string) error
+	}{
+		{metaLimit, func(text string) (err error) { k.Limit, err = parseCount[int](text); return err }},
+		{metaHolders, func(text string) (err error) { k.Holders, err = parseCount[int](text); return err }},
+		{metaPaused, func(text string) (err error) { k.PausedUntil, err = parseTime(text); return err }},
+		{metaAt, func(text string) (err error) { k.By.At, err = parseTime(text); return err }},
+		{metaBy, func(text string) (err error) { k.By.By, err = decodeText(text); return err }},
+		{metaWhy, func(text string) (err error) { k.By.Why, err = decodeText(text); return err }},
+	} {
+		text, ok := p.Metadata[field.name]
+		if !ok {
+			continue
+		}
+		if err := field.read(text); err != nil {
+			return bad(field.name, err)
+		}
+	}
+	switch err := driver.CheckKeyRecord(storage.KeyRecord{Name: name, Limit: k.Limit, PausedUntil: k.PausedUntil, By: k.By}); {
+	case err != nil:
+		return storage.ListedKey{}, fmt.Errorf("key %q: %w: metadata: %s", name, storage.ErrCorrupt, err)
+	case k.Holders > storage.MaxHolders:
+		return bad(metaHolders, fmt.Errorf("at most %d are allowed", storage.MaxHolders))
+	}
+	return k, nil
 }
 
 func memberRecord(m storage.Member) record {
@@ -176,8 +282,12 @@ func (f format) recordMetadata(r record, writeID string) map[string]string {
 // decodeRecord decodes the record with a name.
 func (f format) decodeRecord(body []byte, name recordName) (record, error) {
 	if name.role == roleNote {
-		n, err := f.decodeNote(body, name.note)
+		n, err := f.decodeNote(body, name.name)
 		return noteRecord(n), err
+	}
+	if name.role == roleKey {
+		k, err := f.decodeKey(body, name.name)
+		return keyRecord(k), err
 	}
 	if name.role == roleStop {
 		var d stopData

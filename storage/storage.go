@@ -224,10 +224,12 @@ type ListResult struct {
 	WakeAt     time.Time
 	LastSignal int
 	ForkedFrom uuid.UUID
-	// External is the plan's External.Name, Keys are the names of its Keys, sorted, and WaitsFor is the plan's. They are empty if
-	// the plan is final.
+	// External is the plan's External.Name, Keys are the names of its Keys, sorted, and the others are the plan's own. They are
+	// empty if the plan is final.
 	External string
 	Keys     []string
+	KeepTurn workflow.KeepTurn
+	Unique   string
 	WaitsFor string
 }
 

@@ -94,6 +94,7 @@ func TestListedIsWhole(t *testing.T) {
 	p.Submitted.By = "ops"
 	whole := driver.Listed(p)
 	whole.External, whole.Keys, whole.WaitsFor = "queue", []string{"k"}, "k" // of an open plan
+	whole.KeepTurn, whole.Unique = workflow.KeepWhileAwake, "u"
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(whole)) {
 		if f.Name == "_" || f.Name == "LastSignal" { // for nodes
 			continue

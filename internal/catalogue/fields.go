@@ -25,7 +25,7 @@ type field struct {
 	read  func(r *rows, p *Plan)
 }
 
-// fields has a row for each field of [storage.ListResult], but for WakeAt, LastSignal, External, Keys and WaitsFor: a
+// fields has a row for each field of [storage.ListResult], but for WakeAt, LastSignal, External and what is about turns: a
 // day with a catalogue has no open plans. The values in columns that fields share are in the order of
 // the rows.
 var fields = []field{

@@ -27,8 +27,9 @@ type Call struct {
 	Object  workflow.Object // that is created, restored or updated
 	Limit   int
 	Filters storage.Filters
-	Member  storage.Member // also a result
-	Note    storage.Note   // also a result
+	Member  storage.Member    // also a result
+	Note    storage.Note      // also a result
+	Key     storage.KeyRecord // also a result
 	Entry   storage.AuditEntry
 	Version storage.Version // also a result
 
@@ -39,6 +40,7 @@ type Call struct {
 	Listing Listing
 	Roster  storage.Roster
 	Entries iter.Seq[storage.Stream[storage.AuditEntry]]
+	Keys    iter.Seq[storage.Stream[storage.ListedKey]]
 
 	do func() error
 }
@@ -237,6 +239,26 @@ func (v *Vault) FindNote(ctx context.Context, name string) (storage.Note, error)
 func (v *Vault) RemoveNote(ctx context.Context, name string, version storage.Version) error {
 	c := &Call{Note: storage.Note{Name: name}, Version: version}
 	return v.pass(ctx, "RemoveNote", c, func(c *Call) error { return v.control().RemoveNote(c.Ctx, c.Note.Name, c.Version) })
+}
+
+func (v *Vault) PutKey(ctx context.Context, k storage.KeyRecord) (storage.Version, error) {
+	c := &Call{Key: k}
+	return get(ctx, v, "PutKey", c, &c.Version, func(c *Call) (storage.Version, error) { return v.control().PutKey(c.Ctx, c.Key) })
+}
+
+func (v *Vault) FindKey(ctx context.Context, name string) (storage.KeyRecord, error) {
+	c := &Call{Key: storage.KeyRecord{Name: name}}
+	return get(ctx, v, "FindKey", c, &c.Key, func(c *Call) (storage.KeyRecord, error) { return v.control().FindKey(c.Ctx, c.Key.Name) })
+}
+
+func (v *Vault) RemoveKey(ctx context.Context, name string, version storage.Version) error {
+	c := &Call{Key: storage.KeyRecord{Name: name}, Version: version}
+	return v.pass(ctx, "RemoveKey", c, func(c *Call) error { return v.control().RemoveKey(c.Ctx, c.Key.Name, c.Version) })
+}
+
+func (v *Vault) Keys(ctx context.Context) (iter.Seq[storage.Stream[storage.ListedKey]], error) {
+	c := &Call{}
+	return get(ctx, v, "Keys", c, &c.Keys, func(c *Call) (iter.Seq[storage.Stream[storage.ListedKey]], error) { return v.control().Keys(c.Ctx) })
 }
 
 func (v *Vault) Record(ctx context.Context, d storage.AuditEntry) error {

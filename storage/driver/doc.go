@@ -10,7 +10,7 @@
 //   - Read and Delete: [CheckID]; Read also [Bind];
 //   - List, Search and Count: [CheckFilters] or [CheckCount], [ChooseID] and [Choose], or [CreatedBefore];
 //   - the methods of [storage.Control]: [CheckNewMember], [CheckRenewedMember], [CheckRecordVersion], [CheckStop],
-//     [CheckNote], [CheckNoteName], [CheckRemovedNote], [CheckAuditEntry] and [RecordedAuditEntry].
+//     [CheckNote], [CheckNoteName], [CheckRemovedNote], [CheckKeyRecord], [CheckKeyName], [CheckRemovedKey], [ListedKey], [CheckAuditEntry] and [RecordedAuditEntry].
 //
 // Package storage/storagetest proves that the vault keeps the contract.
 package driver

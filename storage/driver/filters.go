@@ -26,7 +26,7 @@ func Listed(p *workflow.Plan) storage.ListResult {
 		r.WakeAt = p.NotBefore
 	}
 	if !p.State.Status.Final() {
-		r.External, r.WaitsFor = p.External.Name, p.WaitsFor
+		r.External, r.KeepTurn, r.Unique, r.WaitsFor = p.External.Name, p.KeepTurn, p.Unique, p.WaitsFor
 		for _, k := range p.Keys {
 			r.Keys = append(r.Keys, k.Name)
 		}

@@ -23,7 +23,7 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// Store holds plans, members, stop requests and notes. Several vaults can share it, as several processes share an
+// Store holds plans, members, stop requests, notes and keys. Several vaults can share it, as several processes share an
 // account.
 type Store struct {
 	mu       sync.Mutex // held by every call from start to end
@@ -31,6 +31,7 @@ type Store struct {
 	members  map[uuid.UUID]storage.Member
 	stops    map[uuid.UUID]storage.StopRequest // by plan
 	notes    map[string]storage.Note
+	keys     map[string]storage.KeyRecord
 	audit    map[uuid.UUID]storage.AuditEntry
 	versions int // the number of versions so far; none is used twice
 }
@@ -68,6 +69,7 @@ func NewStore() *Store {
 		members: map[uuid.UUID]storage.Member{},
 		stops:   map[uuid.UUID]storage.StopRequest{},
 		notes:   map[string]storage.Note{},
+		keys:    map[string]storage.KeyRecord{},
 		audit:   map[uuid.UUID]storage.AuditEntry{},
 	}
 }

@@ -88,6 +88,14 @@ func methodsOf(verb string, running, fresh *workflow.Plan) (list []method) {
 			on("FindNote", all, func(ctx context.Context, v control) error { return second(v.FindNote(ctx, note.Name)) }),
 			on("RemoveNote", all, func(ctx context.Context, v control) error { return v.RemoveNote(ctx, note.Name, "any") }),
 		}
+	case "keys":
+		key := storage.KeyRecord{Name: "a"}
+		return []method{
+			on("PutKey", all, func(ctx context.Context, v control) error { return second(v.PutKey(ctx, key)) }),
+			on("FindKey", all, func(ctx context.Context, v control) error { return second(v.FindKey(ctx, key.Name)) }),
+			on("RemoveKey", all, func(ctx context.Context, v control) error { return v.RemoveKey(ctx, key.Name, "any") }),
+			on("Keys", all, func(ctx context.Context, v control) error { return second(storage.Collect(v.Keys(ctx))) }),
+		}
 	case "audit":
 		return []method{
 			on("Record", all, func(ctx context.Context, v control) error { return v.Record(ctx, entryAt(moment)) }),
@@ -119,6 +127,7 @@ var optional = map[string]func(s *stage, v storage.Vault){
 	"restore": func(s *stage, v storage.Vault) { offers[storage.Restorer](s, v) },
 	"members": func(s *stage, v storage.Vault) { s.control(v) },
 	"notes":   func(s *stage, v storage.Vault) { s.control(v) },
+	"keys":    func(s *stage, v storage.Vault) { s.control(v) },
 	"audit":   func(s *stage, v storage.Vault) { s.control(v) },
 }
 

@@ -108,6 +108,7 @@ func Cases() (list []Case) {
 		{"recovery", recoveryPromises()},
 		{"members", memberPromises()},
 		{"notes", notePromises()},
+		{"keys", keyPromises()},
 		{"audit", auditPromises()},
 	} {
 		list = append(list, cases(v.name, append(v.promises, methodPromises(v.name)...))...)

@@ -213,7 +213,7 @@ func TestStrangeRecords(t *testing.T) {
 			ids = append(ids, id)
 			put(kind, "nodes/"+id.String(), body(id, schema), metadata)
 		}
-		strange(azblob.ProblemUnreadable, 3, map[string]string{"schema": "4", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
+		strange(azblob.ProblemUnreadable, 4, map[string]string{"schema": "4", "name": "newer", "started": "2026-01-02T03:04:05Z", "ttl": "1h", "phase": "newer"})
 		strange(azblob.ProblemDisagreement, 1, nil)
 		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "soon"})
 		strange(azblob.ProblemDisagreement, 1, map[string]string{"schema": "1", "started": "2026-01-02T03:04:05Z", "name": "=?", "ttl": "-1s", "phase": "Left", "letgo": "all", "trouble": "=?"})
@@ -223,6 +223,9 @@ func TestStrangeRecords(t *testing.T) {
 		put(azblob.ProblemStray, "nodes/"+uuid.NewString(), nil, nil)
 		put(azblob.ProblemStray, "notes.txt", nil, nil)
 		put(azblob.ProblemStray, "notes/a.json", nil, nil)
+		put(azblob.ProblemStray, "keys/A", nil, nil)
+		put(azblob.ProblemUnreadable, "keys/a", []byte(`{"schema":1,"type":"key","data":{"name":"b"}}`), map[string]string{"schema": "1"})
+		put(azblob.ProblemUnreadable, "keys/newer", []byte(`{"schema":4,"type":"key","data":{"name":"newer"}}`), map[string]string{"schema": "4"})
 		put(azblob.ProblemUnreadable, "notes/a", []byte(`{"schema":1,"type":"note","data":{"name":"b","text":{}}}`), map[string]string{"schema": "1"})
 		put(azblob.ProblemUnreadable, "notes/newer", []byte(`{"schema":4,"type":"note","data":{"name":"newer"}}`), map[string]string{"schema": "4"})
 
@@ -252,6 +255,17 @@ func TestStrangeRecords(t *testing.T) {
 			}
 		}
 
+		for name, kind := range map[string]error{"a": storage.ErrCorrupt, "newer": storage.ErrSchema} {
+			k, err := v.Control().FindKey(t.Context(), name)
+			if vaulttest.Fails(t, err, kind); k.Version == "" || k.Stored.IsZero() || k.Holders != nil {
+				t.Errorf("found %+v", k)
+			}
+		}
+		keys, err := storage.Collect(v.Control().Keys(t.Context()))
+		if vaulttest.Fails(t, err, storage.ErrSchema); len(keys) != 1 || keys[0].Name != "a" {
+			t.Errorf("the keys are %+v", keys)
+		}
+
 		report, err := v.Admin().Check(t.Context(), azblob.CheckOptions{})
 		vaulttest.Must(t, err)
 		reported := map[string]bool{}
@@ -261,11 +275,36 @@ func TestStrangeRecords(t *testing.T) {
 			}
 			reported[p.Blob] = true
 		}
-		if len(reported) != len(want) || report.Blobs != 12 || report.Days != 0 {
+		if len(reported) != len(want) || report.Blobs != 15 || report.Days != 0 {
 			t.Errorf("Check reports %+v, want %v", report, want)
 		}
 		for _, m := range r.Members {
 			vaulttest.Should(t, v.Control().RemoveMember(t.Context(), m.ID, m.Version))
+		}
+	})
+}
+
+// TestManyKeys: keys fill more than a page. A roster does not list them.
+func TestManyKeys(t *testing.T) {
+	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		joined(t, v)
+		const keys = 5001
+		for i := range keys {
+			server.Put("test-control", fmt.Sprintf("keys/%d", i), nil, map[string]string{"schema": "1"})
+		}
+		for what, test := range map[string]struct {
+			n     int
+			pages int
+			list  func() (int, error)
+		}{
+			"roster": {1, 1, func() (int, error) { r, err := v.Control().Roster(t.Context()); return len(r.Members), err }},
+			"keys":   {keys, 2, func() (int, error) { k, err := storage.Collect(v.Control().Keys(t.Context())); return len(k), err }},
+		} {
+			server.ResetRequests()
+			if n, err := test.list(); err != nil || n != test.n || len(server.Requests()) != test.pages {
+				t.Errorf("%s: %d with %d requests, %v", what, n, len(server.Requests()), err)
+			}
 		}
 	})
 }

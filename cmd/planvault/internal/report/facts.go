@@ -35,6 +35,8 @@ type Listed struct {
 	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps, or may begin"`
 	External    string            `shown:"Placed by" json:"external,omitempty" help:"the engine of another kind that places it, while it is open"`
 	Keys        []string          `shown:"Keys" json:"keys,omitempty" help:"the keys that it takes turns for, while it is open"`
+	KeepTurn    string            `shown:"Turns" json:"keepTurn,omitempty" help:"KeepWhileAwake: it gives its turns back while it sleeps"`
+	Unique      string            `shown:"Unique" json:"unique,omitempty" help:"the text that only one open plan may have"`
 	WaitsFor    string            `shown:"Waits for" json:"waitsFor,omitempty" help:"the key whose turn it waits for while it sleeps"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
@@ -50,8 +52,6 @@ type Facts struct {
 	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
 	ExternalAsk   string    `shown:"Ask it" json:"externalAsk,omitempty" help:"how to ask that engine"`
 	Limits        []int     `shown:"Limits" json:"limits,omitempty" help:"for each of the keys, how many plans may have a turn at once, as this plan says"`
-	KeepTurn      string    `shown:"Turns" json:"keepTurn,omitempty" help:"KeepWhileAwake: it gives its turns back while it sleeps"`
-	Unique        string    `shown:"Unique" json:"unique,omitempty" help:"the text that only one open plan may have"`
 	Paused        *Said     `shown:"Paused by" json:"paused,omitempty" help:"who paused it, and why, while it sleeps for that"`
 	NotBefore     time.Time `shown:"Not before" json:"notBefore,omitzero" help:"when it may begin"`
 	Deadline      time.Time `shown:"Deadline" json:"deadline,omitzero" help:"when it is stopped at the latest"`
@@ -64,7 +64,7 @@ func ListedOf(r storage.ListResult) Listed {
 	return Listed{
 		ID: r.ID, Group: r.GroupID, Name: r.Name, Descr: r.Descr, Labels: r.Labels, Status: r.State.Status.String(),
 		Submitted: human.UTC(r.SubmitTime), SubmittedBy: r.SubmittedBy, Started: human.UTC(r.State.Start), Ended: human.UTC(r.State.End),
-		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), External: r.External, Keys: r.Keys, WaitsFor: r.WaitsFor, ForkedFrom: r.ForkedFrom,
+		Took: Span{Start: r.State.Start, End: r.State.End}, Owner: r.Owner, Epoch: r.Epoch, SleepsUntil: human.UTC(r.WakeAt), External: r.External, Keys: r.Keys, KeepTurn: turnsOf(r.KeepTurn), Unique: r.Unique, WaitsFor: r.WaitsFor, ForkedFrom: r.ForkedFrom,
 	}
 }
 
@@ -81,14 +81,19 @@ func FactsOf(root *Node) Facts {
 	}
 	f.EndedHook = hookOf(p)
 	f.External, f.ExternalAsk = p.External.Name, p.External.Ask
-	f.Keys, f.WaitsFor, f.Unique = nil, p.WaitsFor, p.Unique
+	f.Keys, f.KeepTurn, f.WaitsFor, f.Unique = nil, turnsOf(p.KeepTurn), p.WaitsFor, p.Unique
 	for _, k := range p.Keys {
 		f.Keys, f.Limits = append(f.Keys, k.Name), append(f.Limits, max(1, k.Limit))
 	}
-	if p.KeepTurn != workflow.KeepAlways {
-		f.KeepTurn = p.KeepTurn.String()
-	}
 	return f
+}
+
+// turnsOf names the rule for turns, unless it is what plans do anyway.
+func turnsOf(k workflow.KeepTurn) string {
+	if k == workflow.KeepAlways {
+		return ""
+	}
+	return k.String()
 }
 
 // hookOf says what became of the hook for ended plans, if the plan has one.
