@@ -59,7 +59,7 @@ func openFormat(t *testing.T, server *emulator.Server, form format) *Vault {
 	v, err := NewFromConnectionString(t.Context(), "test", server.ConnectionString(), plantest.Register(), Options{ClientOptions: policy.ClientOptions{Transport: server.Transport()}, Backoff: Backoff{InitialInterval: time.Millisecond, MaxElapsed: time.Second}})
 	must(t, err)
 	v.format = form
-	t.Cleanup(func() { must(t, v.Close(t.Context())) })
+	t.Cleanup(func() { must(t, v.Close(context.WithoutCancel(t.Context()))) })
 	return v
 }
 
@@ -184,6 +184,64 @@ func sound(t *testing.T, v *Vault) {
 	for _, p := range report.Problems {
 		t.Error(p)
 	}
+}
+
+// TestOldProgramLeavesExternalPlansAlone lets a node of a program without schema 3 look for plans that an engine of another kind
+// places. It takes one that was handed over, which its author did not give to that engine.
+func TestOldProgramLeavesExternalPlansAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := emulator.New(emulator.Options{})
+		before, after := openFormat(t, server, format{nil}), openFormat(t, server, form)
+		placer, err := fleet.NewPlacer(after, fleet.PlacerOptions{})
+		must(t, err)
+		var stays []*workflow.Plan
+		for state := range 3 { // not begun, asleep and due, and Running
+			p := plantest.Sized(1, 1, 1)
+			if state == 0 {
+				p.External.Name = "queue"
+			}
+			must(t, after.Create(t.Context(), p))
+			if state > 0 {
+				c, err := placer.Claim(p.ID, fleet.ClaimOptions{External: workflow.External{Name: "queue"}})
+				must(t, err)
+				p, err = c.Take(t.Context())
+				if must(t, err); state == 1 {
+					must(t, c.Sleep(t.Context(), p, c.Now(), 0))
+				}
+				c.Release()
+			}
+			stays = append(stays, p)
+			if _, err := before.Read(t.Context(), p.ID); !errors.Is(err, storage.ErrSchema) {
+				t.Errorf("the old program reads a plan of the queue: %v", err)
+			}
+		}
+		node, err := fleet.Join(t.Context(), before, fleet.Options{TakeUnclaimed: true})
+		must(t, err)
+		defer func() { must(t, node.Leave(t.Context())) }()
+		var taken []uuid.UUID
+		go func() {
+			for next := range node.Plans(t.Context()) {
+				if next.Err == nil {
+					taken = append(taken, next.Result.ID)
+				} else if !errors.Is(next.Err, storage.ErrSchema) {
+					t.Error(next.Err)
+				}
+			}
+		}()
+		time.Sleep(2 * time.Hour)
+		for _, p := range stays {
+			if now, err := after.Read(t.Context(), p.ID); err != nil || now.State.ETag != p.State.ETag {
+				t.Errorf("a plan of the queue is now %+v, %v", now, err)
+			}
+		}
+		by := workflow.Attribution{By: "ops"}
+		_, err = fleet.HandOver(t.Context(), after, stays[2].ID, fleet.HandOverOptions{By: by, External: true})
+		must(t, err)
+		time.Sleep(2 * time.Minute)
+		if !slices.Equal(taken, []uuid.UUID{stays[2].ID}) {
+			t.Errorf("it has run %v", taken)
+		}
+	})
 }
 
 // TestNewProgramUpgrades reads plans of schema 1 with the new program, which writes its own schema at updates.

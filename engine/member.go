@@ -130,7 +130,7 @@ func (m *member) serve(ctx context.Context) {
 func (m *member) waitUntilIdle(ctx context.Context) {
 	runs := func(p storage.ListResult) bool {
 		claimable := p.State.Status == workflow.NotStarted || m.opts.Fleet.TakeUnclaimed
-		return !m.gaveUp(p.ID) && (p.Owner != uuid.Nil || p.Asleep() || claimable)
+		return p.External == "" && !m.gaveUp(p.ID) && (p.Owner != uuid.Nil || p.Asleep() || claimable)
 	}
 	for ctx.Err() == nil {
 		if m.idle() {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -11,7 +13,7 @@ import (
 // Condition says how an open plan is doing.
 type Condition string
 
-// The conditions of a plan. In the first six, a plan is stuck when it has made no progress, or was asked to stop,
+// The conditions of a plan. But for the last two, a plan is stuck when it has made no progress, or was asked to stop,
 // for longer than InspectOptions.Older.
 const (
 	// ConditionWorking: the owner is alive. An author's delay does not make a plan stuck.
@@ -31,6 +33,10 @@ const (
 	// ConditionUnclaimed: the plan has no owner and epoch 0. An engine without a fleet began it, and nothing shows whether that
 	// engine is alive. Such a plan is also stuck if it was asked to stop, because the engine does not see the request.
 	ConditionUnclaimed Condition = "unclaimed"
+	// ConditionExternal: an engine of another kind places the plan, and nothing shows whether that engine is alive. No node
+	// begins, takes or wakes the plan. It is stuck if it is overdue, too. While it is paused and nobody owns it, it is
+	// ConditionPaused.
+	ConditionExternal Condition = "external"
 	// ConditionUnreadable: the plan can't be read until somebody repairs it or updates the programs. It is stuck.
 	ConditionUnreadable Condition = "unreadable"
 	// ConditionUnknown: reading the plan failed for a reason that may pass.
@@ -40,7 +46,7 @@ const (
 // Reason is a code for why a plan is stuck or does not go on. [Reason.String] says it in words.
 type Reason string
 
-// The reasons. A plan that is not stuck has the first four, one of the last two, or none.
+// The reasons. A plan that is not stuck has one of the first four, ReasonExternal, one of the last three, or none.
 const (
 	ReasonNoNode      Reason = "no-node"   // is alive, and the plan needs one
 	ReasonSuspended   Reason = "suspended" // is the vault, and so no node is alive
@@ -50,6 +56,7 @@ const (
 	ReasonNoProgress  Reason = "no-progress"
 	ReasonStopIgnored Reason = "stop-ignored"
 	ReasonUnclaimed   Reason = "unclaimed"
+	ReasonExternal    Reason = "external" // an engine of another kind places it
 	ReasonUnreadable  Reason = "unreadable"
 	ReasonAsleep      Reason = "asleep"
 	ReasonPaused      Reason = "paused"
@@ -60,7 +67,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
-		ReasonUnclaimed, ReasonUnreadable,
+		ReasonUnclaimed, ReasonExternal, ReasonUnreadable,
 	}
 }
 
@@ -69,6 +76,8 @@ func (r Reason) String() string {
 	switch r {
 	case ReasonNoNode:
 		return "no node alive"
+	case ReasonExternal:
+		return "placed by another engine"
 	case ReasonSuspended:
 		return "vault suspended"
 	}
@@ -94,6 +103,8 @@ func (r Reason) Remedy() string {
 		return "They were asked to stop, and their owners are alive. Running actions are not cancelled. If a plugin hangs, restart its node, or evict the node: the next owners stop the plans."
 	case ReasonUnclaimed:
 		return "An engine without a fleet began them, so nothing shows whether it is alive. If it has died, start it again."
+	case ReasonExternal:
+		return "Engines of another kind place them, and no node does. Ask those engines: each plan says how. If one is gone for ever, take its plans over as external."
 	case ReasonUnreadable:
 		return "They are damaged, or newer than this program. Check the vault, and update the programs."
 	case ReasonAsleep:
@@ -122,6 +133,9 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	switch {
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
+	case p.Plan.External != "" && (p.Plan.Owner != uuid.Nil || p.PausedSince.IsZero() || asked(p)):
+		late = f.lateOutside(p)
+		return ConditionExternal, late, f.whyExternal(p, late)
 	case !p.PausedSince.IsZero() && !asked(p):
 		late = p.OwnerState == OwnerStateAlive && f.since(latest(p.Progress, p.PausedSince)) > f.older && !p.Unread
 		return ConditionPaused, late, f.whyPaused(p, late)
@@ -155,6 +169,19 @@ func (f fleetFacts) delayed(p OpenPlan) bool {
 	return p.Read && len(p.Running) == 0 && p.waits.After(p.Progress) && f.since(p.waits) <= f.older
 }
 
+// lateOutside reports whether a plan that an engine of another kind places is stuck.
+func (f fleetFacts) lateOutside(p OpenPlan) bool {
+	idle := latest(p.Progress, p.PausedSince)
+	owned := p.Plan.Owner != uuid.Nil
+	if !owned {
+		idle = latest(idle, p.Plan.WakeAt)
+	}
+	if asked(p) && (owned || p.StopRequested.Before(idle)) {
+		return f.since(p.StopRequested) > f.older
+	}
+	return f.since(idle) > f.older && !p.Unread && !(owned && f.delayed(p))
+}
+
 // abandoned reports whether the plan has had no live owner for longer than older.
 func (f fleetFacts) abandoned(p OpenPlan) bool {
 	return !p.orphaned.IsZero() && f.since(p.orphaned) > f.older
@@ -165,7 +192,7 @@ func (f fleetFacts) undecided(p OpenPlan) bool {
 	switch {
 	case f.since(p.Progress) <= f.older || f.delayed(p) || p.Plan.Asleep():
 		return false
-	case p.OwnerState == OwnerStateAlive || p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
+	case p.OwnerState == OwnerStateAlive || p.OwnerState == OwnerStateExternal || p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0:
 		return !asked(p)
 	}
 	return f.alive > 0 && !f.abandoned(p)
@@ -178,6 +205,8 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnreadable
 	case p.Condition == ConditionUnknown:
 		return ReasonUnknown
+	case p.Condition == ConditionExternal && !p.Unread:
+		return ReasonExternal
 	case p.Condition == ConditionAsleep && !p.Stuck:
 		return ReasonAsleep
 	case p.Condition == ConditionPaused && !p.Stuck:

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -66,12 +68,64 @@ func (f fleetFacts) whyPaused(p OpenPlan, late bool) string {
 		why += " (" + p.PausedWhy + ")"
 	}
 	switch {
+	case p.Plan.External != "":
+		return why + ", and waits to be resumed. " + f.placed(p) + p.ask()
 	case p.OwnerState != OwnerStateAlive:
 		return why + ", and waits to be resumed."
 	case late:
 		return why + fmt.Sprintf(", but nothing has been stored for %s.", f.ago(p.Progress)) + f.runs(p) + " If the plugin hangs, restart the node, or evict it."
 	}
 	return why + ". It sleeps when its running actions have ended." + f.runs(p)
+}
+
+func (f fleetFacts) whyExternal(p OpenPlan, late bool) string {
+	why := f.placed(p)
+	at := p.Plan.WakeAt.UTC().Format(time.RFC3339)
+	switch begun := p.Plan.State.Status != workflow.NotStarted; {
+	case p.Plan.Owner != uuid.Nil && p.Unread:
+		why += unread
+	case p.Plan.Owner != uuid.Nil && !p.Read:
+	case p.Plan.Owner != uuid.Nil:
+		why += fmt.Sprintf(" Its last change was stored %s ago.", f.ago(p.Progress)) + f.runs(p) + f.ahead(p)
+	case begun && p.Plan.WakeAt.After(f.now):
+		why += fmt.Sprintf(" It sleeps until %s, in %s.", at, short(p.Plan.WakeAt.Sub(f.now)))
+	case begun:
+		why += fmt.Sprintf(" It slept until %s, and has not been woken.", at)
+	case p.Plan.WakeAt.After(f.now):
+		why += fmt.Sprintf(" It must not begin before %s, in %s.", at, short(p.Plan.WakeAt.Sub(f.now)))
+	default:
+		why += fmt.Sprintf(" It has not begun since it was created %s ago.", f.ago(p.Progress))
+	}
+	why += f.awaits(p)
+	switch {
+	case asked(p):
+		why += f.stops(p, " It was asked to stop %s, which that engine sees "+heard)
+	case !p.PausedSince.IsZero():
+		why += fmt.Sprintf(" It was paused %s ago, which that engine sees "+heard, f.ago(p.PausedSince))
+	}
+	if late {
+		why += " If that engine is gone for ever, take the plan over as external."
+	}
+	return why + p.ask()
+}
+
+// heard says when an engine of another kind sees what is asked of a plan.
+const heard = "within 10s while it works on the plan, and otherwise when it runs the plan next."
+
+// placed says who places a plan.
+func (f fleetFacts) placed(p OpenPlan) string {
+	return fmt.Sprintf("%s, an engine of another kind, places it, and no node does.", cut(p.Plan.External))
+}
+
+// ask says how to ask who places a plan.
+func (p OpenPlan) ask() string {
+	switch {
+	case p.Ask != "":
+		return " Ask it: " + p.Ask
+	case !p.Read:
+		return " The plan may say how to ask it."
+	}
+	return ""
 }
 
 func (f fleetFacts) whyUnclaimed(p OpenPlan, late bool) string {

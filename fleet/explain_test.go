@@ -41,6 +41,14 @@ func TestExplain(t *testing.T) {
 		p.Progress = progress
 	}
 	paused := func(p *OpenPlan) { p.PausedSince, p.PausedBy, p.PausedWhy = ago(18*time.Minute), "ana", "full" }
+	outside := func(owned bool, ask string) func(*OpenPlan) {
+		return func(p *OpenPlan) {
+			p.Plan.External, p.Ask, p.Read, p.OwnerState = "queue", ask, ask != "", OwnerStateExternal
+			if !owned {
+				p.Plan.Owner, p.OwnerState = uuid.Nil, OwnerStateNone
+			}
+		}
+	}
 	stop := func(d time.Duration) func(*OpenPlan) { return func(p *OpenPlan) { p.StopRequested = ago(d) } }
 	fails := func(err error) func(*OpenPlan) { return func(p *OpenPlan) { p.Err = err } }
 	runs := func(n int) func(*OpenPlan) {
@@ -64,6 +72,7 @@ func TestExplain(t *testing.T) {
 	const young, old = 3 * time.Minute, 20 * time.Minute
 	const node = "node host-7 (0193a5c0-0000-7000-8000-000000000001)"
 	const alive, gone = "Its owner, " + node + ", is alive (heartbeat 4s ago)", "Its owner, node 0193a5c0-0000-7000-8000-000000000001, has left the fleet or died"
+	const queue = "queue, an engine of another kind, places it, and no node does."
 	const silent = "Its owner, " + node + ", has been silent for 4s, longer than its TTL of 3s"
 	for _, test := range []struct {
 		name  string
@@ -143,6 +152,60 @@ func TestExplain(t *testing.T) {
 			"has no claim and is to stop", plan(workflow.Running, young, unclaimed, stop(young)), 2, ConditionUnclaimed, true,
 			"An engine without a fleet began it, so no heartbeat shows whether that engine is alive. It was asked to stop 3m ago, but such an engine does not see stop requests. Stop it in that engine.",
 		},
+		{
+			"another engine works on", plan(workflow.Running, young, outside(true, "queue show 7"), runs(1)), 0, ConditionExternal, false,
+			queue + " Its last change was stored 3m ago. Action eu/one/restart has been running for 50m. Ask it: queue show 7",
+		},
+		{"another engine works on, not read", plan(workflow.Running, young, outside(true, "")), 0, ConditionExternal, false, queue + " The plan may say how to ask it."},
+		{
+			"another engine makes no progress with", plan(workflow.Running, old, outside(true, "queue show 7"), runs(1)), 2, ConditionExternal, true,
+			queue + " Its last change was stored 20m ago. Action eu/one/restart has been running for 50m. If that engine is gone for ever, take the plan over as external. Ask it: queue show 7",
+		},
+		{
+			"waits for its author's delay in another engine", plan(workflow.Running, old, outside(true, "queue show 7"), delay(time.Hour, old, workflow.Running), outside(true, "queue show 7")), 2, ConditionExternal, false,
+			queue + " Its last change was stored 20m ago. Ask it: queue show 7",
+		},
+		{
+			"another engine is to stop", plan(workflow.Running, old, outside(true, "queue show 7"), stop(young)), 2, ConditionExternal, false,
+			queue + " Its last change was stored 20m ago. It was asked to stop 3m ago, which that engine sees within 10s while it works on the plan, and otherwise when it runs the plan next. Ask it: queue show 7",
+		},
+		{
+			"another engine does not stop", plan(workflow.Running, young, outside(true, "queue show 7"), stop(old)), 2, ConditionExternal, true,
+			queue + " Its last change was stored 3m ago. It was asked to stop 20m ago, which that engine sees within 10s while it works on the plan, and otherwise when it runs the plan next. If that engine is gone for ever, take the plan over as external. Ask it: queue show 7",
+		},
+		{
+			"another engine is to pause", plan(workflow.Running, young, outside(true, "queue show 7"), paused), 2, ConditionExternal, false,
+			queue + " Its last change was stored 3m ago. It was paused 18m ago, which that engine sees within 10s while it works on the plan, and otherwise when it runs the plan next. Ask it: queue show 7",
+		},
+		{
+			"another engine has paused", plan(workflow.Running, old, outside(false, "queue show 7"), paused), 2, ConditionPaused, false,
+			"It was paused 18m ago by ana (full), and waits to be resumed. " + queue + " Ask it: queue show 7",
+		},
+		{
+			"another engine lets sleep", plan(workflow.Running, old, asleep(time.Hour), outside(false, "")), 0, ConditionExternal, false,
+			queue + " It sleeps until 2026-11-20T01:00:00Z, in 1h. The plan may say how to ask it.",
+		},
+		{
+			"another engine does not wake", plan(workflow.Running, old, asleep(-old), outside(false, "")), 2, ConditionExternal, true,
+			queue + " It slept until 2026-11-19T23:40:00Z, and has not been woken. If that engine is gone for ever, take the plan over as external. The plan may say how to ask it.",
+		},
+		{
+			"another engine is about to wake", plan(workflow.Running, old, asleep(-young), outside(false, "")), 2, ConditionExternal, false,
+			queue + " It slept until 2026-11-19T23:57:00Z, and has not been woken. The plan may say how to ask it.",
+		},
+		{
+			"another engine lets sleep, and does not stop", plan(workflow.Running, old, asleep(time.Hour), outside(false, ""), stop(old)), 2, ConditionExternal, true,
+			queue + " It sleeps until 2026-11-20T01:00:00Z, in 1h. It was asked to stop 20m ago, which that engine sees within 10s while it works on the plan, and otherwise when it runs the plan next. If that engine is gone for ever, take the plan over as external. The plan may say how to ask it.",
+		},
+		{"another engine is to begin", plan(workflow.NotStarted, young, outside(false, "")), 2, ConditionExternal, false, queue + " It has not begun since it was created 3m ago. The plan may say how to ask it."},
+		{
+			"another engine does not begin", plan(workflow.NotStarted, old, outside(false, "")), 2, ConditionExternal, true,
+			queue + " It has not begun since it was created 20m ago. If that engine is gone for ever, take the plan over as external. The plan may say how to ask it.",
+		},
+		{
+			"another engine must not begin yet", plan(workflow.NotStarted, old, notBefore(90*time.Minute), outside(false, "")), 2, ConditionExternal, false,
+			queue + " It must not begin before 2026-11-20T01:30:00Z, in 1h30m. The plan may say how to ask it.",
+		},
 		{"of an owner that is gone", plan(workflow.Running, young, state(OwnerStateGone)), 3, ConditionOrphaned, false, gone + ". 3 nodes are alive, and it is usually taken within 45s."},
 		{
 			"of an owner that is gone, and nobody takes it", plan(workflow.Running, old, state(OwnerStateGone)), 3, ConditionOrphaned, true,
@@ -207,6 +270,7 @@ func TestIdle(t *testing.T) {
 		"paused":       {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateNone}, true},
 		"to be paused": {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateAlive}, false},
 		"waiting":      {OpenPlan{Condition: ConditionWaiting}, false}, "working": {OpenPlan{Condition: ConditionWorking}, false},
+		"another engine's": {OpenPlan{Plan: storage.ListResult{External: "queue"}, Condition: ConditionExternal, OwnerState: OwnerStateExternal}, true},
 	} {
 		i := Inspection{Now: epoch0, Plans: []OpenPlan{test.plan}}
 		if got := i.Gauges().Asleep == 1; got != test.idle {

@@ -17,7 +17,7 @@ type Gauges struct {
 	// Open is the number of open plans, and Waiting the number of those that are NotStarted and may begin.
 	Open, Waiting int
 	// Asleep is the number of open plans that need no node now: they sleep, must not begin yet, or are paused, and nothing
-	// wakes them. Open less Asleep is the work.
+	// wakes them, or an engine of another kind places them. Open less Asleep is the fleet's work.
 	Asleep int
 	// More reports whether there are more open plans than were looked at.
 	More bool
@@ -61,8 +61,11 @@ func (i Inspection) Gauges() Gauges {
 	return g
 }
 
-// idle reports whether a plan needs no node: it has no owner, and no time, signal or stop wakes it.
+// idle reports whether a plan needs no node: it has no owner, and no time, signal or stop wakes it, or no node places it.
 func (p OpenPlan) idle(now time.Time) bool {
+	if p.Plan.External != "" {
+		return true
+	}
 	switch p.Condition {
 	case ConditionPaused:
 		return p.OwnerState == OwnerStateNone

@@ -24,8 +24,8 @@ type HandOverOptions struct {
 	// and nothing shows whether that engine is alive. Set it when that engine does not run any more. Default:
 	// false.
 	TakeUnclaimed bool
-	// External hands over a plan that an engine of another kind places, also if it sleeps or has not begun. The fleet places it
-	// from then on. Nothing shows whether that engine is at work: its writes are fenced, but its plugins may run on. Default:
+	// External hands over a plan that an engine of another kind places. The fleet places it from then on. A plan that sleeps, is
+	// paused, or has not begun stays so, until a node wakes or claims it. Nothing shows whether that engine is at work: its writes are fenced, but its plugins may run on. Default:
 	// false.
 	External bool
 }
@@ -34,9 +34,13 @@ type HandOverOptions struct {
 type Handover struct {
 	// From is the former owner.
 	From uuid.UUID
+	// External is the Name of the engine of another kind that placed the plan.
+	External string
 	// Epoch is the epoch of the fence. A node that takes the plan has a higher one.
 	Epoch int64
-	// Status is Running, or a final status if the plan ended meanwhile.
+	// Asleep reports whether the plan sleeps, or has not begun: nobody owned it.
+	Asleep bool
+	// Status is Running, NotStarted, or a final status if the plan ended meanwhile.
 	Status workflow.Status
 	// Live are the members that were alive when HandOver joined them. If there are none, the plan waits for the
 	// next engine that joins.
@@ -82,7 +86,7 @@ func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOv
 func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h Handover, err error) {
 	found, err := s.find(ctx, id)
 	external := found.External != "" && o.External
-	if err == nil && found.State.Status != workflow.Running && !external {
+	if err == nil && found.State.Status != workflow.Running && found.External == "" {
 		err = driver.Invalid("State.Status", "is %s: only a Running plan has an owner", found.State.Status)
 	}
 	if err != nil {
@@ -100,7 +104,7 @@ func (s store) handOver(ctx context.Context, id uuid.UUID, o HandOverOptions) (h
 	if err != nil {
 		return h, err
 	}
-	h.From, h.Live = found.Owner, i.live()
+	h.From, h.External, h.Live = found.Owner, found.External, i.live()
 	interval := min(intervalOf(h.Live), DefaultTTL/beats) // others need not wait longer if HandOver dies
 	n, err := Join(ctx, s, Options{Name: o.Name, Interval: interval, TTL: beats * interval, TakeUnclaimed: o.TakeUnclaimed, handsOver: external})
 	if err != nil {
@@ -124,7 +128,7 @@ func (n *Node) handOver(ctx context.Context, id uuid.UUID, owner *MemberState, h
 	}
 	plan, err := n.Take(ctx, id)
 	if err == nil {
-		h.Epoch, h.Status = plan.Epoch, plan.State.Status
+		h.Epoch, h.Status, h.Asleep = plan.Epoch, plan.State.Status, plan.Owner == uuid.Nil
 	}
 	return err
 }

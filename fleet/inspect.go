@@ -260,7 +260,7 @@ func (i *inspector) recall() {
 		}
 		owner := i.place(p)
 		switch {
-		case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0 || p.OwnerState == OwnerStateAlive || p.Plan.Asleep():
+		case p.OwnerState == OwnerStateNone && p.Plan.Epoch == 0 || p.OwnerState == OwnerStateAlive || p.Plan.External != "" || p.Plan.Asleep():
 		case known && !b.orphaned.IsZero():
 			p.orphaned = b.orphaned
 		case p.OwnerState == OwnerStateSilent:
@@ -274,7 +274,7 @@ func (i *inspector) recall() {
 // build copies what an earlier inspection has read of the plan.
 func (p *OpenPlan) build(b OpenPlan) {
 	p.Read, p.ReadAt, p.Running, p.Done, p.Actions, p.waits, p.unseen = b.Read, b.ReadAt, b.Running, b.Done, b.Actions, b.waits, b.unseen
-	p.Progress = latest(firstProgress(p.Plan), b.Progress)
+	p.Progress, p.Ask = latest(firstProgress(p.Plan), b.Progress), b.Ask
 	if unreadable(b.Err) {
 		p.Err, p.earlier = b.Err, true
 	}

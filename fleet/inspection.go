@@ -94,6 +94,8 @@ const (
 	OwnerStateSilent OwnerState = "silent"
 	// OwnerStateGone: the owner has left or died, or it has let the plan go. Any node takes the plan.
 	OwnerStateGone OwnerState = "gone"
+	// OwnerStateExternal: the owner belongs to an engine of another kind, which has no record.
+	OwnerStateExternal OwnerState = "external"
 	// OwnerStateUnknown: the plan has an owner, and its record was not looked at: see [Describe].
 	OwnerStateUnknown OwnerState = "unknown"
 )
@@ -123,6 +125,8 @@ type OpenPlan struct {
 	// Failure says of a plan that is Failed which action failed first, and begins why, without secrets:
 	// "europe/canary/restart: no route to host". The text is cut after a line or 120 letters.
 	Failure string
+	// Ask is how to ask the engine of another kind that places the plan. It is known only if the plan was read.
+	Ask string
 	// StopRequested is the time of the stop request by the store's clock. It is zero if there is none.
 	StopRequested time.Time
 	// StopBy and StopWhy say who asked for the stop, and why. They are cut after 120 letters.
@@ -207,8 +211,8 @@ func (p OpenPlan) Doing() string {
 func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
 	p := OpenPlan{Plan: driver.Listed(plan), OwnerState: OwnerStateUnknown, ReadAt: now, StopRequested: plan.Stopped.At, StopBy: cut(plan.Stopped.By), StopWhy: cut(plan.Stopped.Why)}
 	p.notePause(plan.Paused)
-	if plan.Owner == uuid.Nil {
-		p.OwnerState = OwnerStateNone
+	if plan.Owner == uuid.Nil || plan.External.Name != "" {
+		p.OwnerState = ownerState(p.Plan, nil)
 	}
 	p.note(plan)
 	if !plan.State.Status.Final() {
@@ -240,6 +244,8 @@ func ownerState(p storage.ListResult, member *MemberState) OwnerState {
 	switch {
 	case p.Owner == uuid.Nil:
 		return OwnerStateNone
+	case p.External != "":
+		return OwnerStateExternal
 	case member == nil:
 		return OwnerStateGone
 	case !member.Alive:

@@ -201,6 +201,9 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		case plan.State.Status.Final():
 			// The owner may have died during its last update. Repeating it completes it.
 			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
+		case n.o.handsOver && plan.Owner == uuid.Nil && (plan.State.Status == workflow.NotStarted || plan.Asleep()):
+			plan.External = workflow.External{} // it stays what it is, and nodes may claim or wake it
+			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
 		case plan.State.Status == workflow.NotStarted:
 			err = n.claim(ctx, plan)
 		case plan.Asleep() && n.passed(plan):
@@ -271,7 +274,9 @@ func standingOf(p storage.ListResult, self uuid.UUID, held bool, o Options) stan
 		return free // an earlier take or claim did not finish, or the node met a conflict
 	case held:
 		return lost
-	case p.External != "" && (o.handsOver || p.External == o.external.Name && p.Epoch == o.former):
+	case p.External != "" && o.handsOver:
+		return free
+	case p.External != "" && p.External == o.external.Name && p.Epoch == o.former && p.Epoch > 0:
 		return free
 	case p.External != "":
 		return outside

@@ -28,8 +28,8 @@ type Placer struct {
 
 // PlacerOptions are the settings of a [Placer]. Zero fields have their defaults.
 type PlacerOptions struct {
-	// Interval is the time between two looks at what is asked of the plans. It is at least a second. Default:
-	// [DefaultInterval].
+	// Interval is the time between two looks at what is asked of the plans. It is at least a second, and at most
+	// [DefaultInterval], which is the default.
 	Interval time.Duration
 	// Observer sees claims and failures. Default: none.
 	Observer Observer
@@ -41,6 +41,9 @@ func NewPlacer(vault storage.Vault, o PlacerOptions) (*Placer, error) {
 	s, err := storeOf("NewPlacer", vault)
 	if err != nil {
 		return nil, err
+	}
+	if o.Interval != 0 && (o.Interval < resolution || o.Interval > DefaultInterval) {
+		return nil, &storage.Error{Op: "NewPlacer", Err: driver.Invalid("PlacerOptions.Interval", "%v is not between %v and %v", o.Interval, resolution, DefaultInterval)}
 	}
 	settings, err := Options{Interval: o.Interval, Observer: o.Observer}.complete()
 	if err != nil {
@@ -197,7 +200,7 @@ func (c *Claim) Asked() bool {
 // mayPlace returns an error if others place a plan that has no owner now.
 func (n *Node) mayPlace(plan *workflow.Plan) error {
 	begun := plan.State.Status != workflow.NotStarted && plan.Epoch > 0
-	if n.o.handsOver || plan.External.Name == n.o.external.Name || plan.External.Name == "" && !begun {
+	if plan.External.Name == n.o.external.Name || plan.External.Name == "" && !begun {
 		return nil
 	}
 	return ownedError(plan)
@@ -240,7 +243,9 @@ func (p *Placer) look(ctx context.Context) {
 			continue
 		}
 		for _, n := range p.all() {
-			n.overhear(r, asked)
+			if !n.joined.After(asked) { // else its own first look is newer
+				n.overhear(r, asked)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -13,6 +14,7 @@ import (
 func (p *OpenPlan) note(plan *workflow.Plan) {
 	plan = workflow.InferRunning(plan)
 	p.Read, p.Plan.Owner, p.Plan.Epoch, p.Plan.State.Status = true, plan.Owner, plan.Epoch, plan.State.Status
+	p.Plan.External, p.Ask = driver.Listed(plan).External, plan.External.Ask
 	p.Progress = latest(firstProgress(p.Plan), plan.State.Start, plan.RuntimeUpdate)
 	p.Running, p.Waiting, p.Done, p.Actions, p.waits, p.unseen = nil, nil, 0, 0, time.Time{}, false // an earlier inspection may have set them
 	if at := plan.Ending.At; !at.IsZero() && !plan.State.Status.Final() {

@@ -64,7 +64,7 @@ func (n *Node) Woken(plan uuid.UUID) bool {
 
 // mayWake returns an error unless this node may wake a plan that sleeps.
 func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
-	if err := n.mayPlace(plan); err != nil || n.o.handsOver {
+	if err := n.mayPlace(plan); err != nil {
 		return err
 	}
 	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
