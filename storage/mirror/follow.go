@@ -204,6 +204,7 @@ func (f *follower) round(ctx context.Context) (round Round, err error) {
 	s := f.standing
 	round.Standing = s
 	if !f.repaired {
+		r.bringKeys(ctx)
 		if err := f.to.Recovery(ctx); err != nil {
 			r.failed(err)
 		}
@@ -256,7 +257,9 @@ func (f *follower) compare(ctx context.Context, s *Standing, now time.Time) (rep
 			s.Compared = s.Began
 		}
 		s.Began, s.Comparing, s.Incomplete = time.Time{}, time.Time{}, false
-		return report, nil
+		r := f.run()
+		r.bringKeys(ctx)
+		return r.finish(nil)
 	}
 	r := f.run()
 	r.opts.After, r.opts.Before = newest.Add(-day), newest.Add(time.Millisecond)

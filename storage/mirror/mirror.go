@@ -17,6 +17,9 @@
 // has them no more. They were stored in the copy when they were copied. Requests to stop a plan stay in the source: make them
 // again in a promoted copy. Pause a plan of a copy after Promote: the next mirror removes a pause that the source does not have.
 //
+// Of the keys that plans take turns for, it copies the limits and pauses that operators have set: [Run] each time, and [Follow]
+// when it begins and with each comparison. Who has a turn is not copied. A promoted copy finds it by its own plans.
+//
 // Use vaults with a nil registry, as for package bundle.
 package mirror
 
@@ -106,7 +109,7 @@ type Report struct {
 // final and has the same listing at both sides takes no request of its own; a Running one is read at both.
 //
 // It takes one more list to learn which pauses and signals plans have, if the source offers a [storage.Control], and four requests
-// for each that has come or gone.
+// for each that has come or gone. It lists the keys of both sides, too.
 //
 // Run begins by making an empty vault a copy, and with a Recovery of the copy, which finishes or removes what a Run that
 // died has left. Before anything is written, it returns [ErrPromoted] for a promoted copy, and [ErrNoCopy] for a vault that
@@ -172,6 +175,7 @@ func (r *run) bringAll(ctx context.Context, copied bool) error {
 			return err
 		}
 	}
+	r.bringKeys(ctx)
 	if err := r.to.Recovery(ctx); err != nil {
 		r.failed(err)
 	}

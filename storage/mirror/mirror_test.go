@@ -89,7 +89,7 @@ func (c *counted) call(call *hooked.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls[call.Op]++
-	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery", "Roster", "FindNote", "AuditEntries"}, call.Op) {
+	if !slices.Contains([]string{"Read", "Exists", "List", "Search", "Recovery", "Roster", "FindNote", "Keys", "FindKey", "AuditEntries"}, call.Op) {
 		c.writes++
 	}
 	return call.Do()

@@ -1,0 +1,78 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/planvault/azblob/storage"
+)
+
+// Of the records of keys, a copy has what operators have set: limits and pauses. It has no holders, and its records are not
+// searched: a promoted copy finds by its own plans who has turns, and gives none twice.
+
+// bringKeys copies what operators have set of keys, and removes what they have no longer set.
+func (r *run) bringKeys(ctx context.Context) {
+	source, ok := storage.As[storage.Control](r.from)
+	if !ok || r.opts.DryRun {
+		return
+	}
+	there, whole := r.setKeys(source.Keys(ctx))
+	here, _ := r.setKeys(r.to.Keys(ctx))
+	for name, k := range there {
+		if copied := here[name]; !sameSetting(k, copied) {
+			r.writeKey(ctx, func(ctx context.Context) error {
+				_, err := r.to.PutKey(ctx, storage.KeyRecord{Name: name, Limit: k.Limit, PausedUntil: k.PausedUntil, By: k.By, Version: copied.Version})
+				return err
+			})
+		}
+	}
+	for name, k := range here {
+		if _, set := there[name]; set || !whole {
+			continue
+		}
+		// A listing may miss a record, so the source is asked again.
+		switch found, err := source.FindKey(ctx, name); {
+		case err == nil && isSet(found.Limit, found.PausedUntil):
+		case err == nil, errors.Is(err, storage.ErrNotFound):
+			r.writeKey(ctx, func(ctx context.Context) error { return r.to.RemoveKey(ctx, name, k.Version) })
+		default:
+			r.failed(err)
+		}
+	}
+}
+
+// setKeys returns the keys of which operators have set something, by name, and whether all could be read.
+func (r *run) setKeys(keys iter.Seq[storage.Stream[storage.ListedKey]], err error) (set map[string]storage.ListedKey, whole bool) {
+	if err != nil {
+		r.failed(err)
+		return nil, false
+	}
+	set, whole = map[string]storage.ListedKey{}, true
+	for k := range keys {
+		switch {
+		case k.Err != nil:
+			r.failed(k.Err)
+			whole = false
+		case isSet(k.Result.Limit, k.Result.PausedUntil):
+			set[k.Result.Name] = k.Result
+		}
+	}
+	return set, whole
+}
+
+// isSet reports whether an operator has set a limit or a pause.
+func isSet(limit int, paused time.Time) bool { return limit > 0 || !paused.IsZero() }
+
+func sameSetting(a, b storage.ListedKey) bool {
+	return a.Limit == b.Limit && a.PausedUntil.Equal(b.PausedUntil) && a.By.By == b.By.By && a.By.Why == b.By.Why && a.By.At.Equal(b.By.At)
+}
+
+// writeKey writes the record of a key in the copy. Somebody else may have changed it: the next run looks again.
+func (r *run) writeKey(ctx context.Context, do func(ctx context.Context) error) {
+	err := r.write(ctx, do)
+	if err != nil && !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrNotFound) {
+		r.failed(err)
+	}
+}
