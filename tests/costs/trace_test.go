@@ -128,6 +128,16 @@ func TestTraces(t *testing.T) {
 		}
 		step("FindNote", func() error { return vaulttest.ErrOf(v.Control().FindNote(ctx, n.Name)) })
 		step("RemoveNote", func() error { return v.Control().RemoveNote(ctx, n.Name, n.Version) })
+		k := storage.KeyRecord{Name: "key:west", Holders: []storage.Holder{{Plan: large.ID, Taken: true}}}
+		for _, name := range []string{"PutKey, of a new key", "PutKey"} {
+			step(name, func() (err error) {
+				k.Version, err = v.Control().PutKey(ctx, k)
+				return err
+			})
+		}
+		step("FindKey", func() error { return vaulttest.ErrOf(v.Control().FindKey(ctx, k.Name)) })
+		step("Keys", func() error { return vaulttest.ErrOf(storage.Collect(v.Control().Keys(ctx))) })
+		step("RemoveKey", func() error { return v.Control().RemoveKey(ctx, k.Name, k.Version) })
 		goldentest.Equal(t, filepath.Join("testdata", "traces.txt"), []byte(vaulttest.Named(out.String())))
 	})
 }
