@@ -27,7 +27,7 @@ func newGauges(o Options, i *instruments) *gauges {
 		Options: o,
 		open:    i.observed("azblob.fleet.open", "{plan}", "Plans that are open."),
 		waiting: i.observed("azblob.fleet.waiting", "{plan}", "Open plans that have not begun."),
-		asleep:  i.observed("azblob.fleet.asleep", "{plan}", "Open plans that sleep until a time or a signal."),
+		asleep:  i.observed("azblob.fleet.asleep", "{plan}", "Open plans that need no node now: they sleep, or an engine of another kind places them."),
 		stuck:   i.observed("azblob.fleet.stuck", "{plan}", "Open plans that make no progress."),
 		unread:  i.observed("azblob.fleet.unread", "{plan}", "Open plans that may be stuck and were not read yet."),
 		members: i.observed("azblob.fleet.members", "{member}", "Members of the fleet."),

@@ -150,7 +150,7 @@ func (s store) find(ctx context.Context, id uuid.UUID) (storage.ListResult, erro
 func (i Inspection) mayHandOver(p storage.ListResult, takeUnclaimed bool) (owner *MemberState, err error) {
 	switch {
 	case p.External != "":
-		return nil, fmt.Errorf("%w: %s places it; ask that engine, or set External if it does not work any more", ErrOwned, p.External)
+		return nil, fmt.Errorf("%w: %s, an engine of another kind, places it", ErrOwned, p.External)
 	case p.Asleep():
 		return nil, fmt.Errorf("%w until %s: nobody owns it", ErrAsleep, p.WakeAt.UTC().Format(time.RFC3339))
 	case p.Owner == uuid.Nil && p.Epoch == 0 && !takeUnclaimed:

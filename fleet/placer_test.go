@@ -464,7 +464,7 @@ func TestHandOverOfExternalPlans(t *testing.T) {
 				plan := test.plan(t, v)
 				former := plantest.Clone(plan)
 				time.Sleep(time.Minute)
-				if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, TakeUnclaimed: true}); !errors.Is(err, fleet.ErrOwned) || !strings.Contains(err.Error(), "queue places it") {
+				if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, TakeUnclaimed: true}); !errors.Is(err, fleet.ErrOwned) || !strings.Contains(err.Error(), "queue, an engine of another kind, places it") {
 					t.Errorf("without External: %v", err)
 				}
 				h, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})

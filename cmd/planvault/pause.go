@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,6 +43,9 @@ func (a *app) pause(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
 	message := "The plan has just ended, or was deleted."
 	if len(i.Plans) > 0 {
 		message = i.Plans[0].Why
+		if heard := hears(ctx, v, i.Plans[0].Plan); heard != "" {
+			message = "The plan is paused. " + heard
+		}
 	}
 	return a.printPaused(paused{id, true, message})
 }
@@ -57,7 +61,9 @@ func (a *app) resumePlan(ctx context.Context, v *azblob.Vault, id uuid.UUID) err
 	if err := fleet.ResumePlan(ctx, v, id, by); err != nil {
 		return err
 	}
-	return a.printPaused(paused{id, false, "The plan is not paused. It goes on within the fleet's interval, when a node is alive."})
+	p, _ := lookUp(ctx, v, id) // it may have gone since
+	heard := cmp.Or(hears(ctx, v, p), "It goes on within the fleet's interval, when a node is alive.")
+	return a.printPaused(paused{id, false, "The plan is not paused. " + heard})
 }
 
 func (a *app) printPaused(p paused) error {

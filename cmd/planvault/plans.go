@@ -43,6 +43,7 @@ func (a *app) planColumns() []column[report.Listed] {
 		},
 		{title: "NAME", cell: func(r report.Listed) string { return printable(r.Name, 60) }, compare: by(name), least: 8},
 		{title: "SUBMITTED BY", cell: func(r report.Listed) string { return printable(r.SubmittedBy, 0) }, compare: by(submitter), shown: inWide, optional: true},
+		{title: "PLACED BY", cell: func(r report.Listed) string { return printable(r.External, 40) }, shown: inWide, optional: true},
 		{title: "LABELS", cell: func(r report.Listed) string { return printable(workflow.FormatLabels(r.Labels), 0) }, least: 8, optional: true},
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"io"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/goldentest"
 	"github.com/planvault/azblob/workflow"
 )
@@ -19,6 +21,7 @@ import (
 //	planvault ARGS...      runs the tool in this process; files need absolute names, such as $WORK/plan.html
 //	fails N ARGS...        the same for a run that ends with exit code N
 //	plan ID STATUS NAME    stores a plan, as stage.store does
+//	place ID [asleep]      claims a plan for an engine of another kind, and lets it sleep for an hour
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
@@ -33,7 +36,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"planvault": scriptPlanvault, "fails": scriptFails, "plan": scriptPlan,
+			"planvault": scriptPlanvault, "fails": scriptFails, "plan": scriptPlan, "place": scriptPlace,
 		},
 	})
 }
@@ -81,4 +84,23 @@ func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
 		p.Submitted.By = args[4]
 	}
 	ts.Check(ts.Value(stageKey{}).(*stage).vault.Restore(context.Background(), p))
+}
+
+func scriptPlace(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: place ID [asleep]")
+	}
+	id, err := uuid.Parse(args[0])
+	ts.Check(err)
+	ctx := context.Background()
+	p, err := fleet.NewPlacer(ts.Value(stageKey{}).(*stage).vault, fleet.PlacerOptions{})
+	ts.Check(err)
+	c, err := p.Claim(id, fleet.ClaimOptions{External: workflow.External{Name: "queue", Ask: "queue show"}})
+	ts.Check(err)
+	defer c.Release()
+	plan, err := c.Take(ctx)
+	ts.Check(err)
+	if len(args) > 1 {
+		ts.Check(c.Sleep(ctx, plan, c.Now().Add(time.Hour), fleet.MaxSignals))
+	}
 }

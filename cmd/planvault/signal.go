@@ -38,6 +38,7 @@ func (a *app) signalCommand() *cobra.Command {
 type signalled struct {
 	ID     uuid.UUID `json:"id" help:"the plan's ID"`
 	Number int       `json:"number" help:"the signal's number among those of the plan"`
+	Heard  string    `json:"heard,omitempty" help:"who sees it when, if an engine of another kind places the plan"`
 }
 
 // signal stores a signal for a plan.
@@ -51,5 +52,12 @@ func (a *app) signal(ctx context.Context, v *azblob.Vault, id uuid.UUID, s fleet
 	if err != nil {
 		return err
 	}
-	return a.print(signalled{id, number}, func(w io.Writer) { fmt.Fprintf(w, "signal %d of plan %s\n", number, id) })
+	p, _ := lookUp(ctx, v, id) // it may have gone since
+	report := signalled{id, number, hears(ctx, v, p)}
+	return a.print(report, func(w io.Writer) {
+		fmt.Fprintf(w, "signal %d of plan %s\n", number, id)
+		if report.Heard != "" {
+			fmt.Fprintln(w, wrap(printable(report.Heard, 0), a.width()))
+		}
+	})
 }

@@ -74,7 +74,11 @@ func (a *app) stop(ctx context.Context, v *azblob.Vault, id uuid.UUID, wait bool
 	if err != nil {
 		return fmt.Errorf("the request to stop is stored, but who obeys is not known: %w", err)
 	}
-	return a.printStopped(stoppedOf(id, i))
+	s := stoppedOf(id, i)
+	if len(i.Plans) > 0 && i.Plans[0].Plan.External != "" {
+		s.Obeyed, s.Message = s.Owner != nil, "The request to stop is stored. "+hears(ctx, v, i.Plans[0].Plan)
+	}
+	return a.printStopped(s)
 }
 
 // notStopped reports a plan that has ended before, or returns the error if it has not.

@@ -94,14 +94,16 @@ type openRow struct {
 	Group            *uuid.UUID   `json:"group,omitempty" help:"the ID of its group"`
 	Name             string       `json:"name" help:"its name"`
 	Status           string       `json:"status,omitempty" help:"NotStarted or Running"`
-	Condition        string       `json:"condition" help:"how it is doing, such as working, waiting, asleep, paused or orphaned"`
+	Condition        string       `json:"condition" help:"how it is doing, such as working, waiting, asleep, paused, orphaned or external"`
 	Stuck            bool         `json:"stuck" help:"whether somebody should look at it"`
 	Unread           bool         `json:"unread,omitempty" help:"whether it may be stuck, and was not read"`
 	Reason           fleet.Reason `json:"reason,omitempty" help:"a code for why it is stuck or waits, such as owner-gone"`
 	Why              string       `json:"why" help:"why it is stuck or is not, and what to do"`
 	Owner            *uuid.UUID   `json:"owner,omitempty" help:"the node that owns it"`
 	OwnerName        string       `json:"ownerName,omitempty" help:"the name of that node"`
-	OwnerState       string       `json:"ownerState" help:"none, alive, silent or gone"`
+	OwnerState       string       `json:"ownerState" help:"none, alive, silent, gone or external"`
+	External         string       `json:"external,omitempty" help:"the engine of another kind that places it"`
+	Ask              string       `json:"ask,omitempty" help:"how to ask that engine, if the plan was read"`
 	HeartbeatSeconds *float64     `json:"heartbeatSeconds,omitempty" help:"the time since the owner renewed its record"`
 	Epoch            int64        `json:"epoch" help:"how often an owner has taken it"`
 	Progress         time.Time    `json:"progress" help:"the latest change that is stored in the plan"`
@@ -128,7 +130,7 @@ const mostRunning = 100
 func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 	r := openRow{
 		ID: p.Plan.ID, Group: known(p.Plan.GroupID), Name: p.Plan.Name, Condition: string(p.Condition), Stuck: p.Stuck, Unread: p.Unread, Reason: p.Reason, Why: p.Why,
-		Owner: known(p.Plan.Owner), OwnerState: string(p.OwnerState), Epoch: p.Plan.Epoch,
+		Owner: known(p.Plan.Owner), OwnerState: string(p.OwnerState), External: p.Plan.External, Ask: p.Ask, Epoch: p.Plan.Epoch,
 		Progress: p.Progress.UTC(), IdleSeconds: max(0, i.Now.Sub(p.Progress)).Seconds(),
 		Done: p.Done, Actions: p.Actions, StopRequested: p.StopRequested.UTC(), doing: p.Doing(),
 	}
@@ -192,6 +194,8 @@ func (r openRow) owner(form func(uuid.UUID) string) string {
 	switch {
 	case r.OwnerName != "":
 		return printable(r.OwnerName, 24)
+	case r.External != "":
+		return printable(r.External, 24)
 	case r.Owner != nil:
 		return form(*r.Owner)
 	}

@@ -20,6 +20,7 @@ import (
 type takeover struct {
 	evict           uuid.UUID // a node, or uuid.Nil
 	unclaimed, wait bool
+	external        bool
 }
 
 // takeoverCommand fences a plan from its owner.
@@ -37,6 +38,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 		})
 	c.Flags().Var((*given)(&node), "evict", "if the owner is the `NODE` with this ID, remove it from the fleet although it is alive")
 	c.Flags().BoolVar(&t.unclaimed, "unclaimed", false, "take a plan that an engine without a fleet began; that engine must not run any more")
+	c.Flags().BoolVar(&t.external, "external", false, "take a plan from the engine of another kind that places it; that engine must not run any more")
 	c.Flags().BoolVar(&t.wait, "wait", false, "wait until a node has taken the plan")
 	return a.signed(c)
 }
@@ -45,6 +47,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 type takenOver struct {
 	ID        uuid.UUID  `json:"id" help:"the plan's ID"`
 	From      *uuid.UUID `json:"from,omitempty" help:"the node from which it was taken"`
+	External  string     `json:"external,omitempty" help:"the engine of another kind that placed it"`
 	Fenced    bool       `json:"fenced" help:"whether that node can't write to it any more"`
 	Evicted   bool       `json:"evicted" help:"whether that node was removed from the fleet"`
 	Owner     *uuid.UUID `json:"owner,omitempty" help:"the node that has taken the plan since"` // a node that has taken it
@@ -86,7 +89,7 @@ func (a *app) takeover(ctx context.Context, v *azblob.Vault, id uuid.UUID, t tak
 	if err != nil {
 		return err
 	}
-	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{By: by, Name: "planvault takeover", TakeUnclaimed: t.unclaimed})
+	h, err := fleet.HandOver(ctx, v, id, fleet.HandOverOptions{By: by, Name: "planvault takeover", TakeUnclaimed: t.unclaimed, External: t.external})
 	switch {
 	case errors.Is(err, fleet.ErrOwned), evicted && errors.Is(err, storage.ErrInvalid):
 		return a.notHandedOver(ctx, v, before, evicted, err)
@@ -109,7 +112,7 @@ const rejoinTime = time.Minute
 
 // awaitTaker waits until a node has taken a plan that was handed over, if any node may.
 func (a *app) awaitTaker(ctx context.Context, v *azblob.Vault, h fleet.Handover, r *takenOver) error {
-	if h.Status.Final() || len(h.Live) == 0 && !r.Evicted {
+	if h.Status.Final() || h.Asleep || len(h.Live) == 0 && !r.Evicted {
 		return nil
 	}
 	wait, cancel := context.WithCancel(ctx)
@@ -149,11 +152,20 @@ func called(id uuid.UUID, name string) string {
 
 // takenOverOf returns the report about a handover.
 func takenOverOf(id uuid.UUID, h fleet.Handover) takenOver {
-	message := fmt.Sprintf("Plan %s is fenced from %s, in epoch %d. %s", id, nodeOrEngine(h.From), h.Epoch, whoTakes(len(h.Live)))
-	if h.Status.Final() {
+	from := nodeOrEngine(h.From)
+	if h.External != "" {
+		from = printable(h.External, 60)
+	}
+	message := fmt.Sprintf("Plan %s is fenced from %s, in epoch %d. %s", id, from, h.Epoch, whoTakes(len(h.Live)))
+	switch {
+	case h.Asleep && len(h.Live) > 0:
+		message = fmt.Sprintf("The fleet places plan %s, and no longer %s. It goes on when it is due.", id, from)
+	case h.Asleep:
+		message = fmt.Sprintf("The fleet places plan %s, and no longer %s. %s", id, from, whoTakes(0))
+	case h.Status.Final():
 		message = fmt.Sprintf("Plan %s is %s. Its former owner has just ended it.", id, h.Status)
 	}
-	return takenOver{ID: id, From: known(h.From), Fenced: true, Epoch: h.Epoch, Status: h.Status.String(), LiveNodes: len(h.Live), message: message}
+	return takenOver{ID: id, From: known(h.From), External: h.External, Fenced: !h.Asleep, Epoch: h.Epoch, Status: h.Status.String(), LiveNodes: len(h.Live), message: message}
 }
 
 // take notes that a node has taken the plan, and which process that is.
@@ -212,6 +224,8 @@ func (a *app) notHandedOver(ctx context.Context, v *azblob.Vault, before storage
 			return err
 		}
 		return a.printTakenOver(report)
+	case before.External != "":
+		return fmt.Errorf("%w; planvault show says how to ask it; if it is gone for ever, give --external", err)
 	case before.Owner == uuid.Nil:
 		return fmt.Errorf("%w; if that engine does not run any more, start it again, or give --unclaimed", err)
 	}

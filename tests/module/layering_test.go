@@ -126,7 +126,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"cmd/planvault/internal/human":  {},
 		"cmd/planvault/internal/report": {"cmd/planvault/internal/human", "plugins", "storage", "storage/driver", "workflow"},
 		"cmd/planvault/internal/sample": {"plugins", "storage", "workflow"},
-		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "workflow"},
+		"cmd/planvault/internal/web":    {".", "cmd/planvault/internal/human", "cmd/planvault/internal/report", "fleet", "storage", "storage/driver", "workflow"},
 	}
 	// These packages may import more, and nothing below imports them.
 	above := []string{"tests", "storage/storagetest", "storage/memvault", "emulator", "internal/azurite", "internal/conformance", "internal/fill", "internal/oracle", "internal/settings", "internal/trial", "internal/vaulttest", "integration", "examples", "cmd"}

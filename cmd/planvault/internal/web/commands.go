@@ -38,6 +38,8 @@ func (s *Server) remedyFor(p fleet.OpenPlan) []report.Command {
 		return []report.Command{s.command("To make the live nodes look again, take it over:", "takeover", id)}
 	case p.Reason == fleet.ReasonUnclaimed:
 		return []report.Command{s.command("If its engine has died and a fleet is to go on with it:", "takeover", id, "--unclaimed")}
+	case p.Reason == fleet.ReasonExternal:
+		return []report.Command{s.command("If its engine is gone for ever and the fleet is to go on with it:", "takeover", id, "--external")}
 	case p.Reason == fleet.ReasonUnreadable:
 		return []report.Command{s.command("To see what is damaged:", "check")}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -59,8 +60,5 @@ func (o onePlan) FindNote(context.Context, string) (storage.Note, error) {
 func (o onePlan) Read(context.Context, uuid.UUID) (*workflow.Plan, error) { return o.plan, nil }
 
 func (o onePlan) Search(context.Context, storage.Filters) (iter.Seq[storage.Stream[storage.ListResult]], error) {
-	p := o.plan
-	return slices.Values([]storage.Stream[storage.ListResult]{{Result: storage.ListResult{
-		ID: p.ID, GroupID: p.GroupID, Name: p.Name, SubmitTime: p.SubmitTime, State: p.State, Owner: p.Owner, Epoch: p.Epoch,
-	}}}), nil
+	return slices.Values([]storage.Stream[storage.ListResult]{{Result: driver.Listed(o.plan)}}), nil
 }

@@ -31,7 +31,7 @@ func (e exposition) gauges(g fleet.Gauges) string {
 	var b strings.Builder
 	b.WriteString(e.gauge("azblob_fleet_open", "Plans that are open.", e.series(float64(g.Open))))
 	b.WriteString(e.gauge("azblob_fleet_waiting", "Open plans that have not begun.", e.series(float64(g.Waiting))))
-	b.WriteString(e.gauge("azblob_fleet_asleep", "Open plans that sleep until a time or a signal.", e.series(float64(g.Asleep))))
+	b.WriteString(e.gauge("azblob_fleet_asleep", "Open plans that need no node now: they sleep, or an engine of another kind places them.", e.series(float64(g.Asleep))))
 	b.WriteString(e.gauge("azblob_fleet_unread", "Open plans that may be stuck and were not read yet.", e.series(float64(g.Unread))))
 	b.WriteString(e.gauge("azblob_fleet_wait_oldest_seconds", "For how long the plan has waited that has not begun for longest.", e.series(g.OldestWait.Seconds())))
 	var stuck, plans, copies []string

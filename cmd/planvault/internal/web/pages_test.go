@@ -289,6 +289,28 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestExternalPlan has how to ask an engine of another kind that places a plan, and the command that takes it over.
+func TestExternalPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		p := &workflow.Plan{Name: "placed", External: workflow.External{Name: "queue <1>", Ask: "queue show"}}
+		must(t, st.Create(t.Context(), p))
+		p.State.Status, p.Owner, p.Epoch = workflow.Running, workflow.NewV7(), 1
+		st.update(t, p)
+		asleep := plantest.Clone(p)
+		s := web.New(st, web.Options{Vault: "ci"})
+		page, takeover := "/plan/"+p.ID.String(), "planvault takeover "+p.ID.String()+" --external"
+		contains(t, s, page, []string{"<dt>Placed by</dt><dd>queue &lt;1&gt;</dd>", "<dt>Ask it</dt><dd>queue show</dd>", "planvault stop"}, []string{takeover, ">Stuck<"})
+		time.Sleep(time.Hour)
+		contains(t, s, page, []string{">Stuck<", "an engine of another kind, places it", "Ask it: queue show", takeover}, []string{"--evict"})
+		contains(t, s, "/", []string{takeover}, []string{"--evict"})
+		asleep.Owner, asleep.WakeAt = uuid.Nil, time.Now().Add(time.Hour)
+		st.update(t, asleep)
+		time.Sleep(time.Minute) // pages are kept for a while
+		contains(t, s, page, []string{"Placed by"}, []string{takeover, ">Stuck<"})
+	})
+}
+
 // TestPlanInItsSite has what surrounds a plan, its owner's name, and the commands for its trouble.
 func TestPlanInItsSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
