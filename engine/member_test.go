@@ -88,6 +88,22 @@ func long(names ...string) *workflow.Plan {
 	return plan(block("b", sequence("s", actions...)))
 }
 
+// TestUntilIdleBesideExternalPlans: an engine ends when all plans are final but those that an engine of another kind places.
+func TestUntilIdleBesideExternalPlans(t *testing.T) {
+	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{TakeUnclaimed: true}}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			own, others := s.create(long("a")), long("b")
+			others.External.Name = "queue"
+			s.create(others)
+			begun := time.Now()
+			must(t, s.engine(s.process(), o).Run(t.Context()))
+			if took := time.Since(begun); took > 2*time.Minute || s.read(own.ID).State.Status != workflow.Completed || s.read(others.ID).State.Status != workflow.NotStarted {
+				t.Errorf("it ended after %v: %s, and %s", took, s.read(own.ID).State.Status, s.read(others.ID).State.Status)
+			}
+		})
+	}
+}
+
 // TestFleet lets three engines share many plans. The process that stored them is gone.
 func TestFleet(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {

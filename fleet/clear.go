@@ -29,7 +29,8 @@ type ClearOptions struct {
 
 // Clear waits until no node works on a suspended store. Nodes that do not leave within Patience are evicted. Clear then waits
 // for their longest TTL, by the store's clock, and fences each open plan of the store, so that an evicted process which
-// wakes up later finds that its writes are refused, and that its node is no member.
+// wakes up later finds that its writes are refused, and that its node is no member. Running plans that engines of another kind
+// place are fenced, too, [DefaultTTL] after the suspension: by then those engines have seen it. They keep owner and epoch.
 //
 // Clear runs nothing, and may be repeated at any time: the note of the suspension names what was evicted. It returns the
 // number of Running plans that no node owns, which engines without a fleet began: nothing shows whether those still run.
@@ -194,7 +195,7 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var begun, waiting []uuid.UUID
+	var begun, waiting, outside []uuid.UUID
 	var errs []error
 	for f := range found {
 		switch r := f.Result; {
@@ -204,11 +205,16 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 			errs = append(errs, f.Err)
 		case r.State.Status == workflow.NotStarted, r.Asleep():
 			waiting = append(waiting, r.ID)
+		case r.External != "":
+			outside = append(outside, r.ID)
 		case r.Owner == uuid.Nil && r.Epoch == 0:
 			unclaimed++
 		case slices.Contains(c.Evicted, r.Owner):
 			begun = append(begun, r.ID)
 		}
+	}
+	if len(outside) > 0 {
+		errs = append(errs, c.outdate(ctx, outside))
 	}
 	if len(c.Evicted) == 0 || len(begun)+len(waiting) == 0 {
 		return unclaimed, errors.Join(errs...)
@@ -223,6 +229,41 @@ func (c *clearing) fence(ctx context.Context) (unclaimed int, err error) {
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.o.Interval)
 	defer cancel()
 	return unclaimed, errors.Join(append(errs, n.Leave(leaving))...)
+}
+
+// outdate fences plans that engines of another kind place, and leaves them to these engines. Nothing shows whether one lives: a
+// [Placer] sees the suspension within its Interval, or when it wakes up and meets the fence.
+func (c *clearing) outdate(ctx context.Context, plans []uuid.UUID) error {
+	until := c.note.Stored.Add(DefaultTTL + resolution)
+	c.doing(fmt.Sprintf("wait until %s, when engines of another kind must have noticed, and fence their plans: %d", clockTime(until), len(plans)))
+	for {
+		r, err := c.store.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		if r.Now.After(until) {
+			return atMost(readAtOnce, plans, func(id uuid.UUID) error { return c.store.outdate(ctx, id) })
+		}
+		if !sleep.For(ctx, clearPause) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// outdate stores a plan that has an owner again as it is, so that all versions that the owner knows are out of date.
+func (s store) outdate(ctx context.Context, id uuid.UUID) error {
+	for round := 1; ; round++ {
+		plan, err := s.Read(ctx, id)
+		if errors.Is(err, storage.ErrNotFound) || err == nil && (plan.State.Status.Final() || plan.Owner == uuid.Nil) {
+			return nil
+		}
+		if err == nil {
+			err = s.rewrite(ctx, plan)
+		}
+		if !conflicted(err) || round == maxRounds {
+			return err
+		}
+	}
 }
 
 // touch gives a plan that has not begun, or sleeps, a new version, so that a claim or a wake of the present one is refused.

@@ -378,3 +378,34 @@ func TestInspectLongTTL(t *testing.T) {
 		}
 	})
 }
+
+// TestInspectExternal looks at plans that the queue places. No node is missing for them, and a look with few reads finds the same.
+func TestInspectExternal(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		v := open(store)
+		_, owned := placed(t, v)
+		overdue, sleeps, waits := rests(t, v, time.Minute, 0), rests(t, v, 2*time.Hour, 0), authored(t, v, 0)
+		time.Sleep(time.Hour)
+		_, young := placed(t, v)
+		want := map[uuid.UUID]string{
+			owned.ID: "external true, queue show", overdue.ID: "none true, ", sleeps.ID: "none false, ", waits.ID: "none true, ", young.ID: "external false, ",
+		}
+		for _, o := range []fleet.InspectOptions{{}, {MaxReads: 1}} {
+			i := inspect(t, v, o)
+			for _, p := range i.Plans {
+				if got := fmt.Sprintf("%s %t, %s", p.OwnerState, p.Stuck, p.Ask); got != want[p.Plan.ID] || p.Condition != fleet.ConditionExternal || p.Reason != fleet.ReasonExternal {
+					t.Errorf("%+v: %s, %s, %s: %q, want %q", o, p.Plan.State.Status, p.Condition, p.Reason, got, want[p.Plan.ID])
+				}
+			}
+			if g := i.Gauges(); g.Open != 5 || g.Asleep != 5 || g.Waiting != 0 || g.OldestWait != 0 || g.Stuck[fleet.ReasonExternal] != 3 || len(g.Stuck) != 1 || len(i.Gone()) != 0 {
+				t.Errorf("%+v: %+v, %v", o, g, i.Gone())
+			}
+		}
+		if p := fleet.Describe(read(t, v, owned.ID), time.Now()); p.Condition != fleet.ConditionExternal || p.OwnerState != fleet.OwnerStateExternal || !p.Stuck || !strings.HasSuffix(p.Why, "Ask it: queue show") {
+			t.Errorf("described as %s of %s: %s", p.Condition, p.OwnerState, p.Why)
+		}
+		if i := inspect(t, v, fleet.InspectOptions{NoReads: true}); i.Unread != 1 {
+			t.Errorf("without reads, %d are unread", i.Unread)
+		}
+	})
+}

@@ -313,11 +313,16 @@ func (n *Node) interrupt(plan *workflow.Plan) {
 // that of a claim, so a plan that began without a claim continues with epoch 2.
 func (n *Node) fence(ctx context.Context, plan *workflow.Plan) error {
 	plan.Owner, plan.Epoch, plan.External, plan.Alone = n.id, max(plan.Epoch, 1)+1, n.o.external, false
-	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
+	return n.store.rewrite(ctx, plan)
+}
+
+// rewrite stores the entry of a plan, and then each of its sub-objects.
+func (s store) rewrite(ctx context.Context, plan *workflow.Plan) error {
+	if err := settle(ctx, func() error { return s.UpdatePlan(ctx, plan) }); err != nil {
 		return err
 	}
 	return atOnce(workflow.Parts(plan), func(o workflow.Object) error {
-		return settle(ctx, func() error { return storage.Update(ctx, n.store, o) })
+		return settle(ctx, func() error { return storage.Update(ctx, s, o) })
 	})
 }
 

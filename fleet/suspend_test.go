@@ -114,6 +114,44 @@ func TestClear(t *testing.T) {
 	})
 }
 
+// TestClearExternal suspends a store in which engines of another kind own two plans: one sees it, and one is frozen. What the
+// frozen one does later is refused, and both plans are still theirs.
+func TestClearExternal(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		v, late := open(store), open(store)
+		sees, seen := placed(t, v)
+		frozen, own := placed(t, late)
+		sleeps := rests(t, v, time.Hour, 0)
+		late.Freeze()
+		must(t, second(fleet.Suspend(t.Context(), v, closing, fleet.SuspendOptions{})))
+		began := time.Now()
+		unclaimed, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{By: ana})
+		if took := time.Since(began); err != nil || unclaimed != 0 || took < fleet.DefaultTTL || took > time.Minute {
+			t.Errorf("%d unclaimed plans, %v, after %v", unclaimed, err, took)
+		}
+		if cause := context.Cause(sees.Work()); !errors.Is(cause, fleet.ErrSuspended) {
+			t.Errorf("the work goes on: %v", cause)
+		}
+		late.Thaw()
+		for c, plan := range map[*fleet.Claim]*workflow.Plan{sees: seen, frozen: own} {
+			refused(t, v, plan)
+			if _, err := c.Take(t.Context()); !errors.Is(err, fleet.ErrSuspended) {
+				t.Errorf("its owner takes it again: %v", err)
+			}
+			if now := read(t, v, plan.ID); now.Owner != plan.Owner || now.Epoch != plan.Epoch || now.External != queue {
+				t.Errorf("it is now %+v", now)
+			}
+		}
+		if now := read(t, v, sleeps.ID); !now.Asleep() || now.External != queue {
+			t.Errorf("it no longer sleeps: %+v", now)
+		}
+		began = time.Now()
+		if _, err := fleet.Clear(t.Context(), v, fleet.ClearOptions{By: ana}); err != nil || time.Since(began) > 10*time.Second {
+			t.Errorf("again: %v, after %v", err, time.Since(began))
+		}
+	})
+}
+
 // TestSleepingNode lets a node sleep for longer than its TTL. It looks at the members before it claims.
 func TestSleepingNode(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
