@@ -88,7 +88,9 @@ func (e *Engine) obey(ctx context.Context, r *run, o owner) error {
 				r.die(cause)
 				r.slot.hurry()
 			case errors.Is(cause, fleet.ErrSuspended):
-				e.suspended.Store(true)
+				if r.plan.External.Name == "" { // else nobody notes that the vault is open again
+					e.suspended.Store(true)
+				}
 				r.drain()
 			default:
 				r.giveUp(cause)

@@ -117,24 +117,50 @@ func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Pla
 	defer claim.Release()
 	running, end := untilShutdown(ctx)
 	defer end()
-	if err := e.initOnce(running); err != nil {
-		return Placed{}, err
+	stops := func() bool {
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, fleet.ErrStopRequested) {
+			return false
+		}
+		claim.Stop(attributionOf(cause))
+		return true
 	}
+	defer context.AfterFunc(ctx, func() { stops() })()
+	for stopping := stops(); ; stopping = true {
+		placed, err := e.runClaimed(running, claim, id, o)
+		if err != nil || placed.Plan.State.Status.Final() || stopping || !stops() {
+			return placed, err
+		}
+	}
+}
+
+// runClaimed runs a plan until it is final, waits, or must be left, which the error says.
+func (e *Engine) runClaimed(running context.Context, claim *fleet.Claim, id uuid.UUID, o RunOptions) (Placed, error) {
 	var plan *workflow.Plan
-	err = e.insist(running, func(ctx context.Context) (err error) {
-		plan, err = claim.Take(ctx)
-		return err
-	})
+	err := e.initOnce(running)
+	if err == nil {
+		err = context.Cause(running)
+	}
+	if err == nil {
+		// A shutdown lets a claim that is under way end: one that is cut off leaves the plan to whoever has its epoch.
+		claiming, end := outlive(running, e.opts.Drain)
+		defer end()
+		err = e.insist(claiming, func(ctx context.Context) (err error) {
+			plan, err = claim.Take(ctx)
+			return err
+		})
+	}
 	waits := func() bool { return errors.Is(err, fleet.ErrAsleep) || errors.Is(err, fleet.ErrPaused) }
 	switch {
 	case err == nil && !plan.State.Status.Final():
-		plan, err = e.runClaimed(ctx, running, claim, plan, o)
-	case err != nil && running.Err() != nil && !waits():
-		return Placed{}, fmt.Errorf("%w: %w", ErrDraining, err)
+		plan, err = e.workOn(running, claim, plan, o)
+	case !waits():
+		err = shutDown(running, err)
 	}
 	switch {
 	case plan == nil && waits(): // it could not be claimed, or again after a conflict or an unknown outcome
-		return e.waitsOutside(running, claim, id, err)
+		placed, err := e.waitsOutside(running, claim, id, err)
+		return placed, shutDown(running, err)
 	case err != nil && !errors.Is(err, fleet.ErrAsleep):
 		return Placed{}, err
 	}
@@ -144,35 +170,8 @@ func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Pla
 	return e.asPlaced(plan, plan.Paused), nil
 }
 
-// waitsOutside says how a plan waits that can't be claimed because of that.
-func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.UUID, because error) (Placed, error) {
-	plan, err := e.vault.Read(ctx, id)
-	if err != nil {
-		return Placed{}, err
-	}
-	if !errors.Is(because, fleet.ErrPaused) {
-		return e.asPlaced(plan, workflow.Attribution{}), nil
-	}
-	by, paused, err := claim.PausedBy(ctx)
-	if err != nil {
-		return Placed{}, err
-	}
-	p := e.asPlaced(plan, by)
-	if !paused && !plan.State.Status.Final() {
-		p.WakeAt = claim.Now() // it has just been resumed
-	}
-	return p, nil
-}
-
-// runClaimed runs a plan until it is final, or must be left, which the error says.
-func (e *Engine) runClaimed(ctx, running context.Context, claim *fleet.Claim, plan *workflow.Plan, o RunOptions) (*workflow.Plan, error) {
-	stop := func() {
-		if cause := context.Cause(ctx); errors.Is(cause, fleet.ErrStopRequested) {
-			claim.Stop(attributionOf(cause))
-		}
-	}
-	stop() // before anything begins
-	defer context.AfterFunc(ctx, stop)()
+// workOn works on a plan that is claimed.
+func (e *Engine) workOn(running context.Context, claim *fleet.Claim, plan *workflow.Plan, o RunOptions) (*workflow.Plan, error) {
 	owner := &claimOwner{Claim: claim, work: claim.Work()}
 	owner.epoch.Store(plan.Epoch)
 	defer owner.beat(plan.ID, o)()
@@ -181,17 +180,67 @@ func (e *Engine) runClaimed(ctx, running context.Context, claim *fleet.Claim, pl
 	return e.workFor(running, owner, plan, slot)
 }
 
+// waitsOutside says how a plan waits that can't be claimed because of that.
+func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.UUID, because error) (p Placed, err error) {
+	err = e.insist(ctx, func(ctx context.Context) error {
+		plan, err := e.vault.Read(ctx, id)
+		if err != nil {
+			return err
+		}
+		if plan.Owner != uuid.Nil && !plan.State.Status.Final() { // another has woken it since
+			return &fleet.OwnedError{Owner: plan.Owner, Epoch: plan.Epoch, External: plan.External}
+		}
+		by, resumed := workflow.Attribution{}, false
+		if errors.Is(because, fleet.ErrPaused) {
+			var paused bool
+			if by, paused, err = claim.PausedBy(ctx); err != nil {
+				return err
+			}
+			resumed = !paused
+		}
+		if p = e.asPlaced(plan, by); resumed && !plan.State.Status.Final() {
+			p.WakeAt = claim.Now()
+		}
+		return nil
+	})
+	return p, err
+}
+
+// shutDown returns an error of something that a shutdown may have cut off.
+func shutDown(running context.Context, err error) error {
+	if err != nil && running.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrDraining, err)
+	}
+	return err
+}
+
 // untilShutdown returns a context that ends with ctx, unless its end is a request to stop.
 func untilShutdown(ctx context.Context) (running context.Context, end func()) {
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	after := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); !errors.Is(cause, fleet.ErrStopRequested) {
+	shut := func() {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, fleet.ErrStopRequested) {
 			cancel(cause)
 		}
-	})
+	}
+	shut() // before anything begins
+	after := context.AfterFunc(ctx, shut)
 	return running, func() {
 		after()
 		cancel(nil)
+	}
+}
+
+// outlive returns a context that ends some time after another one.
+func outlive(ctx context.Context, d time.Duration) (later context.Context, end func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	after := context.AfterFunc(ctx, func() {
+		if sleep.For(later, d) {
+			cancel()
+		}
+	})
+	return later, func() {
+		after()
+		cancel()
 	}
 }
 

@@ -45,6 +45,7 @@ type Node struct {
 	letGo      map[letting]struct{}               // what the other members of the last look have let go; it does not change
 	gauger     uuid.UUID                          // the member that looked after the gauges at the last look
 	stops      map[uuid.UUID]workflow.Attribution // the plans that were asked to stop, at the last look
+	ordered    *workflow.Attribution              // the stop of the plan of a claim, by Claim.Stop
 	signals    map[uuid.UUID]int                  // the largest number of a signal of each plan, at the last look
 	paused     map[uuid.UUID]bool                 // the plans that are paused, at the last look
 	tidied     map[uuid.UUID]time.Time

@@ -200,7 +200,9 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		switch {
 		case plan.State.Status.Final():
 			// The owner may have died during its last update. Repeating it completes it.
-			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
+			if n.completes(plan) {
+				err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
+			}
 		case n.o.handsOver && plan.Owner == uuid.Nil && (plan.State.Status == workflow.NotStarted || plan.Asleep()):
 			plan.External = workflow.External{} // it stays what it is, and nodes may claim or wake it
 			err = settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) })
@@ -352,7 +354,7 @@ func (n *Node) own(p *workflow.Plan, woken bool) {
 	if n.suspended {
 		w.end(ErrSuspended)
 	}
-	if by, asked := n.stops[plan]; asked {
+	if by, asked := n.stopLocked(plan); asked {
 		w.end(&StopError{by})
 	} else if n.paused[plan] {
 		w.end(ErrPaused)

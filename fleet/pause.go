@@ -137,7 +137,7 @@ func (n *Node) mark(ctx context.Context, plan uuid.UUID) (by workflow.Attributio
 // before, so a note that is gone was removed after the mark, or the mark came after the resume.
 func (n *Node) resumed(ctx context.Context, plan *workflow.Plan) error {
 	n.mu.Lock()
-	_, asked := n.stops[plan.ID]
+	_, asked := n.stopLocked(plan.ID)
 	n.mu.Unlock()
 	if asked || plan.Paused == (workflow.Attribution{}) {
 		return nil

@@ -101,7 +101,8 @@ func (p *Placer) Claim(plan uuid.UUID, o ClaimOptions) (*Claim, error) {
 
 // Take makes the claim the owner of a plan, and returns it as it is stored: a plan that has not begun, one that sleeps and is
 // due, or one that a former owner of the same External.Name has left, if Epoch is that of this owner. That plan is fenced, as
-// by [Node.Take]. A plan that is final needs no owner, and is returned as it is. A plan that nobody placed yet gets External,
+// by [Node.Take]. A plan that is final needs no owner, and is returned as it is; unless it ended more than an hour ago, an end
+// that was interrupted is completed. A plan that nobody placed yet gets External,
 // and from then on nodes leave it alone, also while it sleeps.
 //
 // An owner that met [storage.ErrConflict] calls Take again, and after an error whose outcome is unknown, Take of the same claim
@@ -127,11 +128,12 @@ func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) {
 	return c.node.Take(ctx, c.plan)
 }
 
-// Stop ends the context of [Claim.Work] as if somebody had called [Stop]. It sends no request, and does nothing unless the
-// claim owns the plan.
+// Stop ends the context of [Claim.Work] as if somebody had called [Stop]. If the claim does not own the plan, Take then takes a
+// plan that sleeps or is paused, too, and the context has ended. Stop sends no request.
 func (c *Claim) Stop(by workflow.Attribution) {
 	c.node.mu.Lock()
 	defer c.node.mu.Unlock()
+	c.node.ordered = &by
 	if w := c.node.work[c.plan]; w != nil {
 		w.end(&StopError{by})
 	}
@@ -195,6 +197,22 @@ func (c *Claim) Asked() bool {
 	defer n.mu.Unlock()
 	_, stop := n.stops[c.plan]
 	return stop || n.paused[c.plan] || n.signals[c.plan] > 0
+}
+
+// stopLocked returns who asked a plan to stop, if anybody has.
+func (n *Node) stopLocked(plan uuid.UUID) (by workflow.Attribution, asked bool) {
+	if n.ordered != nil {
+		return *n.ordered, true
+	}
+	by, asked = n.stops[plan]
+	return by, asked
+}
+
+// completes reports whether a final plan is stored again, which completes an end that was interrupted. A node finds such a plan
+// because that was. A claim is of any plan, perhaps of a past day, whose catalogue goes with each change: after an hour,
+// Recovery completes the end.
+func (n *Node) completes(plan *workflow.Plan) bool {
+	return n.o.external.Name == "" || n.Now().Sub(plan.State.End) < time.Hour
 }
 
 // mayPlace returns an error if others place a plan that has no owner now.

@@ -81,7 +81,7 @@ func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
 func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, asked := n.stops[plan]
+	_, asked := n.stopLocked(plan)
 	if due := n.signals[plan] > lastSignal || !n.clock.when(time.Now()).Before(at); asked || due && !n.paused[plan] {
 		return nil
 	}
