@@ -52,6 +52,11 @@
 // [Node.Sleep] gives up a plan that only waits, until a time or a signal: [Node.Plans] of any node yields it then. [Send] stores
 // a signal. After [PausePlan], nothing more of a plan begins until [ResumePlan].
 //
+// # Engines of another kind
+//
+// A [Placer] owns plans for whatever else decides which process runs which plan, such as a queue. Nodes leave such plans alone.
+// [HandOver] gives them to the fleet if HandOverOptions.External is set.
+//
 // # Stuck plans
 //
 // [Inspect] says which members are alive, which open plans make no progress, and why. It is for operators and

@@ -61,9 +61,9 @@ type Handover struct {
 // The audit log has it as takeover.
 //
 // Errors: [storage.ErrInvalid] if By does not say who asks; [ErrAsleep]; [ErrOwned] if the owner is alive, see [Evict], if
-// another node has taken the plan meanwhile, if an engine of another kind places it and External is not set, or if the plan was begun by an engine without a fleet and TakeUnclaimed is not
-// set or no node is alive to take it; [storage.ErrInvalid] if the plan is not Running; otherwise those of [Join], [Node.Take]
-// and [Node.Leave].
+// another node has taken the plan meanwhile, if an engine of another kind places it and External is not set, or if the plan was
+// begun by an engine without a fleet and TakeUnclaimed is not set or no node is alive to take it; [storage.ErrInvalid] if the
+// plan is not Running, and no engine of another kind places it; otherwise those of [Join], [Node.Take] and [Node.Leave].
 func HandOver(ctx context.Context, vault storage.Vault, plan uuid.UUID, o HandOverOptions) (h Handover, err error) {
 	s, err := storeOf("HandOver", vault)
 	if err != nil {

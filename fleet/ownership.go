@@ -119,9 +119,9 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 // It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
 // Epoch and State.Start are set. If Claim fails, the plan is unchanged.
 //
-// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrOwned] if an engine of another kind places it; [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop;
-// [storage.ErrConflict] if somebody else has
-// claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
+// Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrOwned] if an engine of another kind places it;
+// [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop; [storage.ErrConflict] if
+// somebody else has claimed or changed it; [ErrFenced] or [ErrLeft] if the node is no longer a member; otherwise those of
 // UpdatePlan. Claim repeats an update whose outcome is unknown until ctx ends. If the error is
 // [storage.ErrUnknown] even so, [Node.Take] settles it.
 func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
