@@ -52,7 +52,9 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	a.work.Go(func() { a.listens(listening) })
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
-		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool { return p.Owner == uuid.Nil && p.External == "" && !e.known(p.ID) })
+		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool {
+			return p.Owner == uuid.Nil && p.External == "" && !e.known(p.ID) && !a.naps(p.ID)
+		})
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -123,8 +125,13 @@ func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan, plac
 		a.forget(id)
 		return
 	}
+	if a.waitsForTurn(ctx, plan) {
+		a.forget(id)
+		return
+	}
 	for quiet := plan.Asleep(); ; quiet = true {
 		r := newRun(a.Engine, plan, slot, a.now, a.ears, quiet)
+		r.takeTurns, r.giveTurns = a.takeTurns, a.giveTurns
 		a.enter(r)
 		a.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := r.work(ctx)

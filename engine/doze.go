@@ -97,11 +97,22 @@ func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) 
 		return r.plan, nil
 	}
 	r.plan.WakeAt, r.plan.LastSignal = r.wakeAt, lastSignal(r.plan)
+	waits := r.plan.WaitsFor != ""
+	if r.plan.KeepTurn == workflow.KeepWhileAwake && !waits {
+		r.plan.WaitsFor = r.plan.FirstKey()
+	}
 	r.slot.hurry() // this write needs no place
 	if err := r.store(ctx, r.plan); err != nil {
 		return nil, err
 	}
-	a.noteSleeper(r.plan.ID, r.plan.WakeAt, r.plan.LastSignal)
+	if r.plan.WaitsFor != "" {
+		a.giveTurns(ctx, r.plan)
+	}
+	if waits {
+		a.noteWaiting(r.plan)
+	} else {
+		a.noteSleeper(r.plan.ID, r.plan.WakeAt, r.plan.LastSignal)
+	}
 	return nil, fleet.ErrAsleep
 }
 
@@ -109,13 +120,22 @@ func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) 
 type nap struct {
 	until      time.Time
 	lastSignal int
+	keys       []string // that it waits for
 }
 
 // noteSleeper makes the engine wake a plan at a time of the store's clock, or after a signal.
 func (a *alone) noteSleeper(id uuid.UUID, wakeAt time.Time, lastSignal int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asleep[id] = nap{wakeAt, lastSignal}
+	a.asleep[id] = nap{until: wakeAt, lastSignal: lastSignal}
+}
+
+// naps reports whether a plan sleeps here.
+func (a *alone) naps(id uuid.UUID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, naps := a.asleep[id]
+	return naps
 }
 
 // mayBeSignalled reports whether a signal would wake one of the plans that sleep.

@@ -269,6 +269,13 @@ func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) (*Handle, erro
 	if e.suspended.Load() {
 		return nil, fmt.Errorf("submit plan %s: %w", plan.ID, fleet.ErrSuspended)
 	}
+	if plan.Unique != "" {
+		if holder, err := e.reserveUnique(ctx, plan); err != nil && holder != uuid.Nil {
+			return &Handle{e, holder}, fmt.Errorf("submit plan %s: %w", plan.ID, err)
+		} else if err != nil {
+			return nil, fmt.Errorf("submit plan %s: %w", plan.ID, err)
+		}
+	}
 	unknown := false
 	err := e.insist(ctx, func(ctx context.Context) error {
 		err := e.vault.Create(ctx, plan)

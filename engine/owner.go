@@ -22,6 +22,7 @@ type owner interface {
 	Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, lastSignal int) error
 	Pause(ctx context.Context, by workflow.Attribution) error
 	Signals() (last int, more <-chan struct{})
+	GiveTurns(ctx context.Context, plan *workflow.Plan)
 	// Asked reports whether requests for the plan are left that nobody else removes when it is final.
 	Asked() bool
 	// ends returns the contexts that end when the plan is no longer to be worked on, first that of the work on it.
@@ -34,7 +35,7 @@ func (e *Engine) workFor(ctx context.Context, o owner, plan *workflow.Plan, s *s
 	work := o.ends()[0]
 	for quiet := o.Woken(); ; s.again() {
 		r := newRun(e, plan, s, o.Now, ownersEars{o}, quiet)
-		r.pausePlan, r.requested = o.Pause, o.Asked
+		r.pausePlan, r.requested, r.giveTurns = o.Pause, o.Asked, o.GiveTurns
 		e.enter(r)
 		e.opts.Observer.PickedUp(ctx, PickedUpEvent{r.plan})
 		err := e.obey(ctx, r, o)

@@ -198,8 +198,16 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 			}
 			resumed = !paused
 		}
-		if p = e.asPlaced(plan, by); resumed && !plan.State.Status.Final() {
+		p = e.asPlaced(plan, by)
+		switch no, turnless := errors.AsType[*fleet.NoTurnError](because); {
+		case plan.State.Status.Final():
+		case resumed:
 			p.WakeAt = claim.Now()
+		case turnless:
+			p.WakeAt, p.LastSignal = claim.Now().Add(turnPause), fleet.MaxSignals
+			if no.PausedUntil.After(p.WakeAt) {
+				p.WakeAt = no.PausedUntil
+			}
 		}
 		return nil
 	})

@@ -21,12 +21,20 @@ func (r *run) runPlan() error {
 	if e := r.plan.Ending; !e.At.IsZero() {
 		return r.endPlan(e.Reason)
 	}
-	reason, err := r.within(r.scope, r.plan, r.runBlocks)
+	var reason workflow.FailureReason
+	var err error
+	turnless := r.turnless()
+	if !turnless {
+		reason, err = r.within(r.scope, r.plan, r.runBlocks)
+	}
+	if err == nil {
+		reason, err = r.outcome(reason)
+	}
 	if err != nil {
 		return err
 	}
-	if reason, err = r.outcome(reason); err != nil {
-		return err
+	if turnless {
+		return r.endPlan(reason)
 	}
 	failed, err := r.runDeferred(reason)
 	if err != nil {
@@ -53,12 +61,31 @@ func (r *run) beginPlan() error {
 		r.expire()
 	}
 	if r.plan.Owner == uuid.Nil && (r.plan.Asleep() || !r.plan.Alone) { // nobody else wakes or claims it
-		r.plan.WakeAt, r.plan.LastSignal, r.plan.Alone = time.Time{}, 0, true
+		r.plan.WakeAt, r.plan.LastSignal, r.plan.WaitsFor, r.plan.Alone = time.Time{}, 0, "", true
 		if r.plan.State.Status == workflow.Running {
-			return r.write(r.plan)
+			if err := r.write(r.plan); err != nil {
+				return err
+			}
 		}
 	}
-	return r.begin(r.plan, true)
+	if err := r.begin(r.plan, true); err != nil || r.takeTurns == nil || r.scope.Err() != nil || !r.plan.Ending.At.IsZero() {
+		return err
+	}
+	return r.takeTurnsAlone()
+}
+
+// turnless reports whether the plan ends before it has begun, perhaps without turns: then nothing of it runs, not even what is
+// deferred.
+func (r *run) turnless() bool {
+	if cause := context.Cause(r.scope); !fleet.TakesTurns(r.plan) || !errors.Is(cause, fleet.ErrStopRequested) && !errors.Is(cause, errDeadline) {
+		return false
+	}
+	for o := range workflow.Walk(r.plan) {
+		if o != workflow.Object(r.plan) && o.Header().State.Status != workflow.NotStarted {
+			return false
+		}
+	}
+	return true
 }
 
 // outcome fixes the outcome, which chooses the deferred actions. From here on the plan can't be stopped. A stop that has
@@ -110,6 +137,9 @@ func (r *run) endPlan(reason workflow.FailureReason) error {
 	}
 	r.engine.waits.ended(r.plan)
 	r.removeSignals()
+	ctx, cancel := context.WithTimeout(r.writing, r.engine.opts.Patience/4)
+	defer cancel()
+	r.giveTurns(ctx, r.plan)
 	return nil
 }
 

@@ -54,6 +54,10 @@ type run struct {
 	steps  int
 	// pausePlan pauses the plan, and pausable are the actions whose failure does that. Both are nil without Options.PauseOnFailure.
 	pausePlan func(ctx context.Context, by workflow.Attribution) error
+	// takeTurns takes the turns of the plan of an engine that is alone. It is nil if the plan's owner has done so.
+	takeTurns func(ctx context.Context, plan *workflow.Plan) error
+	// giveTurns gives back the turns of the plan when it is final.
+	giveTurns func(ctx context.Context, plan *workflow.Plan)
 	// requested reports whether requests for the plan are left that nobody else removes. It is nil if there are none.
 	requested func() bool
 	pausable  map[*workflow.Action]string

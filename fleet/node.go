@@ -51,6 +51,7 @@ type Node struct {
 	tidied     map[uuid.UUID]time.Time
 	work       map[uuid.UUID]*work // the plans that the node owns
 	pauses     map[uuid.UUID]pause // the plans that the node has let go
+	freed      []string            // the keys whose turns were given back here
 	asleep     sleepers            // the plans that the node is to wake
 	loopsOver  int                 // how many loops over Plans there are
 	offered    []*workflow.Plan    // plans that they are to claim at once

@@ -116,8 +116,10 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 }
 
 // Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running.
-// It takes the plan as Read or Create left it. When Claim returns nil, the plan is Running, and its Owner,
-// Epoch and State.Start are set. If Claim fails, the plan is unchanged.
+// It takes the plan as Read or Create left it. A plan that takes turns also gets its turns, or is stored as asleep: see
+// [TakeTurns]. When Claim returns nil, the plan is Running, and its Owner,
+// Epoch and State.Start are set. If Claim fails, the plan is unchanged,
+// unless the error is [ErrNoTurn].
 //
 // Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrOwned] if an engine of another kind places it;
 // [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop; [storage.ErrConflict] if
@@ -131,7 +133,12 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 	if plan.State.Status != workflow.NotStarted {
 		return &storage.Error{Op: "Claim", Plan: plan.ID, Err: driver.Invalid("State.Status", "is %s: only a plan that is NotStarted can be claimed", plan.State.Status)}
 	}
-	return n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error { return n.claim(ctx, plan) })
+	return n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error {
+		if err := n.claim(ctx, plan); err != nil {
+			return err
+		}
+		return n.takeTurns(ctx, plan)
+	})
 }
 
 // claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has
@@ -226,7 +233,12 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			}
 		}
 		switch {
+		case err == nil && plan.State.Status.Final():
+			return plan, nil
 		case err == nil:
+			if err = n.takeTurns(ctx, plan); err != nil {
+				return nil, err
+			}
 			return plan, nil
 		case !conflicted(err) || ctx.Err() != nil:
 			return nil, err

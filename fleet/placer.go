@@ -189,6 +189,9 @@ func (c *Claim) PausedBy(ctx context.Context) (by workflow.Attribution, paused b
 // Signals returns the number of the plan's last signal, see [Node.Signals].
 func (c *Claim) Signals() (last int, more <-chan struct{}) { return c.node.Signals(c.plan) }
 
+// GiveTurns gives back the turns of the plan, which the claim has ended, see [Node.GiveTurns].
+func (c *Claim) GiveTurns(ctx context.Context, plan *workflow.Plan) { c.node.GiveTurns(ctx, plan) }
+
 // Asked reports whether the last look showed a stop request, a pause or a signal of the plan. Who ends the plan removes them
 // with [RemoveSignals].
 func (c *Claim) Asked() bool {

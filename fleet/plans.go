@@ -44,6 +44,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq[storage.Stream[*workflow.Plan
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
 			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[letting]time.Time{},
+			full: map[string]time.Time{}, taking: map[string]bool{},
 			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
 		}
 		n.looping(1)
@@ -87,9 +88,11 @@ type finder struct {
 
 	acquired  chan acquisition
 	acquiring int
-	most      int  // how many plans are acquired at a time
-	backlog   bool // a plan is due that there was no place for
-	hold      bool // what is due waits for the end of a search, which may find plans that have begun
+	most      int                  // how many plans are acquired at a time
+	backlog   bool                 // a plan is due that there was no place for
+	full      map[string]time.Time // the keys that had no room, and when to look at them again
+	taking    map[string]bool      // the keys of plans that are being acquired
+	hold      bool                 // what is due waits for the end of a search, which may find plans that have begun
 }
 
 // candidate is a plan that this node may claim or take.
@@ -105,6 +108,10 @@ type candidate struct {
 	broken  bool      // the plan can't be read; only a full search looks at it again, or a new version
 	offered bool      // claimed without a search
 	alien   bool      // the process lacks plugins for the plan; only a new version is looked at again
+
+	turns    []turn // that the plan takes, as far as a listing shows them, unless it may have them
+	turnless bool   // the plan sleeps because there was no turn for it
+	awaits   string // the key that had no room for it
 }
 
 func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(at) }
@@ -114,7 +121,7 @@ func (c *candidate) waits() bool { return !c.busy && !c.broken && !c.alien }
 
 // ready returns the time since which the plan could run. Who has waited longest goes first.
 func (c *candidate) ready(id uuid.UUID) time.Time {
-	if c.slept.IsZero() {
+	if c.slept.IsZero() || c.turnless {
 		return workflow.Time(id)
 	}
 	return c.slept
@@ -129,6 +136,7 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 	}
 	at := time.Now()
 	f.noteLetGo(at, v)
+	f.noteFreed(at)
 	more = f.recheck(at, v)
 	if more && !at.Before(f.nextFull) && f.n.free() { // without a free place, nothing is looked for
 		if more = f.searchAll(at, v); f.n.view().departures != f.departures {
@@ -190,9 +198,10 @@ func (f *finder) next() time.Time {
 	if due, any := f.n.nextSleeper(); any && due.Before(next) && f.waking() < f.most {
 		next = due
 	}
-	for _, c := range f.open {
-		if c.waits() && c.due.Before(next) {
-			next = c.due
+	first := f.nextOf(time.Now())
+	for id, c := range f.open {
+		if due := f.dueTurns(c); c.waits() && due.Before(next) && (due.After(time.Now()) || f.mayTakeTurns(id, c, first)) {
+			next = due
 		}
 	}
 	return next
@@ -217,8 +226,9 @@ func (f *finder) oldest(at time.Time) (oldest uuid.UUID) {
 		}
 		return cmp.Or(c.ready(id).Compare(o.ready(oldest)), driver.NewestFirst(oldest, id)) < 0
 	}
+	next := f.nextOf(at)
 	for id, c := range f.open {
-		if !c.second && c.isDue(at) && before(id, c) {
+		if !c.second && c.isDue(at) && before(id, c) && f.mayTakeTurns(id, c, next) {
 			oldest = id
 		}
 	}
@@ -267,7 +277,13 @@ func (f *finder) acquire(at time.Time) bool {
 		case offer != nil:
 			f.claimOffer(offer)
 		case id != uuid.Nil:
-			f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id) })
+			turns := f.open[id].turns
+			f.begin(id, func() (*workflow.Plan, error) {
+				if err := f.n.store.lookAtTurns(f.ctx, turns); err != nil {
+					return nil, err
+				}
+				return f.n.acquire(f.ctx, id)
+			})
 		default:
 			f.n.unreserve()
 			f.backlog = false
@@ -281,6 +297,7 @@ func (f *finder) acquire(at time.Time) bool {
 func (f *finder) begin(id uuid.UUID, acquire func() (*workflow.Plan, error)) {
 	f.open[id].busy = true
 	f.acquiring++
+	f.takes(id, true)
 	go func() {
 		plan, err := acquire()
 		f.n.unreserve()
@@ -306,10 +323,14 @@ func (f *finder) claimOffer(plan *workflow.Plan) {
 		f.n.unreserve()
 		return
 	}
+	if len(plan.Keys) > 0 { // older plans come first
+		f.n.unreserve()
+		_ = f.consider(f.ctx, driver.Listed(plan), f.n.view(), false) // it asks only about owners
+		return
+	}
 	f.open[plan.ID] = &candidate{offered: true}
 	f.begin(plan.ID, func() (*workflow.Plan, error) {
-		err := f.n.exclusive(f.ctx, "claim", plan.ID, func(ctx context.Context) error { return f.n.claim(ctx, plan) })
-		if err != nil {
+		if err := f.n.Claim(f.ctx, plan); err != nil {
 			return nil, err
 		}
 		return plan, nil
@@ -321,7 +342,11 @@ func (f *finder) finish(a acquisition) bool {
 	f.acquiring--
 	c := f.open[a.id]
 	c.busy = false
-	switch {
+	f.takes(a.id, false)
+	switch no, _ := errors.AsType[*NoTurnError](a.err); {
+	case no != nil:
+		f.await(a.id, c, no, errors.Is(a.err, ErrAsleep))
+		f.n.taken(a.id)
 	case errors.Is(a.err, ErrOwned):
 		delete(f.open, a.id)
 		f.lookAgain(a.id)

@@ -227,6 +227,9 @@ func unreadable(err error) bool {
 func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 	gone := func(id uuid.UUID) bool { return !seen[id] && driver.ChooseID(searched, id) }
 	maps.DeleteFunc(f.open, func(id uuid.UUID, c *candidate) bool {
+		if c.turnless && !searched.After.IsZero() {
+			return false // such a search is for plans that have not begun
+		}
 		return gone(id) && !c.busy && !c.retried && !c.second && (!c.alien || searched.After.IsZero())
 	})
 	if searched.After.IsZero() {
@@ -254,12 +257,20 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 	default:
 		return nil
 	}
-	if r.Asleep() || r.State.Status == workflow.NotStarted && f.n.isPaused(r.ID) {
+	waits := r.WaitsFor != "" && !r.WakeAt.After(v.now)
+	if r.Asleep() && !waits || (waits || r.State.Status == workflow.NotStarted) && f.n.isPaused(r.ID) {
 		f.considerSleeper(r, v, spread)
 		return nil
 	}
-	c := &candidate{due: time.Now(), etag: r.State.ETag, begun: r.State.Status == workflow.Running}
-	wait := spread && !first(r.ID, f.n.id, maps.Keys(v.takers))
+	c := &candidate{due: time.Now(), etag: r.State.ETag, begun: r.State.Status == workflow.Running && !waits, turnless: waits, awaits: r.WaitsFor, turns: turnsIn(r)}
+	wait := spread && !f.n.isHome(r.ID, c.turns, v)
+	if waits {
+		if wait {
+			c.due = c.due.Add(2 * f.n.o.Interval)
+		}
+		f.open[r.ID] = c
+		return nil
+	}
 	switch r.State.Status {
 	case workflow.NotStarted:
 		if wait {

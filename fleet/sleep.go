@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -41,17 +42,32 @@ func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, 
 		return n.failed("put to sleep", plan.ID, err)
 	}
 	before := *plan
+	if plan.KeepTurn == workflow.KeepWhileAwake && plan.WaitsFor == "" {
+		plan.WaitsFor = plan.FirstKey()
+	}
 	plan.Owner, plan.WakeAt, plan.LastSignal, plan.Paused = uuid.Nil, until.UTC(), lastSignal, by
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return n.failed("put to sleep", plan.ID, err)
 	}
+	n.asleepNow(plan)
+	if plan.WaitsFor != "" {
+		n.GiveTurns(ctx, plan)
+	}
+	return nil
+}
+
+// asleepNow notes that a plan sleeps, which this node is to wake.
+func (n *Node) asleepNow(plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.pauses, plan.ID)
 	n.forgetLocked(plan.ID, n.work[plan.ID])
-	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: plan.WakeAt, lastSignal: lastSignal, own: true}, 0)
-	return nil
+	later := time.Duration(0)
+	if plan.WaitsFor != "" && !plan.WakeAt.After(n.clock.when(time.Now())) {
+		later = n.o.Interval // it waits for a turn
+	}
+	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: plan.WakeAt, lastSignal: plan.LastSignal, own: true, turns: turnsIn(driver.Listed(plan))}, later)
 }
 
 // Woken reports whether the node owns a plan because it woke it: nothing of the plan ran when it was let go.
@@ -97,7 +113,7 @@ func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
 func (n *Node) rouse(ctx context.Context, plan *workflow.Plan) error {
 	before := *plan
 	plan.Owner, plan.Epoch, plan.External, plan.Alone = n.id, max(plan.Epoch, 1)+1, n.o.external, false
-	plan.WakeAt, plan.LastSignal, plan.Paused = time.Time{}, 0, workflow.Attribution{}
+	plan.WakeAt, plan.LastSignal, plan.Paused, plan.WaitsFor = time.Time{}, 0, workflow.Attribution{}, ""
 	if err := settle(ctx, func() error { return n.store.UpdatePlan(ctx, plan) }); err != nil {
 		*plan = before
 		return err
@@ -113,6 +129,7 @@ type sleeper struct {
 	wakeAt     time.Time // as it is stored
 	lastSignal int       // the same
 	own        bool      // this node is the first to wake it
+	turns      []turn    // that it sleeps without
 	noted      time.Time
 }
 
@@ -312,7 +329,7 @@ func (f *finder) wakeDue(at time.Time) {
 			if slept.After(at) {
 				slept = at // a signal wakes it
 			}
-			f.open[id] = &candidate{due: at, slept: slept, second: !p.own}
+			f.open[id] = &candidate{due: at, slept: slept, second: !p.own, turns: p.turns}
 		}
 	}
 }

@@ -39,6 +39,17 @@ func (k KeepTurn) MarshalText() ([]byte, error) { return keepTurnNames.text(k) }
 // UnmarshalText reads the name of a rule.
 func (k *KeepTurn) UnmarshalText(text []byte) error { return keepTurnNames.unmarshal(k, text) }
 
+// FirstKey returns the name of the first of p's Keys in the order of their names, or "" if there are none. It is WaitsFor of a
+// plan that sleeps without its turns.
+func (p *Plan) FirstKey() (first string) {
+	for _, k := range p.Keys {
+		if first == "" || k.Name < first {
+			first = k.Name
+		}
+	}
+	return first
+}
+
 // CheckKey returns a [*FieldError] with the first problem of a key.
 func CheckKey(k Key) error { return firstOf(k.check) }
 

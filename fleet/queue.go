@@ -1,0 +1,169 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
+)
+
+// Plans that take turns wait in no queue of their own: each node goes through those that it knows, the oldest first. The first
+// node by the hash of a key has a head start for all plans of the key, so that others seldom try for the same turn.
+
+// takeTurns takes the turns of a plan that the node has just come to own. If there is none, it lets the plan sleep, and the error
+// is ErrAsleep and ErrNoTurn. A plan that only ends needs no turn.
+func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan) error {
+	if !TakesTurns(plan) || n.onlyEnds(plan) {
+		return nil
+	}
+	err := n.store.takeTurns(ctx, plan)
+	no, waits := errors.AsType[*NoTurnError](err)
+	if !waits {
+		return err
+	}
+	plan.WaitsFor = no.Name
+	if err := n.Sleep(ctx, plan, n.Now(), MaxSignals); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrAsleep, no)
+}
+
+// onlyEnds reports whether nothing more of a plan begins but what is deferred.
+func (n *Node) onlyEnds(plan *workflow.Plan) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, asked := n.stops[plan.ID]
+	return asked || plan.Reason == workflow.StopRequested || plan.Reason == workflow.DeadlineExceeded || !plan.Ending.At.IsZero() ||
+		!plan.Deadline.IsZero() && !plan.Deadline.After(n.clock.when(time.Now()))
+}
+
+// GiveTurns is the function [GiveTurns] for a plan that the node has ended. Plans here that wait for these turns try at once. An
+// error is reported to Observer.Failure: whoever waits mends it.
+func (n *Node) GiveTurns(ctx context.Context, plan *workflow.Plan) {
+	if !TakesTurns(plan) {
+		return
+	}
+	if err := GiveTurns(ctx, n.store, plan); err != nil {
+		n.retries("give back turns", err)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, t := range turnsOf(plan) {
+		n.freed = append(n.freed, t.record())
+	}
+	n.notifyLocked()
+}
+
+// takeFreed returns the keys whose turns were given back here since the last call.
+func (n *Node) takeFreed() (freed []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	freed, n.freed = n.freed, nil
+	return freed
+}
+
+// turnsIn returns the turns that a plan has to take before it goes on, as far as a listing shows them. The limits that it names
+// are not there.
+func turnsIn(r storage.ListResult) (all []turn) {
+	if r.State.Status != workflow.NotStarted && r.WaitsFor == "" {
+		return nil
+	}
+	for _, name := range r.Keys {
+		all = append(all, turn{r.ID, name, false, workflow.MaxKeyLimit})
+	}
+	if r.WaitsFor != "" && !slices.Contains(r.Keys, r.WaitsFor) {
+		all = append(all, turn{r.ID, r.WaitsFor, true, 1})
+	}
+	return all
+}
+
+// isHome reports whether this node has a head start for a plan: it is the first by the hash of the plan's ID, or of its first key.
+func (n *Node) isHome(plan uuid.UUID, turns []turn, v view) bool {
+	if len(turns) > 0 {
+		plan = uuid.NewSHA1(uuid.Nil, []byte(turns[0].record()))
+	}
+	return first(plan, n.id, maps.Keys(v.takers))
+}
+
+// nextOf returns the oldest plan for each key among those that may now try to take turns.
+func (f *finder) nextOf(at time.Time) map[string]uuid.UUID {
+	next := map[string]uuid.UUID{}
+	for id, c := range f.open {
+		if !c.waits() || c.paused || len(c.turns) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(c.turns, func(t turn) bool { return f.full[t.record()].After(at) }) {
+			continue
+		}
+		for _, t := range c.turns {
+			if other, there := next[t.record()]; !there || driver.NewestFirst(id, other) > 0 {
+				next[t.record()] = id
+			}
+		}
+	}
+	return next
+}
+
+// dueTurns returns when a plan is due, and there may be room for it.
+func (f *finder) dueTurns(c *candidate) time.Time {
+	due := c.due
+	for _, t := range c.turns {
+		due = later(due, f.full[t.record()])
+	}
+	return due
+}
+
+// mayTakeTurns reports whether a plan takes no turns, or is the next for each of them.
+func (f *finder) mayTakeTurns(id uuid.UUID, c *candidate, next map[string]uuid.UUID) bool {
+	return !slices.ContainsFunc(c.turns, func(t turn) bool { return f.taking[t.record()] || next[t.record()] != id })
+}
+
+// takes notes that the turns of a plan are being taken, or no longer are.
+func (f *finder) takes(id uuid.UUID, begins bool) {
+	for _, t := range f.open[id].turns {
+		if f.taking[t.record()] = true; !begins {
+			delete(f.taking, t.record())
+		}
+	}
+}
+
+// await makes a plan wait for a key that had no room for it, and all others that want the key.
+func (f *finder) await(id uuid.UUID, c *candidate, no *NoTurnError, sleeps bool) {
+	t := turn{id, no.Name, no.Unique, workflow.MaxKeyLimit}
+	v := f.n.view()
+	pause := f.n.o.Interval
+	if !f.n.isHome(id, c.turns, v) {
+		pause *= 3
+	}
+	if left := no.PausedUntil.Sub(f.n.Now()); left > pause {
+		pause = min(left, 6*pause) // somebody may end it
+	}
+	f.full[t.record()] = time.Now().Add(pause)
+	c.due, c.awaits, c.offered, c.second = f.full[t.record()], t.record(), false, false
+	c.turnless = c.turnless || sleeps
+	if !slices.ContainsFunc(c.turns, func(has turn) bool { return has.record() == t.record() }) {
+		c.turns = append(slices.Clip(c.turns), t)
+	}
+}
+
+// noteFreed lets the plans try that wait for turns which were given back.
+func (f *finder) noteFreed(at time.Time) {
+	maps.DeleteFunc(f.full, func(_ string, until time.Time) bool { return !until.After(at) })
+	for _, record := range f.n.takeFreed() {
+		delete(f.full, record)
+		for _, c := range f.open {
+			if c.awaits == record && c.due.After(at) && !c.second {
+				c.due = at
+			}
+		}
+	}
+}
