@@ -72,12 +72,12 @@ func TestRunPlanTwice(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := s.create(plan(block("b", sequence("s", do(job{Name: "long", For: time.Minute}), second("next")))))
 		e := s.engine(s.process(), engine.Options{})
-		var epoch int64
-		first := make(chan error, 1)
+		beats, first := make(chan engine.Beat, 10), make(chan error, 1)
 		go func() {
-			_, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue, Heartbeat: func(b engine.Beat) { epoch = b.Epoch }})
+			_, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue, Heartbeat: func(b engine.Beat) { beats <- b }})
 			first <- err
 		}()
+		epoch := (<-beats).Epoch
 		time.Sleep(time.Second)
 		again := s.engine(s.process(), engine.Options{})
 		_, err := again.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -409,4 +410,65 @@ func TestRunPlanFinal(t *testing.T) {
 		s.wantNames("a")
 		must(t, vault.Close(t.Context()))
 	})
+}
+
+// TestRunPlanDies kills a worker before or after each of its calls. The next one goes on with the epoch that the store tells, and
+// runs again only what was not stored as ended.
+func TestRunPlanDies(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		died := true
+		for at := int64(1); died; at++ {
+			onStage(t, func(t *testing.T, s *stage) {
+				polls := onPolls(s)
+				p := plan(block("b", sequence("s", second("a"), second("b")), sequence("s2", polls.action(wait{"poll", 1, time.Hour}))))
+				p.Blocks[0].Concurrency, p.PostChecks = 2, checks(second("post"))
+				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, second("deferred"))}}
+				s.create(p)
+				v := s.process()
+				var calls atomic.Int64
+				ended := map[string]bool{}
+				v.On(func(_ context.Context, c processtest.Call, do func() error) error {
+					if calls.Add(1) != at {
+						return do()
+					}
+					if after {
+						_ = do()
+					}
+					v.Kill()
+					for o := range workflow.Walk(s.read(p.ID)) {
+						if a, ok := o.(*workflow.Action); ok && a.State.Status.Final() {
+							ended[a.Name] = true
+						}
+					}
+					return processtest.Unknown(c.Op)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				placed, err := s.engine(v, engine.Options{}).RunPlan(ctx, p.ID, engine.RunOptions{External: queue})
+				if died = calls.Load() >= at; died && err == nil {
+					t.Errorf("it returned %+v although its process died", placed)
+				}
+				before := len(s.names())
+				for range 5 {
+					placed, err = s.place(t.Context(), p.ID, 0)
+					if owned, ok := errors.AsType[*fleet.OwnedError](err); ok {
+						placed, err = s.place(t.Context(), p.ID, owned.Epoch)
+					}
+					must(t, err)
+					if placed.Plan.State.Status.Final() {
+						break
+					}
+					time.Sleep(time.Until(placed.WakeAt))
+				}
+				if placed.Plan.State.Status != workflow.Completed {
+					t.Errorf("call %d, after: %t:\n%s", at, after, outline(s.read(p.ID)))
+				}
+				for _, name := range s.names()[before:] {
+					if ended[name] {
+						t.Errorf("call %d, after: %t: %s ran again", at, after, name)
+					}
+				}
+			})
+		}
+	}
 }
