@@ -383,27 +383,46 @@ func TestOfferOfAPlanThatChanged(t *testing.T) {
 	})
 }
 
-// TestUnsuitedPlans: a plan that a program has no plugins for is read once, and again in a new version.
+// TestUnsuitedPlans: a plan that a program has no plugins for is read once, and again in a new version. If it sleeps, one node
+// lists it for the others.
 func TestUnsuitedPlans(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		var reads atomic.Int64
-		plan, waiting := orphan(t, p.Store, plantest.Small()), create(t, p.Store, 1)
-		p.OnOp("Read", func(_ context.Context, _ processtest.Call, _ func() error) error {
-			reads.Add(1)
-			return fleet.ErrUnsuited
-		})
-		_, errs := results(t.Context(), join(t, p, fleet.Options{}))
-		time.Sleep(10 * time.Hour)
-		if reads.Load() != 2 || len(errs) != 2 {
-			t.Errorf("%d reads, %d errors", reads.Load(), len(errs))
+		p, n := start(t, store, fleet.Options{})
+		var reads, errs atomic.Int64
+		for range 2 {
+			p := open(store)
+			p.OnOp("Read", func(context.Context, processtest.Call, func() error) error {
+				reads.Add(1)
+				return fleet.ErrUnsuited
+			})
+			_, failed := results(t.Context(), join(t, p, fleet.Options{}))
+			go func() {
+				for range failed {
+					errs.Add(1)
+				}
+			}()
 		}
-		for _, stored := range []*workflow.Plan{plan, waiting} {
+		time.Sleep(15 * time.Second) // they know each other
+		all := []*workflow.Plan{orphan(t, p, plantest.Small()), create(t, p, 1), asleep(t, p, n, 2*time.Hour)}
+		leave(t, n)
+		listed, until := 0, time.Now().Add(10*time.Hour)
+		for time.Now().Before(until) {
+			time.Sleep(time.Second)
+			now := 0
+			for _, m := range roster(t, store) {
+				now += len(m.LetGo)
+			}
+			listed = max(listed, now)
+		}
+		if reads.Load() != 6 || errs.Load() != 6 || listed != 1 {
+			t.Errorf("%d reads, %d errors, %d listed", reads.Load(), errs.Load(), listed)
+		}
+		for _, stored := range all {
 			must(t, p.Store.UpdatePlan(t.Context(), stored))
 		}
 		time.Sleep(61 * time.Minute)
-		if reads.Load() != 4 {
-			t.Errorf("after an update of both, %d reads", reads.Load())
+		if reads.Load() != 12 {
+			t.Errorf("after an update of all, %d reads", reads.Load())
 		}
 	})
 }

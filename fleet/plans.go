@@ -44,7 +44,7 @@ func (n *Node) Plans(ctx context.Context) iter.Seq[storage.Stream[*workflow.Plan
 		ctx, cancel := join(ctx, n.looks)
 		f := &finder{
 			n: n, ctx: ctx, yield: yield, open: map[uuid.UUID]*candidate{}, reported: map[uuid.UUID]bool{}, passed: map[letting]time.Time{},
-			full: map[string]time.Time{}, taking: map[string]bool{},
+			full: map[string]time.Time{}, taking: map[string]bool{}, unsuited: map[uuid.UUID]time.Time{},
 			most: min(cmp.Or(n.o.Capacity, mostAcquiring), mostAcquiring), acquired: make(chan acquisition),
 		}
 		n.looping(1)
@@ -78,6 +78,7 @@ type finder struct {
 	yield    func(storage.Stream[*workflow.Plan]) bool
 	over     bool                     // yield has ended the loop
 	open     map[uuid.UUID]*candidate // what the searches found for this node
+	unsuited map[uuid.UUID]time.Time  // plans that sleep, for others to wake, and until when they are listed; zero if not yet
 	passed   map[letting]time.Time    // what other members have let go, and when this loop looks at it again
 	reported map[uuid.UUID]bool       // plans whose errors were yielded; uuid.Nil stands for a failed search
 
@@ -135,6 +136,7 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 		f.departures, f.nextFull, f.again = v.departures, time.Now(), true
 	}
 	at := time.Now()
+	f.offerUnsuited(at)
 	f.noteLetGo(at, v)
 	f.noteFreed(at)
 	more = f.recheck(at, v)
@@ -356,7 +358,9 @@ func (f *finder) finish(a acquisition) bool {
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
 		delete(f.open, a.id) // a search finds it if nobody else has claimed it
 	case errors.Is(a.err, ErrUnsuited):
-		c.alien = true
+		if c.alien = true; !c.slept.IsZero() && !f.isListed(a.id) {
+			f.unsuited[a.id] = time.Time{}
+		}
 		return f.report(a.id, a.err)
 	case unreadable(a.err):
 		c.broken = true
@@ -372,16 +376,27 @@ func (f *finder) finish(a acquisition) bool {
 
 // lookAgain makes the loop look again at a plan whose owner had let it go and is taking it again.
 func (f *finder) lookAgain(plan uuid.UUID) {
-	for r := range f.passed {
-		if r.plan == plan {
-			f.open[plan] = &candidate{due: time.Now().Add(f.n.o.Interval), second: true}
-		}
+	if f.isListed(plan) {
+		f.open[plan] = &candidate{due: time.Now().Add(f.n.o.Interval), second: true}
 	}
 }
 
-// abandon waits for the claims and takes in progress, and gives their plans back. Even a failed take may have made the
-// node the owner.
+// isListed reports whether another member's record lists a plan.
+func (f *finder) isListed(plan uuid.UUID) bool {
+	for r := range f.passed {
+		if r.plan == plan {
+			return true
+		}
+	}
+	return false
+}
+
+// abandon unlists what was left to others, waits for the claims and takes in progress, and gives their plans back. Even a
+// failed take may have made the node the owner.
 func (f *finder) abandon() {
+	for id := range f.unsuited {
+		f.n.unlist(id)
+	}
 	for ; f.acquiring > 0; f.acquiring-- {
 		a := <-f.acquired
 		if a.plan != nil || a.err != nil && !lacks(a.err) {

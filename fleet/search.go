@@ -246,7 +246,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 			delete(f.open, r.ID)
 		}
 		return nil
-	case c != nil && !c.slept.IsZero() && r.Asleep():
+	case c != nil && !c.slept.IsZero() && !c.alien && r.Asleep():
 		return nil // its turn has come
 	case c == nil, (c.broken || c.alien) && c.etag != r.State.ETag:
 	case r.State.Status == workflow.Running && !c.busy && !c.second && !c.retried && c.etag != r.State.ETag:
@@ -259,6 +259,7 @@ func (f *finder) consider(ctx context.Context, r storage.ListResult, v view, spr
 	}
 	waits := r.WaitsFor != "" && !r.WakeAt.After(v.now)
 	if r.Asleep() && !waits || (waits || r.State.Status == workflow.NotStarted) && f.n.isPaused(r.ID) {
+		delete(f.open, r.ID)
 		f.considerSleeper(r, v, spread)
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +17,8 @@ import (
 
 // A plan that only waits may sleep: it has no owner, takes no memory, and its entry says when it is due. The node that let
 // it sleep wakes it then. If that node has left or died, the first by hash does, which has found the plan by the searches
-// that each departure starts. If both fail, the hourly search of any node finds it.
+// that each departure starts. If that one lacks plugins for the plan, it lists the plan for the others. If all of this fails, the
+// hourly search of any node finds the plan.
 //
 // A plan that has not begun and has a NotBefore is awaited in the same way, by the first by hash.
 
@@ -298,6 +300,27 @@ func (n *Node) offerSleepers(at time.Time) {
 		self.LetGo = append(self.LetGo[:len(self.LetGo):len(self.LetGo)], id)
 		n.record.announce()
 	}
+}
+
+// offerUnsuited lists the plans that sleep and are due, and that the process lacks plugins for, on the record of the node, so
+// that others wake them. Each is listed until all members have looked.
+func (f *finder) offerUnsuited(at time.Time) {
+	f.n.mu.Lock()
+	defer f.n.mu.Unlock()
+	self := &f.n.record.self
+	for id, until := range f.unsuited {
+		if !until.IsZero() && !until.After(at) {
+			self.LetGo = slices.DeleteFunc(slices.Clone(self.LetGo), func(listed uuid.UUID) bool { return listed == id })
+			delete(f.unsuited, id)
+		}
+	}
+	for id, until := range f.unsuited {
+		if until.IsZero() && len(self.LetGo) < storage.MaxLetGo {
+			self.LetGo = append(slices.Clip(self.LetGo), id)
+			f.unsuited[id] = at.Add(max(lookInterval, 3*f.n.o.Interval))
+		}
+	}
+	f.n.record.announce()
 }
 
 // wakeDue makes candidates of the plans that sleep and are due, no more than the loop takes at a time: the others may wait

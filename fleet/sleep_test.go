@@ -353,3 +353,53 @@ func TestNotBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestUnsuitedSleepers: plans sleep, their node leaves, and the first by hash of some lacks their plugins. It reads each once, and
+// the others wake them in time; and so again when they have slept once more.
+func TestUnsuitedSleepers(t *testing.T) {
+	const many, d, I = 3 * storage.MaxLetGo, 5 * time.Minute, 10 * time.Second // half are more than a record lists
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		unsuited := open(store)
+		var reads atomic.Int64
+		unsuited.OnOp("Read", func(_ context.Context, c processtest.Call, _ func() error) error {
+			reads.Add(1)
+			return &storage.Error{Op: "Read", Plan: c.Plan, Err: fleet.ErrUnsuited}
+		})
+		n := join(t, unsuited, fleet.Options{})
+		_, errs := results(t.Context(), n)
+		go func() {
+			for range errs { // each is told once
+			}
+		}()
+		p, owner := start(t, store, fleet.Options{})
+		var all []*workflow.Plan
+		for range many {
+			all = append(all, claimed(t, p, owner, 1))
+		}
+		for round := range int64(2) {
+			due := owner.Now().Add(d)
+			for _, plan := range all {
+				must(t, owner.Sleep(t.Context(), plan, due, 0))
+			}
+			_, next := start(t, store, fleet.Options{})
+			found := plans(t.Context(), t, next)
+			time.Sleep(time.Minute)
+			leave(t, owner)
+			all = all[:0]
+			for range many {
+				all = append(all, within(t, found, time.Until(due)+4*time.Minute))
+			}
+			if late := time.Since(due); late > 3*time.Minute+2*I {
+				t.Errorf("the last is woken %v late", late)
+			}
+			if got := reads.Load(); got == 0 || got > many*(round+1) {
+				t.Errorf("%d reads in round %d", got, round)
+			}
+			owner = next
+		}
+		time.Sleep(2 * time.Minute)
+		if listed := roster(t, store)[n.ID()].LetGo; len(listed) > 0 || n.Context().Err() != nil {
+			t.Errorf("%d plans are listed: %v", len(listed), n.Context().Err())
+		}
+	})
+}
