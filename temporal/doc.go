@@ -30,6 +30,9 @@
 // cluster, or a node of a fleet to which somebody has handed the plan over. The workflow then fails with the type Owned or
 // Fenced. Clusters that share a vault need namespaces of different names.
 //
+// A worker does nothing but that. A job, such as a schedule of Temporal, must call the vault's Recovery each hour, and enforce
+// retention, unless an engine's Run does.
+//
 // # Waiting
 //
 // While a plan sleeps, no worker has it: the workflow waits for the plan's time with a durable timer. A paused plan waits to be

@@ -163,8 +163,14 @@ func (p *placing) listen(ctx, work flow.Context, signals flow.ReceiveChannel) {
 	flow.Go(work, func(work flow.Context) {
 		run := flow.GetInfo(work).OriginalRunID // a reset does not change it
 		for n := 1; ; n++ {
+			// A Receive that waits would take a signal out of the channel before it is busy with it.
+			if flow.Await(work, func() bool { return signals.Len() > 0 }) != nil {
+				return
+			}
 			var s fleet.Signal
-			signals.Receive(work, &s)
+			if !signals.ReceiveAsync(&s) {
+				continue // it was none
+			}
 			s.Key = cmp.Or(s.Key, fmt.Sprint(run, "/", n))
 			number := 0
 			p.tell(work, &number, sendName, s)
