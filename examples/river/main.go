@@ -43,7 +43,8 @@ func (job) InsertOpts() river.InsertOpts {
 }
 
 // worker runs plans, each for a turn at most, because River knows no heartbeats: it takes a job back that runs for longer than
-// all jobs may. A plan that takes longer than a turn goes on in the next one. An action has drain to end then, or runs again.
+// all jobs may. A plan that takes longer than a turn goes on in the next one. What runs at the end of a turn has drain to end, or
+// runs again, so a turn is longer than any action.
 type worker struct {
 	river.WorkerDefaults[job]
 	engine      *engine.Engine
@@ -53,7 +54,8 @@ type worker struct {
 // rescue is when River takes a job back. A live worker has ended its turn then, within twice drain.
 func (w *worker) rescue() time.Duration { return w.turn + 3*w.drain }
 
-// Work runs a plan. Its error says what becomes of the job; after any other, River tries again.
+// Work runs a plan. Its error says what becomes of the job; after any other, River tries again. JobCancel stops a plan that runs.
+// One that waits has no worker: call fleet.Stop, and JobRetry, which makes River deliver the job now.
 func (w *worker) Work(jobCtx context.Context, j *river.Job[job]) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(jobCtx))
 	defer context.AfterFunc(jobCtx, func() {
