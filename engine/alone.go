@@ -25,6 +25,7 @@ type alone struct {
 	*Engine
 	now     func() time.Time
 	ears    *ownEars
+	trying  map[uuid.UUID][]string // the keys of plans that are taking turns; the engine's mutex guards it
 	work    sync.WaitGroup
 	waiting atomic.Int64 // plans that were submitted here and wait for a place
 }
@@ -36,7 +37,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 		return err
 	}
 	recovers()
-	a := &alone{Engine: e, now: now, ears: newOwnEars(e.vault, e.opts.Poll)}
+	a := &alone{Engine: e, now: now, ears: newOwnEars(e.vault, e.opts.Poll), trying: map[uuid.UUID][]string{}}
 	defer a.work.Wait()
 	e.accept(func(plan *workflow.Plan) { a.offered(ctx, plan) })
 	defer e.accept(nil)
@@ -64,11 +65,8 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 			e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("look for new plans: %w", err)})
 		}
 		for _, found := range append(a.dueSleepers(), open...) {
-			if found.Asleep() && a.now().Before(found.WakeAt) {
-				if found.State.Status == workflow.NotStarted {
-					found.LastSignal = fleet.MaxSignals // it waits for its time
-				}
-				a.noteSleeper(found.ID, found.WakeAt, found.LastSignal)
+			if found.Asleep() && a.now().Before(found.WakeAt) || len(keysToTake(found)) > 0 {
+				a.noteSleeper(found)
 				continue
 			}
 			if e.places.Acquire(ctx, 1) != nil {
@@ -96,7 +94,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 
 // offered runs a plan that was submitted here. If many wait already, a search will find it.
 func (a *alone) offered(ctx context.Context, plan *workflow.Plan) {
-	if a.waiting.Load() > maxWaiting || a.now().Before(plan.NotBefore) || !a.admit(plan.ID) {
+	if a.waiting.Load() > maxWaiting || a.now().Before(plan.NotBefore) || len(plan.Keys) > 0 || !a.admit(plan.ID) {
 		return
 	}
 	a.waiting.Add(1)
@@ -118,6 +116,7 @@ const maxWaiting = 1000
 func (a *alone) run(ctx context.Context, id uuid.UUID, plan *workflow.Plan, placed bool) {
 	slot := newSlot(a.places, placed, math.MaxInt64, func(steps int) { a.doze(id, steps) }, func() func() { return func() {} })
 	defer slot.close()
+	defer a.tried(id)
 	if !placed {
 		slot.hurry()
 	}

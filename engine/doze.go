@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -109,9 +110,9 @@ func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) 
 		a.giveTurns(ctx, r.plan)
 	}
 	if waits {
-		a.noteWaiting(r.plan)
+		a.noteWaiting(r.plan, r.plan.WaitsFor)
 	} else {
-		a.noteSleeper(r.plan.ID, r.plan.WakeAt, r.plan.LastSignal)
+		a.noteSleeper(driver.Listed(r.plan))
 	}
 	return nil, fleet.ErrAsleep
 }
@@ -120,14 +121,18 @@ func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) 
 type nap struct {
 	until      time.Time
 	lastSignal int
-	keys       []string // that it waits for
+	keys       []string // whose turns it takes before it goes on
+	full       string   // the one of these that had no room
 }
 
 // noteSleeper makes the engine wake a plan at a time of the store's clock, or after a signal.
-func (a *alone) noteSleeper(id uuid.UUID, wakeAt time.Time, lastSignal int) {
+func (a *alone) noteSleeper(p storage.ListResult) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asleep[id] = nap{until: wakeAt, lastSignal: lastSignal}
+	if p.State.Status == workflow.NotStarted {
+		p.LastSignal = fleet.MaxSignals // it waits for its time
+	}
+	a.asleep[p.ID] = nap{until: p.WakeAt, lastSignal: p.LastSignal, keys: keysToTake(p)}
 }
 
 // naps reports whether a plan sleeps here.
@@ -164,12 +169,15 @@ func (a *alone) dueSleepers() (due []storage.ListResult) {
 	now := a.now()
 	for id, n := range a.asleep {
 		last, _ := a.ears.heard(id)
-		if _, ends := a.runs[id]; !ends && (!now.Before(n.until) || last > n.lastSignal) {
+		if _, ends := a.runs[id]; !ends && (n.keys == nil || a.isNextLocked(id, n)) && (!now.Before(n.until) || last > n.lastSignal) {
 			if now.Before(n.until) {
 				n.until = now
 			}
 			due = append(due, storage.ListResult{ID: id, WakeAt: n.until})
 			delete(a.asleep, id)
+			if n.keys != nil {
+				a.trying[id] = n.keys
+			}
 		}
 	}
 	slices.SortFunc(due, func(x, y storage.ListResult) int { return x.WakeAt.Compare(y.WakeAt) })

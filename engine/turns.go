@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,38 +61,41 @@ func (a *alone) takeTurns(ctx context.Context, plan *workflow.Plan) error {
 	if !fleet.TakesTurns(plan) {
 		return nil
 	}
+	defer a.tried(plan.ID)
 	return fleet.TakeTurns(ctx, a.vault, plan)
 }
 
-// waitsForTurn reports whether a plan that has not begun, or sleeps without turns, has to wait for one: there is no room, or an
-// older plan waits here. It notes when to look again.
+// waitsForTurn reports whether a plan that has not begun, or sleeps without turns, has to wait for one, because there is no room.
+// It notes when to look again.
 func (a *alone) waitsForTurn(ctx context.Context, plan *workflow.Plan) bool {
 	begun := plan.State.Status == workflow.Running && plan.WaitsFor == ""
 	if begun || !fleet.TakesTurns(plan) || plan.Reason == workflow.StopRequested || !plan.Deadline.IsZero() && !plan.Deadline.After(a.now()) {
 		return false
 	}
-	err := error(nil)
-	if !a.olderWaits(plan) {
-		if err = fleet.LookForTurns(ctx, a.vault, plan); err == nil {
-			return false
-		}
-	}
-	if err != nil && !errors.Is(err, fleet.ErrNoTurn) && ctx.Err() == nil {
+	err := fleet.LookForTurns(ctx, a.vault, plan)
+	no, waits := errors.AsType[*fleet.NoTurnError](err)
+	switch {
+	case err == nil:
+		return false
+	case !waits && ctx.Err() == nil:
 		a.opts.Observer.Problem(ctx, ProblemEvent{err})
+		no = new(fleet.NoTurnError)
+	case !waits:
+		return true
 	}
-	a.noteWaiting(plan)
+	a.noteWaiting(plan, no.Name)
 	return true
 }
 
-// noteWaiting makes the engine look again for the turns of a plan that waits for them.
-func (a *alone) noteWaiting(plan *workflow.Plan) {
+// noteWaiting makes the engine look again for the turns of a plan. full is the key that had no room, if that is known.
+func (a *alone) noteWaiting(plan *workflow.Plan, full string) {
 	until := a.now().Add(turnPause)
 	if d := plan.Deadline; !d.IsZero() && d.Before(until) {
 		until = d
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asleep[plan.ID] = nap{until, fleet.MaxSignals, keyNames(plan)}
+	a.asleep[plan.ID] = nap{until, fleet.MaxSignals, keyNames(plan), full}
 }
 
 func keyNames(plan *workflow.Plan) (names []string) {
@@ -101,23 +105,44 @@ func keyNames(plan *workflow.Plan) (names []string) {
 	return names
 }
 
-// olderWaits reports whether an older plan waits here for one of the plan's keys.
-func (a *alone) olderWaits(plan *workflow.Plan) bool {
-	names := keyNames(plan)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, n := range a.asleep {
-		if older(id, plan.ID) && slices.ContainsFunc(n.keys, func(k string) bool { return slices.Contains(names, k) }) {
-			return true
-		}
+// keysToTake returns the keys of a plan that has to take turns before it goes on.
+func keysToTake(p storage.ListResult) []string {
+	if p.State.Status == workflow.NotStarted || p.WaitsFor != "" {
+		return p.Keys
 	}
-	return false
+	return nil
 }
 
-func older(a, b uuid.UUID) bool { return slices.Compare(a[:], b[:]) < 0 }
+// isNextLocked reports whether no older plan is to have a turn before a plan that sleeps: one that waits for the same key, and not
+// for another one, or one that is taking turns now.
+func (a *alone) isNextLocked(id uuid.UUID, n nap) bool {
+	for _, names := range a.trying {
+		if shares(n.keys, names) {
+			return false
+		}
+	}
+	now := a.now()
+	for other, o := range a.asleep {
+		tries := o.full == "" && !now.Before(o.until) || o.full != "" && slices.Contains(n.keys, o.full)
+		if tries && bytes.Compare(other[:], id[:]) < 0 && shares(n.keys, o.keys) {
+			return false
+		}
+	}
+	return true
+}
 
-// giveTurns gives back the turns of a plan that is final or sleeps without them, and makes the oldest plan try that waits here for
-// each of its keys.
+func shares(a, b []string) bool {
+	return slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })
+}
+
+// tried says that a plan has its turns, or waits for them.
+func (a *alone) tried(id uuid.UUID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.trying, id)
+}
+
+// giveTurns gives back the turns of a plan that is final or sleeps without them, and lets plans try that wait for them.
 func (a *alone) giveTurns(ctx context.Context, plan *workflow.Plan) {
 	if !fleet.TakesTurns(plan) {
 		return
@@ -127,16 +152,10 @@ func (a *alone) giveTurns(ctx context.Context, plan *workflow.Plan) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, name := range keyNames(plan) {
-		next := uuid.Nil
-		for id, n := range a.asleep {
-			if slices.Contains(n.keys, name) && (next == uuid.Nil || older(id, next)) {
-				next = id
-			}
-		}
-		if n, there := a.asleep[next]; there {
-			n.until = a.now()
-			a.asleep[next] = n
+	for id, n := range a.asleep {
+		if n.full != "" && slices.Contains(keyNames(plan), n.full) {
+			n.until, n.full = a.now(), ""
+			a.asleep[id] = n
 		}
 	}
 }

@@ -63,6 +63,14 @@ func (n *Node) GiveTurns(ctx context.Context, plan *workflow.Plan) {
 	n.notifyLocked()
 }
 
+// isAsked reports whether a plan was asked to stop.
+func (n *Node) isAsked(plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, asked := n.stops[plan]
+	return asked
+}
+
 // takeFreed returns the keys whose turns were given back here since the last call.
 func (n *Node) takeFreed() (freed []string) {
 	n.mu.Lock()
@@ -155,9 +163,14 @@ func (f *finder) await(id uuid.UUID, c *candidate, no *NoTurnError, sleeps bool)
 	}
 }
 
-// noteFreed lets the plans try that wait for turns which were given back.
+// noteFreed lets the plans try that wait for turns which were given back, and those that were asked to stop, which need none.
 func (f *finder) noteFreed(at time.Time) {
 	maps.DeleteFunc(f.full, func(_ string, until time.Time) bool { return !until.After(at) })
+	for id, c := range f.open {
+		if len(c.turns) > 0 && !c.busy && f.n.isAsked(id) {
+			c.turns, c.due, c.second = nil, at, false
+		}
+	}
 	for _, record := range f.n.takeFreed() {
 		delete(f.full, record)
 		for _, c := range f.open {

@@ -255,9 +255,12 @@ func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]sto
 	for _, id := range ids {
 		gone[id] = true
 	}
+	if len(ids) == 0 {
+		return k.Holders, nil
+	}
 	found, err := s.Search(ctx, storage.Filters{ByIDs: ids})
-	if err != nil || len(ids) == 0 {
-		return k.Holders, err
+	if err != nil {
+		return nil, err
 	}
 	over := map[uuid.UUID]bool{}
 	for f := range found {

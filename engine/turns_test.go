@@ -1,0 +1,210 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/plugins/registry"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// keyed stores a plan with one action and a key.
+func (s *stage) keyed(name string, a *workflow.Action) *workflow.Plan {
+	p := plan(block("b", sequence("s", a)))
+	p.Name, p.Keys = name, []workflow.Key{{Name: "cluster"}}
+	return s.create(p)
+}
+
+// wantTurns checks that all jobs have run, one at a time and in order.
+func (s *stage) wantTurns(names ...string) {
+	s.t.Helper()
+	if s.wantNames(names...); s.most > 1 {
+		s.t.Errorf("%d jobs ran at once", s.most)
+	}
+	control, _ := storage.As[storage.Control](s.open())
+	k, err := control.FindKey(s.t.Context(), "key:cluster")
+	if must(s.t, err); len(k.Holders) > 0 {
+		s.t.Errorf("the turn has not been given back: %+v", k)
+	}
+}
+
+// startOf returns when a job began.
+func (s *stage) startOf(name string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.log {
+		if at, is, _ := strings.Cut(line, " "); is == name {
+			d, _ := time.ParseDuration(at)
+			return d
+		}
+	}
+	return -1
+}
+
+// TestTurns runs plans that share a key in an engine that is alone, and in a fleet of two.
+func TestTurns(t *testing.T) {
+	for _, engines := range [][]engine.Options{{{}}, {{Fleet: &fleet.Options{}}, {Fleet: &fleet.Options{}}}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			var names []string
+			for i := range 5 {
+				names = append(names, fmt.Sprint(i))
+				s.keyed(names[i], do(job{Name: names[i], For: 20 * time.Second}))
+				time.Sleep(time.Second)
+			}
+			began, ended := time.Now(), make(chan error, len(engines))
+			for _, o := range engines {
+				go func() { ended <- s.engine(s.process(), o).Run(t.Context()) }()
+			}
+			for range engines {
+				must(t, <-ended)
+			}
+			s.wantTurns(names...)
+			if took := time.Since(began); took > 3*time.Minute {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// TestTurnOfASleeper has a plan that polls each hour: it keeps its turn while it sleeps, or gives it back, as KeepTurn says.
+func TestTurnOfASleeper(t *testing.T) {
+	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
+		for keep, wantFrom := range map[workflow.KeepTurn]time.Duration{workflow.KeepAlways: 2 * time.Hour, workflow.KeepWhileAwake: 0} {
+			onStage(t, func(t *testing.T, s *stage) {
+				polls := onPolls(s)
+				p := plan(block("b", sequence("s", polls.action(wait{"a", 2, time.Hour}))))
+				p.Keys, p.KeepTurn = []workflow.Key{{Name: "cluster"}}, keep
+				s.create(p)
+				time.Sleep(time.Second)
+				next := s.keyed("next", second("next"))
+				must(t, s.engine(s.process(), o).Run(t.Context()))
+				for _, id := range []*workflow.Plan{p, next} {
+					if end := s.read(id.ID); end.State.Status != workflow.Completed || end.WaitsFor != "" {
+						t.Errorf("%v: %s waits for %q\n%s", keep, end.Name, end.WaitsFor, outline(end))
+					}
+				}
+				if after := s.startOf("next"); after < wantFrom || after > wantFrom+time.Minute {
+					t.Errorf("%v: the next began after %v", keep, after)
+				}
+				s.wantTurns("next")
+			})
+		}
+	}
+}
+
+// TestStopWaitsForNoTurn stops plans that wait for a turn, or lets their deadlines pass: they end, and nothing of them runs. Nodes
+// see such a deadline when the turn comes.
+func TestStopWaitsForNoTurn(t *testing.T) {
+	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			long := do(job{Name: "first", For: time.Hour})
+			long.Timeout = 2 * time.Hour
+			s.keyed("first", long)
+			time.Sleep(time.Second)
+			stopped, late := plan(block("b", sequence("s", second("no")))), plan(block("b", sequence("s", second("no"))))
+			for _, p := range []*workflow.Plan{stopped, late} {
+				p.Keys = []workflow.Key{{Name: "cluster"}}
+				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, second("no"))}}
+			}
+			late.Deadline = time.Now().Add(10 * time.Minute)
+			s.create(stopped)
+			s.create(late)
+			e := s.engine(s.process(), o)
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(t.Context()) }()
+			time.Sleep(5 * time.Minute)
+			must(t, e.Stop(t.Context(), stopped.ID, workflow.Attribution{By: "ops"}))
+			time.Sleep(time.Minute)
+			if end := s.read(stopped.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.StopRequested {
+				t.Errorf("a minute after the stop:\n%s", outline(end))
+			}
+			time.Sleep(6 * time.Minute)
+			if end := s.read(late.ID); o.Fleet == nil && end.State.Status != workflow.Stopped {
+				t.Errorf("after the deadline:\n%s", outline(end))
+			}
+			must(t, <-ended)
+			if end := s.read(late.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.DeadlineExceeded {
+				t.Errorf("in the end:\n%s", outline(end))
+			}
+			s.wantTurns("first")
+		})
+	}
+}
+
+// TestPauseKey has a plugin that was told to come back later: nobody gets a turn until then.
+func TestPauseKey(t *testing.T) {
+	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
+		onStage(t, func(t *testing.T, s *stage) {
+			busy := engine.Task("busy", func(_ context.Context, call engine.Call, _ struct{}) (string, error) {
+				return "", call.PauseKey("cluster", time.Now().Add(time.Hour))
+			})
+			s.reg = registry.Must(s, busy)
+			s.keyed("first", busy.Action("first", struct{}{}))
+			time.Sleep(time.Second)
+			s.keyed("next", second("next"))
+			must(t, s.engine(s.process(), o).Run(t.Context()))
+			if after := s.startOf("next"); after < time.Hour || after > time.Hour+2*time.Minute {
+				t.Errorf("the next began after %v", after)
+			}
+			s.wantTurns("next")
+		})
+	}
+}
+
+// TestRunPlanTurns has an engine of another kind place two plans that share a key.
+func TestRunPlanTurns(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		first, next := s.keyed("first", do(job{Name: "first", For: time.Minute})), s.keyed("next", second("next"))
+		e := s.engine(s.process(), engine.Options{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.RunPlan(t.Context(), first.ID, engine.RunOptions{External: queue})
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		calls := 0
+		for {
+			got, err := e.RunPlan(t.Context(), next.ID, engine.RunOptions{External: queue})
+			must(t, err)
+			if calls++; got.Plan.State.Status.Final() {
+				break
+			}
+			if got.Plan.WaitsFor != "cluster" || !got.WakeAt.After(time.Now()) {
+				t.Errorf("it waits as %+v", got)
+			}
+			time.Sleep(time.Until(got.WakeAt))
+		}
+		must(t, <-ended)
+		synctest.Wait()
+		if s.wantTurns("first", "next"); calls > 8 {
+			t.Errorf("it was placed %d times", calls)
+		}
+	})
+}
+
+// TestSubmitUnique submits plans with one Unique: while the first is open, its handle comes with storage.ErrExists.
+func TestSubmitUnique(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		e := s.engine(s.process(), engine.Options{})
+		unique := func() *workflow.Plan {
+			p := plan(block("b", sequence("s", second("a"))))
+			p.Unique = "cluster 7"
+			return p
+		}
+		first := unique()
+		submit(t, e, first)
+		if handle, err := e.Submit(t.Context(), unique()); !errors.Is(err, storage.ErrExists) || handle == nil || handle.ID() != first.ID {
+			t.Errorf("the second Submit returned %v", err)
+		}
+		must(t, e.Run(t.Context()))
+		submit(t, e, unique())
+	})
+}
