@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -471,4 +472,40 @@ func TestRunPlanDies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRunPlanHears asks something of each of four plans that one engine runs. Each hears within an interval what is for it, and
+// nothing else.
+func TestRunPlanHears(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		g := onGate(s, 4*time.Minute) // in memory
+		e := s.engine(s.process(), engine.Options{})
+		want := []string{"Stopped", "Running, paused by " + asked.By, "Completed", "Completed"}
+		got, ids := make([]string, len(want)), make([]uuid.UUID, len(want))
+		began, ended := time.Now(), make([]time.Duration, len(want))
+		var work sync.WaitGroup
+		for i := range want {
+			p := s.create(plan(block("b", sequence("s", g.action(i/2%2), do(job{Name: "a", For: 30 * time.Second}), second("b")))))
+			if ids[i] = p.ID; i == 2 {
+				time.AfterFunc(10*time.Second, func() { s.send(p, "go", "ana") })
+			}
+			if i == 3 {
+				s.send(p, "go", "ana")
+			}
+			work.Go(func() {
+				placed, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+				must(t, err)
+				if got[i], ended[i] = placed.Plan.State.Status.String(), time.Since(began); placed.Paused.By != "" {
+					got[i] += ", paused by " + placed.Paused.By
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		must(t, fleet.Stop(t.Context(), s.process(), ids[0], asked))
+		must(t, fleet.PausePlan(t.Context(), s.process(), ids[1], asked))
+		work.Wait()
+		if !slices.Equal(got, want) || slices.Max(ended) > time.Minute {
+			t.Errorf("they are %q after %v", got, ended)
+		}
+	})
 }

@@ -2,11 +2,14 @@ package fleet
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
@@ -22,8 +25,8 @@ type Placer struct {
 	o     Options
 
 	mu     sync.Mutex
-	owners map[*Node]struct{} // one for each claim
-	end    context.CancelFunc // ends the looks, which there are while there are claims
+	owners map[*Node]uuid.UUID // one for each claim, with its plan
+	end    context.CancelFunc  // ends the looks, which there are while there are claims
 }
 
 // PlacerOptions are the settings of a [Placer]. Zero fields have their defaults.
@@ -49,7 +52,7 @@ func NewPlacer(vault storage.Vault, o PlacerOptions) (*Placer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Placer{store: s, o: settings, owners: map[*Node]struct{}{}}, nil
+	return &Placer{store: s, o: settings, owners: map[*Node]uuid.UUID{}}, nil
 }
 
 // ClaimOptions say for whom a plan is claimed.
@@ -95,7 +98,7 @@ func (p *Placer) Claim(plan uuid.UUID, o ClaimOptions) (*Claim, error) {
 	settings := p.o
 	settings.external, settings.former, settings.TakeUnclaimed = o.External, o.Epoch, o.TakeUnclaimed
 	c := &Claim{p, newNode(context.Background(), p.store, settings), plan}
-	p.add(c.node)
+	p.add(c)
 	return c, nil
 }
 
@@ -228,10 +231,10 @@ func (n *Node) mayPlace(plan *workflow.Plan) error {
 }
 
 // add makes the looks go on while there is an owner.
-func (p *Placer) add(n *Node) {
+func (p *Placer) add(c *Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.owners[n] = struct{}{}
+	p.owners[c.node] = c.plan
 	if p.end == nil {
 		var ctx context.Context
 		ctx, p.end = context.WithCancel(context.Background())
@@ -263,19 +266,36 @@ func (p *Placer) look(ctx context.Context) {
 			}
 			continue
 		}
-		for _, n := range p.all() {
+		about := split(r)
+		for n, plan := range p.all() {
 			if !n.joined.After(asked) { // else its own first look is newer
-				n.overhear(r, asked)
+				n.overhear(about(plan), asked)
 			}
 		}
 	}
 }
 
-func (p *Placer) all() (all []*Node) {
+func (p *Placer) all() map[*Node]uuid.UUID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n := range p.owners {
-		all = append(all, n)
+	return maps.Clone(p.owners)
+}
+
+// split returns what a roster says about a plan and about the store, without the members. A thousand claims beside a thousand
+// signals would otherwise read a million names at each look.
+func split(r storage.Roster) (about func(plan uuid.UUID) storage.Roster) {
+	stops, notes, general := map[uuid.UUID][]storage.StopRequest{}, map[uuid.UUID][]storage.Note{}, []storage.Note{}
+	for _, s := range r.Stops {
+		stops[s.Plan] = append(stops[s.Plan], s)
 	}
-	return all
+	for _, n := range r.Notes {
+		if plan, ok := plannote.Plan(n.Name); ok {
+			notes[plan] = append(notes[plan], n)
+		} else {
+			general = append(general, n)
+		}
+	}
+	return func(plan uuid.UUID) storage.Roster {
+		return storage.Roster{Stops: stops[plan], Notes: slices.Concat(general, notes[plan]), Now: r.Now}
+	}
 }
