@@ -83,6 +83,13 @@
 // A sleep costs ten requests and one for each sub-object, however long it is; [Observer].Left says fleet.ErrAsleep. Shorter
 // waits stay in memory, and cost nothing.
 //
+// # Turns
+//
+// A plan with Keys begins its work only when it has a turn for each of them, and one with a Unique while no other open plan has it.
+// Without a turn it stays NotStarted, or sleeps with WaitsFor set, at no cost but a look at the key each ten seconds. Fleets,
+// engines that are alone and RunPlan take turns from the same records: see package fleet, and docs/fleet.md for the order. A plan
+// that is stopped before anything of it has begun ends without its deferred work.
+//
 // # Forks
 //
 // A plan that failed or was stopped does not run again. [workflow.Fork] returns a new plan with the work that is
@@ -261,7 +268,8 @@ func registryOf(vault storage.Vault) (*registry.Register, error) {
 // for room here, or a node of the fleet that has room finds it within three intervals, also if this process dies. The engine
 // shares nothing with the plan, which may be changed once Submit has returned. Submit refuses a plan whose plugins can't run,
 // and returns fleet.ErrSuspended after Run has seen that the vault is suspended. When ctx ends, or the error is
-// storage.ErrUnknown, the plan may have been stored: look for its ID, which is set.
+// storage.ErrUnknown, the plan may have been stored: look for its ID, which is set. While another open plan has the plan's
+// Unique, the error is storage.ErrExists, and the handle is on that plan.
 func (e *Engine) Submit(ctx context.Context, plan *workflow.Plan) (*Handle, error) {
 	if err := e.runnable(plan); err != nil {
 		return nil, err
