@@ -43,10 +43,10 @@ func (c control) FindKey(ctx context.Context, name string) (k storage.KeyRecord,
 		}
 		ref := c.prefix.key(name)
 		body, p, err := c.client.Get(ctx, ref)
-		if err != nil {
-			return blobError("read key", ref, err)
+		if err == nil {
+			k, err = c.format.decodeKey(body, name)
 		}
-		if k, err = c.format.decodeKey(body, name); err != nil {
+		if err != nil {
 			k = storage.KeyRecord{Name: name}
 		}
 		k.Stored, k.Now, k.Version = p.LastModified.UTC(), p.Seen.UTC(), storage.Version(p.ETag)

@@ -312,11 +312,11 @@ const theTool = "The tool"
 func (a *app) commands() []group {
 	return []group{
 		{"Look at plans", []*cobra.Command{
-			a.countCommand(), a.getCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
+			a.countCommand(), a.getCommand(), a.keysCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.waitCommand(), a.webCommand(),
 		}},
 		{"Change one plan", []*cobra.Command{a.approveCommand(), a.forkCommand(), a.pauseCommand(), a.rejectCommand(), a.retryCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand()}},
-		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
+		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.keyCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
 		{"History", []*cobra.Command{
 			a.expireCommand(), a.exportCommand(), a.holdCommand(), a.importCommand(),
 			a.mirrorCommand(), a.policyCommand(), a.purgeCommand(), a.releaseCommand(), a.switchCommand(),
@@ -364,7 +364,7 @@ const lookLimit = time.Minute
 func (a *app) limited(c *cobra.Command) (context.Context, context.CancelFunc) {
 	set := func(flag string) bool { return c.Flags().Changed(flag) }
 	switch c.Name() {
-	case "count", "get", "hold", "list", "log", "nodes", "report", "show", "stats", "stuck", "vaults":
+	case "count", "get", "hold", "keys", "list", "log", "nodes", "report", "show", "stats", "stuck", "vaults":
 		if !set("timeout") && !set("all") && !set("bytes") && !set("watch") && (c.Name() != "hold" || set("list")) {
 			a.timeout = lookLimit
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"testing"
@@ -21,6 +22,8 @@ import (
 //	planvault ARGS...      runs the tool in this process; files need absolute names, such as $WORK/plan.html
 //	fails N ARGS...        the same for a run that ends with exit code N
 //	plan ID STATUS NAME    stores a plan, as stage.store does
+//	keyed ID KEY           stores a plan that has a key, and lets a node claim it, which leaves then
+//	damage KEY             damages the record of a key
 //	place ID [asleep]      claims a plan for an engine of another kind, and lets it sleep for an hour
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -37,6 +40,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"planvault": scriptPlanvault, "fails": scriptFails, "plan": scriptPlan, "place": scriptPlace,
+			"keyed": scriptKeyed, "damage": scriptDamage,
 		},
 	})
 }
@@ -102,5 +106,35 @@ func scriptPlace(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if len(args) > 1 {
 		ts.Check(c.Sleep(ctx, plan, c.Now().Add(time.Hour), fleet.MaxSignals))
+	}
+}
+
+func scriptKeyed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: keyed ID KEY")
+	}
+	id, err := uuid.Parse(args[0])
+	ts.Check(err)
+	p := planOf(id, workflow.NotStarted, "keyed")
+	p.Keys = []workflow.Key{{Name: args[1]}}
+	ctx, v := context.Background(), ts.Value(stageKey{}).(*stage).vault
+	ts.Check(v.Restore(ctx, p))
+	n, err := fleet.Join(ctx, v, fleet.Options{})
+	ts.Check(err)
+	p, err = v.Read(ctx, id)
+	ts.Check(err)
+	if err := n.Claim(ctx, p); !errors.Is(err, fleet.ErrNoTurn) {
+		ts.Check(err)
+	}
+	ts.Check(n.Leave(ctx))
+}
+
+func scriptDamage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: damage KEY")
+	}
+	s := ts.Value(stageKey{}).(*stage)
+	if !s.server.Corrupt(prefix+"-control", "keys/key_3a"+args[0], func([]byte) []byte { return []byte("{") }) {
+		ts.Fatalf("key %s has no record", args[0])
 	}
 }

@@ -109,13 +109,13 @@ func storeCages(t *testing.T, s *stage, status workflow.Status) *workflow.Plan {
 var secretRuns = []string{
 	"get FAILED", "get FAILED --output json", "get RUNNING", "show FAILED", "show FAILED --all --wide", "show RUNNING --all", "show FAILED --output json",
 	"show RUNNING --output json", "wait FAILED", "show FAILED --watch", "report FAILED -o -", "report RUNNING -o -", "count", "count --by status",
-	"list", "list --wide", "list --output json", "log", "nodes", "nodes --output json", "stuck --older 1s", "stuck --older 1s --output json", "vaults",
+	"list", "list --wide", "list --output json", "log", "nodes", "nodes --output json", "keys", "keys --output json", "stuck --older 1s", "stuck --older 1s --output json", "vaults",
 	"check", "check --output json", "doctor --probes 1", "doctor --output json --probes 1", "drill --dry-run", "recover --thorough --yes", "recover --catalogue --yes", "stats --bytes", "stats",
 	"export -o DIR/out.bundle", "import DIR/out.bundle --prefix other --allow-empty", "import DIR/out.bundle --verify-only",
 	"mirror --to-prefix copy --to-connection-string CONNECTION", "switch --to-prefix copy --to-connection-string CONNECTION --dry-run",
 	"policy", "policy show", "expire --older-than 1d --dry-run", "hold --list", "hold today", "release today", "fork FAILED --from-failure --dry-run", "fork FAILED --from-failure", "fork FAILED --from-failure --skip first --again", "fork FAILED --from-failure --again --request first={\"Text\":\"KANARI\"}", "log --output json",
 	`fork FAILED --from-failure --again --skip first --result {"Text":"KANARI"}`, `fork FAILED --from-failure --again --request first={"Text":7,"KANARI":1}`, "retry FAILED first second --again",
-	"approve RUNNING first", "reject RUNNING first", `signal RUNNING deployed --json "KANARI"`, "show RUNNING --signals", "show RUNNING --signals --output json", "pause RUNNING", "resume RUNNING", "stop RUNNING", "takeover RUNNING", "takeover RUNNING --yes", "suspend", "resume", "purge FAILED --yes", "profile list", "profile", "version",
+	"approve RUNNING first", "reject RUNNING first", `signal RUNNING deployed --json "KANARI"`, "show RUNNING --signals", "show RUNNING --signals --output json", "pause RUNNING", "resume RUNNING", "stop RUNNING", "takeover RUNNING", "takeover RUNNING --yes", "key set west --limit 2", "key repair west", "keys west", "keys west --output json", "suspend", "resume", "purge FAILED --yes", "profile list", "profile", "version",
 }
 
 // unvaulted are the commands that no run is for: TestSecrets looks at the pages of web, and the others show no plan.

@@ -330,7 +330,8 @@ func (c *Client) GetChanged(ctx context.Context, ref Ref, etag string) (body []b
 }
 
 // download reads a blob, or the range of it that part names. accept returns the wanted bytes of a body, or why it is not
-// believed. The body is nil if the blob has the version that the condition excludes.
+// believed. The body is nil if the blob has the version that the condition excludes. Of a body that is damaged, it returns
+// the properties with the error.
 func (c *Client) download(ctx context.Context, ref Ref, cond Condition, part string, accept func([]byte, http.Header) ([]byte, error)) (body []byte, p Properties, err error) {
 	err = c.do(ctx, call{op: "get", ref: ref}, func(ctx context.Context) error {
 		header := make(http.Header, 6)
@@ -357,10 +358,10 @@ func (c *Client) download(ctx context.Context, ref Ref, cond Condition, part str
 		body, err = accept(whole, resp.Header)
 		return err
 	})
-	if err != nil {
-		return nil, Properties{}, err
+	if err != nil && !Is(err, Damaged) {
+		p = Properties{}
 	}
-	return body, p, nil
+	return body, p, err
 }
 
 // receiveBody reads the body of an answer and checks its length.

@@ -255,7 +255,7 @@ func TestDamagedBodies(t *testing.T) {
 				if err != nil || string(body) != "abc" {
 					t.Errorf("%s: %q, %v", test.what, body, err)
 				}
-			} else if wantError(t, test.what, err, test.want, false); body != nil || p.ETag != "" {
+			} else if wantError(t, test.what, err, test.want, false); body != nil || (p.ETag != "") != (test.want == Damaged) {
 				t.Errorf("%s: %q, %+v", test.what, body, p)
 			}
 			if test.want == Unreachable && !errors.Is(err, io.ErrUnexpectedEOF) {

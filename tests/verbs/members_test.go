@@ -261,6 +261,11 @@ func TestStrangeRecords(t *testing.T) {
 				t.Errorf("found %+v", k)
 			}
 		}
+		server.Corrupt("test-control", "keys/a", func(b []byte) []byte { return b[1:] })
+		k, err := v.Control().FindKey(t.Context(), "a")
+		if vaulttest.Fails(t, err, storage.ErrCorrupt); k.Name != "a" || k.Version == "" || k.Stored.IsZero() {
+			t.Errorf("of a record with another MD5, FindKey returns %+v", k)
+		}
 		keys, err := storage.Collect(v.Control().Keys(t.Context()))
 		if vaulttest.Fails(t, err, storage.ErrSchema); len(keys) != 1 || keys[0].Name != "a" {
 			t.Errorf("the keys are %+v", keys)

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/cmd/planvault/internal/human"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/workflow"
+)
+
+// keyCommand changes what holds for a key.
+func (a *app) keyCommand() *cobra.Command {
+	c := &cobra.Command{Use: "key", Short: "Limit and pause the turns of a key"}
+	c.AddCommand(a.keySetCommand(), a.keyRepairCommand())
+	return c
+}
+
+func (a *app) keySetCommand() *cobra.Command {
+	var f keyFlags
+	c := a.onKey("set NAME [--limit N] [--pause-until TIME]", "Say how many plans work at once for a key, or pause it",
+		func(ctx context.Context, v *azblob.Vault, name string) error {
+			if f.limit == nil && f.pause == nil {
+				return usageError("key set: give --limit, --pause-until, or both")
+			}
+			var now fleet.KeySettings
+			return a.changeKey(ctx, v, name, "set", &now, func(by workflow.Attribution) error {
+				return fleet.SetKey(ctx, v, name, by, func(k fleet.KeySettings) fleet.KeySettings {
+					now = f.over(k)
+					return now
+				})
+			})
+		})
+	f.addFlags(c)
+	return c
+}
+
+func (a *app) keyRepairCommand() *cobra.Command {
+	var f keyFlags
+	c := a.onKey("repair NAME [--limit N] [--pause-until TIME]", "Write the record of a key anew",
+		func(ctx context.Context, v *azblob.Vault, name string) error {
+			now := f.over(fleet.KeySettings{})
+			return a.changeKey(ctx, v, name, "repaired", &now, func(by workflow.Attribution) error { return fleet.RepairKey(ctx, v, name, by, now) })
+		})
+	f.addFlags(c)
+	return c
+}
+
+// onKey returns a command that changes a key.
+func (a *app) onKey(use, short string, act func(ctx context.Context, v *azblob.Vault, name string) error) *cobra.Command {
+	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, args []string) error { return act(ctx, v, args[0]) })
+	c.Args = cobra.ExactArgs(1)
+	return a.signed(c)
+}
+
+// keyFlags are the flags that say what holds for a key. Those that are not given are nil.
+type keyFlags struct {
+	limit *int
+	pause *time.Time
+}
+
+func (f *keyFlags) addFlags(c *cobra.Command) {
+	c.Flags().Func("limit", "let this `NUMBER` of plans work at once at most; 0 is what the plans say", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > workflow.MaxKeyLimit {
+			return fmt.Errorf("give a number from 0 to %d", workflow.MaxKeyLimit)
+		}
+		f.limit = &n
+		return nil
+	})
+	c.Flags().Func("pause-until", "give nobody a turn before `TIME`: 2026-11-21T03:00Z, or a time from now such as 30m; 0 ends a pause", func(text string) error {
+		at, ok := human.ParseTime(text)
+		if !ok && text != "0" {
+			d, err := parseAge(text)
+			if err != nil {
+				return fmt.Errorf("%q is not a time: give 2026-11-21T03:00:00Z (UTC), a time from now such as 30m or 2d, or 0", text)
+			}
+			at = time.Now().Add(d).Truncate(time.Second)
+		}
+		f.pause = &at
+		return nil
+	})
+}
+
+// over returns settings with what the flags say.
+func (f keyFlags) over(k fleet.KeySettings) fleet.KeySettings {
+	if f.limit != nil {
+		k.Limit = *f.limit
+	}
+	if f.pause != nil {
+		k.PausedUntil = f.pause.UTC()
+	}
+	return k
+}
+
+// keyChanged is the report of key set and key repair.
+type keyChanged struct {
+	Name        string    `json:"name" help:"the key"`
+	Result      string    `json:"result" help:"set or repaired"`
+	Limit       int       `json:"limit" help:"how many plans may work at once; 0 is what the plans say"`
+	PausedUntil time.Time `json:"pausedUntil,omitzero" help:"until when nobody gets a turn"`
+}
+
+// changeKey changes a key, and says what holds now.
+func (a *app) changeKey(ctx context.Context, v *azblob.Vault, name, done string, now *fleet.KeySettings, change func(by workflow.Attribution) error) error {
+	reached := a.progress("change", "key", 0).then("run it again, which is safe")
+	defer reached.end()
+	if err := workflow.CheckKey(workflow.Key{Name: name}); err != nil {
+		return usageError("key: %w", err)
+	}
+	by, err := a.asks(ctx, v)
+	if err == nil {
+		err = change(by)
+	}
+	if err != nil {
+		return err
+	}
+	report := keyChanged{name, done, now.Limit, utc(now.PausedUntil)}
+	return a.print(report, func(w io.Writer) {
+		fmt.Fprintf(w, "key %s is %s: %s\n", quoted(name), done, settingsText(*now, stamp))
+	})
+}
+
+// settingsText says what holds for a key.
+func settingsText(k fleet.KeySettings, stamp func(time.Time) string) string {
+	text := "no limit but those of the plans"
+	if k.Limit > 0 {
+		text = plural(k.Limit, "plan") + " at once at most"
+	}
+	if !k.PausedUntil.IsZero() {
+		text += ", paused until " + stamp(k.PausedUntil)
+	}
+	return text
+}
+
+// quoted returns a name that anybody may have chosen, for a sentence.
+func quoted(name string) string { return printable(strconv.Quote(name), 0) }
