@@ -23,7 +23,8 @@
 // The activity tells Temporal the epoch of its ownership with each heartbeat. If the worker dies, the next attempt fences this
 // epoch and goes on: [Settings].HeartbeatTimeout and some seconds later. If the worker lives and Temporal has only lost its
 // heartbeats, two workers run the plan until the next write of the former is refused by the store. Actions run at least once,
-// as in a fleet. A worker that stops drains first, and the next one goes on at once; see [WorkerOptions].
+// as in a fleet. While Temporal does not answer, a plan that runs goes on. A worker that stops drains first, and the next one
+// goes on at once; see [WorkerOptions].
 //
 // An attempt that meets an owner takes the plan over if the owner is an earlier attempt of the same workflow, and Temporal
 // confirms that this attempt is the current one. It leaves the plan to any other owner, such as a workflow of another

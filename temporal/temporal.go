@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -73,15 +74,20 @@ func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 	}
 	o := engine.RunOptions{
 		External: a.External, Epoch: a.Epoch, Every: info.HeartbeatTimeout / 3,
-		Heartbeat: func(b engine.Beat) { activity.RecordHeartbeat(ctx, b.Epoch) },
+		Heartbeat: func(b engine.Beat) { activity.RecordHeartbeat(context.WithoutCancel(ctx), b.Epoch) },
 	}
 	if activity.HasHeartbeatDetails(ctx) {
 		if err := activity.GetHeartbeatDetails(ctx, &o.Epoch); err != nil {
 			return placed{}, fmt.Errorf("read the epoch of the last heartbeat of plan %s: %w", plan, err)
 		}
 	}
-	work, end := context.WithCancelCause(ctx)
+	work, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !lostContact(cause) {
+			end(cause)
+		}
+	})()
 	go func() {
 		select {
 		case <-activity.GetWorkerStopChannel(ctx):
@@ -107,6 +113,17 @@ func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 	}, nil
 }
 
+// lostContact reports whether an activity's context ended because Temporal does not answer heartbeats. The plan then goes on: the
+// store fences it if Temporal gives it to another worker. Otherwise Temporal has said that the activity is over, or the worker has.
+func lostContact(cause error) bool {
+	switch cause.(type) {
+	case *serviceerror.NotFound, *serviceerror.NamespaceNotFound, *serviceerror.NamespaceNotActive:
+		return false
+	}
+	_, fromServer := cause.(serviceerror.ServiceError)
+	return fromServer
+}
+
 // former returns the epoch of the owner that an error names, if it is an earlier attempt of the same workflow, or 0. As an ID has
 // one open workflow, an owner of another run is an earlier one, unless this run has owned the plan: then it is of another
 // cluster.
@@ -126,7 +143,7 @@ func former(err error, o engine.RunOptions) int64 {
 // failure returns the error with which Temporal tries the activity again, or does not. A contested plan may soon be free.
 func failure(err error, contested bool) error {
 	if errors.Is(err, engine.ErrDraining) {
-		return temporal.NewApplicationErrorWithOptions(err.Error(), "Draining", temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: time.Millisecond})
+		return temporal.NewApplicationErrorWithOptions(err.Error(), "Draining", temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 	}
 	for _, hopeless := range []struct {
 		err  error
@@ -140,7 +157,7 @@ func failure(err error, contested bool) error {
 		{fleet.ErrFenced, "Fenced"},
 	} {
 		if errors.Is(err, hopeless.err) && !contested {
-			return temporal.NewNonRetryableApplicationError(err.Error(), hopeless.name, err)
+			return temporal.NewNonRetryableApplicationError(err.Error(), hopeless.name, nil)
 		}
 	}
 	return err

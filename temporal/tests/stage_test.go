@@ -33,13 +33,14 @@ type stage struct {
 	folder  string
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, options ...temporaltest.TestServerOption) *stage {
 	t.Helper()
 	s := &stage{T: t, folder: t.TempDir(), account: emulator.New(emulator.Options{})}
 	l, err := s.account.Listen("127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
-	s.server = temporaltest.NewServer(temporaltest.WithT(t), temporaltest.WithBaseClientOptions(client.Options{Logger: silent()}))
+	options = append(options, temporaltest.WithT(t), temporaltest.WithBaseClientOptions(client.Options{Logger: silent()}))
+	s.server = temporaltest.NewServer(options...)
 	s.client = s.server.GetDefaultClient()
 	s.order = order{
 		HostPort: s.server.GetFrontendHostPort(), Namespace: s.server.GetDefaultNamespace(), Queue: "plans",

@@ -100,6 +100,8 @@ func (o order) start(ctx context.Context, c client.Client) (stop func(), err err
 			if h := e.Object.Header(); h.State.Status.Final() {
 				o.write(line{What: "stored", Plan: *h.PlanID, Action: *h.ID})
 			}
+		}, Left: func(_ context.Context, e engine.LeftEvent) {
+			o.write(line{What: "left", Plan: e.Plan, Why: e.Err.Error()})
 		}},
 	}
 	if o.Fleet {
@@ -167,7 +169,7 @@ func exists(file string) bool {
 // line is one of the ledger.
 type line struct {
 	Who          string // the worker
-	What         string // begin, end or cut: of a call of the plugin; stored: of an outcome
+	What         string // begin, end or cut: of a call of the plugin; stored: of an outcome; left: of the plan
 	Plan, Action uuid.UUID
 	Epoch        int64     `json:",omitzero"`
 	Why          string    `json:",omitempty"`
