@@ -51,6 +51,7 @@ func (e *Engine) runAlone(ctx context.Context, recovers func()) error {
 	listening, stop := context.WithCancel(ctx)
 	defer stop()
 	a.work.Go(func() { a.listens(listening) })
+	a.work.Go(func() { a.sweepsTurns(listening) })
 	statuses := []workflow.Status{workflow.Running, workflow.NotStarted}
 	for first := true; ctx.Err() == nil; first = false {
 		open, err := e.open(ctx, statuses, func(p storage.ListResult) bool {

@@ -95,6 +95,7 @@ func (r *run) maySleep() bool {
 // putToSleep lets the plan of a run sleep. It returns the plan if it must go on at once.
 func (a *alone) putToSleep(ctx context.Context, r *run) (*workflow.Plan, error) {
 	if !r.maySleep() {
+		r.plan.WaitsFor = ""
 		return r.plan, nil
 	}
 	r.plan.WakeAt, r.plan.LastSignal = r.wakeAt, lastSignal(r.plan)

@@ -53,7 +53,16 @@ func (r *run) beginPlan() error {
 	if err := r.own.Acquire(r.owned, 1); err != nil {
 		return err
 	}
-	defer r.own.Release(1)
+	err := r.beginOwned()
+	r.own.Release(1) // a stop need not wait for the turns
+	if err != nil || r.takeTurns == nil || r.scope.Err() != nil || !r.plan.Ending.At.IsZero() {
+		return err
+	}
+	return r.takeTurnsAlone()
+}
+
+// beginOwned begins the plan. The caller holds own.
+func (r *run) beginOwned() error {
 	switch r.plan.Reason {
 	case workflow.StopRequested:
 		r.halt()
@@ -68,10 +77,7 @@ func (r *run) beginPlan() error {
 			}
 		}
 	}
-	if err := r.begin(r.plan, true); err != nil || r.takeTurns == nil || r.scope.Err() != nil || !r.plan.Ending.At.IsZero() {
-		return err
-	}
-	return r.takeTurnsAlone()
+	return r.begin(r.plan, true)
 }
 
 // turnless reports whether the plan ends before it has begun, perhaps without turns: then nothing of it runs, not even what is

@@ -37,16 +37,25 @@ func (r *run) takeTurnsAlone() error {
 	}
 	var err error
 	for pause := firstPause; ; pause = min(2*pause, longestPause(err)) {
-		if err = r.takeTurns(r.life, r.plan); err == nil || !repeatable(err) || r.life.Err() != nil {
+		if err = r.takeTurns(r.life, r.plan); err == nil || !repeatable(err) || r.scope.Err() != nil {
 			break
 		}
-		sleep.For(r.life, pause)
+		r.engine.hindered(r.owned, r.plan.ID, err)
+		sleep.For(r.scope, pause)
 	}
 	r.slot.end()
-	if r.life.Err() != nil {
-		return context.Cause(r.life)
+	r.engine.hindered(r.owned, r.plan.ID, nil)
+	if halted, ends := r.halted(r.scope); ends != nil || halted {
+		return ends // a plan that was stopped ends without
 	}
 	if no, ok := errors.AsType[*fleet.NoTurnError](err); ok {
+		if no.Err != nil {
+			r.engine.opts.Observer.Problem(r.owned, ProblemEvent{no})
+		}
+		if err := r.own.Acquire(r.owned, 1); err != nil {
+			return err
+		}
+		defer r.own.Release(1)
 		r.plan.WaitsFor = no.Name
 		r.wakeAt, r.steps = r.now(), r.slot.taken()
 		return errDozing
@@ -77,11 +86,10 @@ func (a *alone) waitsForTurn(ctx context.Context, plan *workflow.Plan) bool {
 	switch {
 	case err == nil:
 		return false
-	case !waits && ctx.Err() == nil:
-		a.opts.Observer.Problem(ctx, ProblemEvent{err})
-		no = new(fleet.NoTurnError)
-	case !waits:
+	case !waits, ctx.Err() != nil: // the vault does not know who has turns, or a shutdown
 		return true
+	case no.Err != nil:
+		a.opts.Observer.Problem(ctx, ProblemEvent{err})
 	}
 	a.noteWaiting(plan, no.Name)
 	return true
@@ -156,6 +164,15 @@ func (a *alone) giveTurns(ctx context.Context, plan *workflow.Plan) {
 		if n.full != "" && slices.Contains(keyNames(plan), n.full) {
 			n.until, n.full = a.now(), ""
 			a.asleep[id] = n
+		}
+	}
+}
+
+// sweepsTurns sweeps the turns once a day, see [fleet.SweepTurns].
+func (a *alone) sweepsTurns(ctx context.Context) {
+	for sleep.For(ctx, 24*time.Hour) {
+		if err := fleet.SweepTurns(ctx, a.vault, a.now()); err != nil && ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
+			a.opts.Observer.Problem(ctx, ProblemEvent{err})
 		}
 	}
 }

@@ -113,6 +113,7 @@ func joinOnce(ctx context.Context, s store, o Options) (*Node, error) {
 	}
 	next := n.see(ctx, r)
 	n.loops.Go(func() { n.every(next, nil, n.look) })
+	n.loops.Go(n.sweepsTurns)
 	if o.gauges() {
 		n.loops.Go(n.gauges.run)
 	}

@@ -137,7 +137,7 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 		if err := n.claim(ctx, plan); err != nil {
 			return err
 		}
-		return n.takeTurns(ctx, plan)
+		return n.takeTurns(ctx, plan, false)
 	})
 }
 
@@ -147,7 +147,7 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 	if err := n.mayPlace(plan); err != nil {
 		return err
 	}
-	if err := n.mayGoOn(plan.ID, plan.NotBefore, MaxSignals); err != nil {
+	if err := n.mayGoOn(plan, plan.NotBefore, MaxSignals); err != nil {
 		return err
 	}
 	before := *plan
@@ -203,7 +203,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		from := plan.Owner
+		from, had := plan.Owner, hasTurns(plan)
 		switch {
 		case plan.State.Status.Final():
 			// The owner may have died during its last update. Repeating it completes it.
@@ -233,10 +233,10 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			}
 		}
 		switch {
-		case err == nil && plan.State.Status.Final():
+		case err == nil && (plan.State.Status.Final() || n.o.handsOver):
 			return plan, nil
 		case err == nil:
-			if err = n.takeTurns(ctx, plan); err != nil {
+			if err = n.takeTurns(ctx, plan, had); err != nil {
 				return nil, err
 			}
 			return plan, nil

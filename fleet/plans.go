@@ -113,6 +113,7 @@ type candidate struct {
 	turns    []turn // that the plan takes, as far as a listing shows them, unless it may have them
 	turnless bool   // the plan sleeps because there was no turn for it
 	awaits   string // the key that had no room for it
+	failures int    // how often in turn it could not be found out whether there is room
 }
 
 func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(at) }
@@ -139,6 +140,7 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 	f.offerUnsuited(at)
 	f.noteLetGo(at, v)
 	f.noteFreed(at)
+	f.noteStopped(at, v)
 	more = f.recheck(at, v)
 	if more && !at.Before(f.nextFull) && f.n.free() { // without a free place, nothing is looked for
 		if more = f.searchAll(at, v); f.n.view().departures != f.departures {
@@ -355,14 +357,14 @@ func (f *finder) finish(a acquisition) bool {
 	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced), errors.Is(a.err, ErrAsleep), errors.Is(a.err, ErrPaused):
 		delete(f.open, a.id)
 		f.n.taken(a.id) // or it would be due again at once
-	case c.offered && !errors.Is(a.err, storage.ErrUnknown):
+	case c.offered && !errors.Is(a.err, storage.ErrUnknown) && !f.n.owns(a.id):
 		delete(f.open, a.id) // a search finds it if nobody else has claimed it
 	case errors.Is(a.err, ErrUnsuited):
 		if c.alien = true; !c.slept.IsZero() && !f.isListed(a.id) {
 			f.unsuited[a.id] = time.Time{}
 		}
 		return f.report(a.id, a.err)
-	case unreadable(a.err):
+	case unreadable(a.err) && !f.n.owns(a.id):
 		c.broken = true
 		return f.report(a.id, a.err)
 	default:
@@ -399,7 +401,7 @@ func (f *finder) abandon() {
 	}
 	for ; f.acquiring > 0; f.acquiring-- {
 		a := <-f.acquired
-		if a.plan != nil || a.err != nil && !lacks(a.err) {
+		if a.plan != nil || a.err != nil && (f.n.owns(a.id) || !lacks(a.err)) {
 			f.n.GiveBack(a.id)
 		}
 	}
@@ -407,7 +409,7 @@ func (f *finder) abandon() {
 
 // lacks reports whether an acquisition that failed with err certainly did not make the node the owner.
 func lacks(err error) bool {
-	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrAsleep) || errors.Is(err, ErrPaused) || errors.Is(err, ErrUnsuited) || unreadable(err)
+	return errors.Is(err, storage.ErrNotFound) || errors.Is(err, ErrOwned) || errors.Is(err, ErrFenced) || errors.Is(err, ErrSuspended) || errors.Is(err, ErrAsleep) || errors.Is(err, ErrPaused) || errors.Is(err, ErrUnsuited) || errors.Is(err, ErrNoTurn) || unreadable(err)
 }
 
 // Offer makes the loop over [Node.Plans] claim a new plan at once, without searching or reading. The caller passes the plan

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,21 +20,32 @@ import (
 // node by the hash of a key has a head start for all plans of the key, so that others seldom try for the same turn.
 
 // takeTurns takes the turns of a plan that the node has just come to own. If there is none, it lets the plan sleep, and the error
-// is ErrAsleep and ErrNoTurn. A plan that only ends needs no turn.
-func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan) error {
+// is ErrAsleep and ErrNoTurn. It does the same after any other error if the plan had none before: it waits for its turns, and
+// takes no place meanwhile. A plan that only ends needs no turn.
+func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan, had bool) error {
 	if !TakesTurns(plan) || n.onlyEnds(plan) {
 		return nil
 	}
 	err := n.store.takeTurns(ctx, plan)
 	no, waits := errors.AsType[*NoTurnError](err)
-	if !waits {
+	switch {
+	case err == nil:
+		return nil
+	case !waits && (had || ctx.Err() != nil):
 		return err
+	case !waits:
+		no = &NoTurnError{Name: cmp.Or(plan.FirstKey(), plan.Unique), Unique: len(plan.Keys) == 0, Err: err}
 	}
 	plan.WaitsFor = no.Name
-	if err := n.Sleep(ctx, plan, n.Now(), MaxSignals); err != nil {
-		return err
+	if asleep := n.Sleep(ctx, plan, n.Now(), MaxSignals); asleep != nil {
+		return errors.Join(asleep, no.Err)
 	}
 	return fmt.Errorf("%w: %w", ErrAsleep, no)
+}
+
+// hasTurns reports whether a plan had turns before this node came to own it.
+func hasTurns(plan *workflow.Plan) bool {
+	return plan.State.Status == workflow.Running && plan.WaitsFor == ""
 }
 
 // onlyEnds reports whether nothing more of a plan begins but what is deferred.
@@ -47,7 +59,10 @@ func (n *Node) onlyEnds(plan *workflow.Plan) bool {
 
 // GiveTurns is the function [GiveTurns] for a plan that the node has ended. Plans here that wait for these turns try at once. An
 // error is reported to Observer.Failure: whoever waits mends it.
-func (n *Node) GiveTurns(ctx context.Context, plan *workflow.Plan) {
+func (n *Node) GiveTurns(ctx context.Context, plan *workflow.Plan) { n.giveTurns(ctx, plan, "") }
+
+// giveTurns is GiveTurns for a plan that may wait for a key, which it does not give back.
+func (n *Node) giveTurns(ctx context.Context, plan *workflow.Plan, awaited string) {
 	if !TakesTurns(plan) {
 		return
 	}
@@ -58,17 +73,11 @@ func (n *Node) GiveTurns(ctx context.Context, plan *workflow.Plan) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, t := range turnsOf(plan) {
-		n.freed = append(n.freed, t.record())
+		if t.name != awaited {
+			n.freed = append(n.freed, t.record())
+		}
 	}
 	n.notifyLocked()
-}
-
-// isAsked reports whether a plan was asked to stop.
-func (n *Node) isAsked(plan uuid.UUID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, asked := n.stops[plan]
-	return asked
 }
 
 // takeFreed returns the keys whose turns were given back here since the last call.
@@ -94,6 +103,14 @@ func turnsIn(r storage.ListResult) (all []turn) {
 	return all
 }
 
+// turnsAhead is turnsIn for a plan that was read, with the limits that it names.
+func turnsAhead(plan *workflow.Plan) []turn {
+	if hasTurns(plan) {
+		return nil
+	}
+	return turnsOf(plan)
+}
+
 // isHome reports whether this node has a head start for a plan: it is the first by the hash of the plan's ID, or of its first key.
 func (n *Node) isHome(plan uuid.UUID, turns []turn, v view) bool {
 	if len(turns) > 0 {
@@ -106,7 +123,7 @@ func (n *Node) isHome(plan uuid.UUID, turns []turn, v view) bool {
 func (f *finder) nextOf(at time.Time) map[string]uuid.UUID {
 	next := map[string]uuid.UUID{}
 	for id, c := range f.open {
-		if !c.waits() || c.paused || len(c.turns) == 0 {
+		if failed := c.retried && c.due.After(at); !c.waits() || c.paused || failed || len(c.turns) == 0 {
 			continue
 		}
 		if slices.ContainsFunc(c.turns, func(t turn) bool { return f.full[t.record()].After(at) }) {
@@ -155,22 +172,53 @@ func (f *finder) await(id uuid.UUID, c *candidate, no *NoTurnError, sleeps bool)
 	if left := no.PausedUntil.Sub(f.n.Now()); left > pause {
 		pause = min(left, 6*pause) // somebody may end it
 	}
+	if c.failures++; no.Err == nil {
+		c.failures = 0
+	} else {
+		f.n.retries("take turns", no)
+		pause = max(pause, min(lookInterval, f.n.o.Interval<<min(c.failures-1, 16)))
+	}
 	f.full[t.record()] = time.Now().Add(pause)
 	c.due, c.awaits, c.offered, c.second = f.full[t.record()], t.record(), false, false
-	c.turnless = c.turnless || sleeps
+	if c.turnless = c.turnless || sleeps; sleeps {
+		c.turns = f.n.turnsOf(id)
+	}
 	if !slices.ContainsFunc(c.turns, func(has turn) bool { return has.record() == t.record() }) {
 		c.turns = append(slices.Clip(c.turns), t)
 	}
 }
 
-// noteFreed lets the plans try that wait for turns which were given back, and those that were asked to stop, which need none.
+// turnsOf returns the turns that a plan sleeps without here.
+func (n *Node) turnsOf(plan uuid.UUID) []turn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.asleep.known[plan]; p != nil {
+		return p.turns
+	}
+	return nil
+}
+
+// noteStopped lets plans go on that wait for turns and were asked to stop: they end without. The first by hash has a head start.
+func (f *finder) noteStopped(at time.Time, v view) {
+	f.n.mu.Lock()
+	stops := f.n.stops // it does not change
+	f.n.mu.Unlock()
+	for id := range stops {
+		c := f.open[id]
+		if c == nil || !c.waits() || c.second || len(c.turns) == 0 {
+			continue
+		}
+		due := at
+		if !f.n.isHome(id, c.turns, v) {
+			due = at.Add(f.n.o.Interval)
+		}
+		c.due, c.turns, c.awaits = due, nil, ""
+	}
+}
+
+// noteFreed lets the plans try that wait for turns which were given back.
 func (f *finder) noteFreed(at time.Time) {
 	maps.DeleteFunc(f.full, func(_ string, until time.Time) bool { return !until.After(at) })
-	for id, c := range f.open {
-		if len(c.turns) > 0 && !c.busy && f.n.isAsked(id) {
-			c.turns, c.due, c.second = nil, at, false
-		}
-	}
 	for _, record := range f.n.takeFreed() {
 		delete(f.full, record)
 		for _, c := range f.open {

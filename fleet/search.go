@@ -227,7 +227,7 @@ func unreadable(err error) bool {
 func (f *finder) forget(seen map[uuid.UUID]bool, searched storage.Filters) {
 	gone := func(id uuid.UUID) bool { return !seen[id] && driver.ChooseID(searched, id) }
 	maps.DeleteFunc(f.open, func(id uuid.UUID, c *candidate) bool {
-		if c.turnless && !searched.After.IsZero() {
+		if (c.turnless || !c.slept.IsZero()) && !searched.After.IsZero() {
 			return false // such a search is for plans that have not begun
 		}
 		return gone(id) && !c.busy && !c.retried && !c.second && (!c.alien || searched.After.IsZero())

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -43,7 +42,7 @@ func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, 
 	if err != nil {
 		return n.failed("put to sleep", plan.ID, err)
 	}
-	before := *plan
+	before, awaited := *plan, plan.WaitsFor
 	if plan.KeepTurn == workflow.KeepWhileAwake && plan.WaitsFor == "" {
 		plan.WaitsFor = plan.FirstKey()
 	}
@@ -54,7 +53,7 @@ func (n *Node) Sleep(ctx context.Context, plan *workflow.Plan, until time.Time, 
 	}
 	n.asleepNow(plan)
 	if plan.WaitsFor != "" {
-		n.GiveTurns(ctx, plan)
+		n.giveTurns(ctx, plan, awaited)
 	}
 	return nil
 }
@@ -69,7 +68,7 @@ func (n *Node) asleepNow(plan *workflow.Plan) {
 	if plan.WaitsFor != "" && !plan.WakeAt.After(n.clock.when(time.Now())) {
 		later = n.o.Interval // it waits for a turn
 	}
-	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: plan.WakeAt, lastSignal: plan.LastSignal, own: true, turns: turnsIn(driver.Listed(plan))}, later)
+	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: plan.WakeAt, lastSignal: plan.LastSignal, own: true, turns: turnsAhead(plan)}, later)
 }
 
 // Woken reports whether the node owns a plan because it woke it: nothing of the plan ran when it was let go.
@@ -88,7 +87,7 @@ func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
 	if plan.Epoch == 0 && !n.o.TakeUnclaimed {
 		return fmt.Errorf("%w: an engine without claims let it sleep; set Options.TakeUnclaimed once none runs any more", ErrOwned)
 	}
-	if err := n.mayGoOn(plan.ID, plan.WakeAt, plan.LastSignal); err != nil {
+	if err := n.mayGoOn(plan, plan.WakeAt, plan.LastSignal); err != nil {
 		return err
 	}
 	return n.resumed(ctx, plan)
@@ -96,15 +95,15 @@ func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
 
 // mayGoOn returns an error unless a plan that waits for a time, or a signal after the last one, is due and not paused, or was
 // asked to stop.
-func (n *Node) mayGoOn(plan uuid.UUID, at time.Time, lastSignal int) error {
+func (n *Node) mayGoOn(plan *workflow.Plan, at time.Time, lastSignal int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, asked := n.stopLocked(plan)
-	if due := n.signals[plan] > lastSignal || !n.clock.when(time.Now()).Before(at); asked || due && !n.paused[plan] {
+	_, asked := n.stopLocked(plan.ID)
+	if due := n.signals[plan.ID] > lastSignal || !n.clock.when(time.Now()).Before(at); asked || due && !n.paused[plan.ID] {
 		return nil
 	}
-	n.noteSleeperLocked(plan, sleeper{wakeAt: at, lastSignal: lastSignal, own: true}, 0)
-	if n.paused[plan] {
+	n.noteSleeperLocked(plan.ID, sleeper{wakeAt: at, lastSignal: lastSignal, own: true, turns: turnsAhead(plan)}, 0)
+	if n.paused[plan.ID] {
 		return ErrPaused
 	}
 	return fmt.Errorf("%w until %s", ErrAsleep, at.UTC().Format(time.RFC3339))
@@ -280,6 +279,14 @@ func (n *Node) dueSleeper(at time.Time) (id uuid.UUID, p sleeper, any bool) {
 	return id, *first, true
 }
 
+// keepSleeper notes a plan again that is a candidate now.
+func (n *Node) keepSleeper(id uuid.UUID, p sleeper, due time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.due, p.noted = due, time.Now()
+	n.asleep.put(id, p)
+}
+
 // forgetSleepers forgets the plans that a search since a time has not found asleep.
 func (n *Node) forgetSleepers(since time.Time) {
 	n.mu.Lock()
@@ -354,6 +361,9 @@ func (f *finder) wakeDue(at time.Time) {
 			}
 			f.open[id] = &candidate{due: at, slept: slept, second: !p.own, turns: p.turns}
 		}
+		if len(p.turns) > 0 {
+			f.n.keepSleeper(id, p, at.Add(f.n.o.Interval)) // it may have to wait, and this node may become full meanwhile
+		}
 	}
 }
 
@@ -383,13 +393,13 @@ func (f *finder) considerSleeper(r storage.ListResult, v view, spread bool) {
 	}
 	switch p := n.asleep.known[r.ID]; {
 	case r.State.Status == workflow.Running && r.Epoch == 0 && !n.o.TakeUnclaimed:
+	case !spread && (asked || (n.signals[r.ID] > last || wait <= 0) && !n.paused[r.ID]):
+		f.open[r.ID] = &candidate{due: now, etag: r.State.ETag, slept: r.WakeAt, turns: turnsIn(r)}
 	case p != nil && p.wakeAt.Equal(r.WakeAt) && p.lastSignal == last:
 		p.noted = now
-	case !spread && (asked || (n.signals[r.ID] > last || wait <= 0) && !n.paused[r.ID]):
-		f.open[r.ID] = &candidate{due: now, etag: r.State.ETag, slept: r.WakeAt}
 	case first(r.ID, n.id, maps.Keys(v.takers)):
-		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, n.o.Interval/2)
+		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last, turns: turnsIn(r)}, n.o.Interval/2)
 	case wait < -2*n.o.Interval && !n.paused[r.ID]:
-		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last}, -wait+2*n.o.Interval)
+		n.noteSleeperLocked(r.ID, sleeper{wakeAt: r.WakeAt, lastSignal: last, turns: turnsIn(r)}, -wait+2*n.o.Interval)
 	}
 }

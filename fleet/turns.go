@@ -33,6 +33,8 @@ type NoTurnError struct {
 	Holder uuid.UUID
 	// PausedUntil is until when the key is paused, if it is.
 	PausedUntil time.Time
+	// Err is why nobody can tell, if that is so: the record is damaged or newer than this program, or the vault refuses it.
+	Err error
 }
 
 // Error says what the plan waits for.
@@ -41,10 +43,21 @@ func (e *NoTurnError) Error() string {
 	if e.Unique {
 		what = "unique"
 	}
-	if e.Holder == uuid.Nil {
+	switch {
+	case e.Err != nil:
+		return fmt.Sprintf("%v for %s %q: %v", ErrNoTurn, what, e.Name, e.Err)
+	case e.Holder == uuid.Nil:
 		return fmt.Sprintf("%v: %s %q is paused until %s", ErrNoTurn, what, e.Name, e.PausedUntil.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("%v: plan %s is before it for %s %q", ErrNoTurn, e.Holder, what, e.Name)
+}
+
+// damaged returns a [NoTurnError] for a record that can't be read: it gives nobody a turn, until somebody repairs it.
+func (t turn) damaged(err error) error {
+	if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
+		return err
+	}
+	return &NoTurnError{Name: t.name, Unique: t.unique, Err: fmt.Errorf("%w; see fleet.RepairKey", err)}
 }
 
 // Unwrap returns ErrNoTurn.
@@ -182,11 +195,9 @@ func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 				continue
 			}
 			return k, err
-		case errors.Is(err, storage.ErrCorrupt):
-			return k, fmt.Errorf("the record of key %q: %w; see fleet.RepairKey", t.name, err)
 		}
 		k.Searched = k.Searched || t.unique
-		return k, err
+		return k, t.damaged(err)
 	}
 }
 
@@ -320,7 +331,7 @@ func (s store) giveTurn(ctx context.Context, t turn) error {
 	}
 }
 
-// LookForTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows. It is for an engine without a
+// LookForTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows, or if the look fails. It is for an engine without a
 // fleet that has not begun a plan, or not woken it: [TakeTurns] decides. It costs a request for each key, and a Search for each
 // holder if there is no room.
 func LookForTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
@@ -335,18 +346,25 @@ func LookForTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan)
 // entitled. It changes nothing of the plan, and gives no turn.
 func (s store) lookAtTurns(ctx context.Context, turns []turn) error {
 	for _, t := range turns {
-		k, err := s.FindKey(ctx, t.record())
-		if errors.Is(err, storage.ErrNotFound) {
-			continue
-		}
-		if err != nil {
+		if err := s.lookAtTurn(ctx, t); errors.Is(err, ErrNoTurn) {
 			return err
+		} else if err != nil {
+			return &NoTurnError{Name: t.name, Unique: t.unique, Err: err}
 		}
-		if full := t.full(k); full != nil && k.Searched {
-			if _, full, err = s.weed(ctx, t, k, full); err != nil || full != nil {
-				return cmp.Or(err, full)
-			}
-		}
+	}
+	return nil
+}
+
+func (s store) lookAtTurn(ctx context.Context, t turn) error {
+	k, err := s.FindKey(ctx, t.record())
+	switch full := t.full(k); {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
+		return t.damaged(err)
+	case full != nil && k.Searched:
+		_, full, err = s.weed(ctx, t, k, full)
+		return cmp.Or(err, full)
 	}
 	return nil
 }
