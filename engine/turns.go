@@ -86,9 +86,12 @@ func (a *alone) waitsForTurn(ctx context.Context, plan *workflow.Plan) bool {
 	switch {
 	case err == nil:
 		return false
-	case !waits, ctx.Err() != nil: // the vault does not know who has turns, or a shutdown
+	case ctx.Err() != nil:
 		return true
-	case no.Err != nil:
+	case !waits:
+		no = &fleet.NoTurnError{Err: err}
+	}
+	if no.Err != nil {
 		a.opts.Observer.Problem(ctx, ProblemEvent{err})
 	}
 	a.noteWaiting(plan, no.Name)
