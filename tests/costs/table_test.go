@@ -44,7 +44,8 @@ type row struct {
 	long   bool // measured with -largest only
 }
 
-// breaksOff reports whether the operation ends while requests are in flight. How much of their answers is received is chance.
+// breaksOff reports whether the operation ends while requests are in flight. How many of those are sent, and how much of their
+// answers is received, is chance.
 func (r row) breaksOff() bool { return r.name == "Search Running, 3" }
 
 func (r row) String() string {
@@ -176,7 +177,7 @@ func TestCosts(t *testing.T) {
 			continue
 		}
 		t.Run(r.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { golden.compare(t, r.String(), e.measure(t, r)) })
+			synctest.Test(t, func(t *testing.T) { golden.compare(t, r.String(), e.measure(t, r), r.breaksOff()) })
 		})
 	}
 	golden.finish(t, all)
@@ -312,8 +313,8 @@ func readGolden(t testing.TB) golden {
 var number = regexp.MustCompile(`\S+`)
 
 // compare reports numbers that differ by more than a hundredth, or round trips by more than a tenth: those of long listings
-// depend on the order of answers that come at one moment.
-func (g golden) compare(t *testing.T, name, got string) {
+// depend on the order of answers that come at one moment. An operation that breaks off may send fewer requests.
+func (g golden) compare(t *testing.T, name, got string, breaksOff bool) {
 	want, known := g.lines[name]
 	switch {
 	case goldentest.Updating():
@@ -332,7 +333,7 @@ func (g golden) compare(t *testing.T, name, got string) {
 		if i == len(is)-4 { // the round trips
 			slack = 10
 		}
-		same = max(a-b, b-a) <= b/slack
+		same = a-b <= b/slack && (b-a <= b/slack || breaksOff)
 	}
 	if !same {
 		t.Errorf("testdata/costs.txt differs (go test -update rewrites it):\nrow  %s\nhead%s\nwant%s\n got%s", name, goldenHead, want, got)
