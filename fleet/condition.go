@@ -13,7 +13,7 @@ import (
 // Condition says how an open plan is doing.
 type Condition string
 
-// The conditions of a plan. But for the last two, a plan is stuck when it has made no progress, or was asked to stop,
+// The conditions of a plan. But for ConditionTurn and the last two, a plan is stuck when it has made no progress, or was asked to stop,
 // for longer than InspectOptions.Older.
 const (
 	// ConditionWorking: the owner is alive. An author's delay does not make a plan stuck.
@@ -25,6 +25,9 @@ const (
 	// ConditionAsleep: the plan sleeps until a time, or must not begin before, and needs no node until then. It is stuck if it is
 	// overdue, or was asked to stop.
 	ConditionAsleep Condition = "asleep"
+	// ConditionTurn: the plan waits for a turn for a key, and needs no node until there is one. It is stuck only if the record of
+	// the key can't be read. OpenPlan.Turn says more.
+	ConditionTurn Condition = "turn"
 	// ConditionPaused: somebody has paused the plan, which waits to be resumed. It is stuck only if an action of it still runs, and
 	// makes no progress.
 	ConditionPaused Condition = "paused"
@@ -46,7 +49,7 @@ const (
 // Reason is a code for why a plan is stuck or does not go on. [Reason.String] says it in words.
 type Reason string
 
-// The reasons. A plan that is not stuck has one of the first four, ReasonExternal, one of the last three, or none.
+// The reasons. A plan that is not stuck has one of the first four, ReasonExternal, one of the last four, or none.
 const (
 	ReasonNoNode      Reason = "no-node"   // is alive, and the plan needs one
 	ReasonSuspended   Reason = "suspended" // is the vault, and so no node is alive
@@ -58,6 +61,8 @@ const (
 	ReasonUnclaimed   Reason = "unclaimed"
 	ReasonExternal    Reason = "external" // an engine of another kind places it
 	ReasonUnreadable  Reason = "unreadable"
+	ReasonKeyDamaged  Reason = "key-damaged" // nobody gets a turn for a key of the plan
+	ReasonTurn        Reason = "turn"        // it waits for one
 	ReasonAsleep      Reason = "asleep"
 	ReasonPaused      Reason = "paused"
 	ReasonUnknown     Reason = "unknown" // reading it failed, or it is Unread
@@ -67,7 +72,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonNoNode, ReasonSuspended, ReasonOwnerGone, ReasonOwnerSilent, ReasonNotPickedUp, ReasonNoProgress, ReasonStopIgnored,
-		ReasonUnclaimed, ReasonExternal, ReasonUnreadable,
+		ReasonUnclaimed, ReasonExternal, ReasonUnreadable, ReasonKeyDamaged,
 	}
 }
 
@@ -80,6 +85,8 @@ func (r Reason) String() string {
 		return "placed by another engine"
 	case ReasonSuspended:
 		return "vault suspended"
+	case ReasonTurn:
+		return "waits for a turn"
 	}
 	return strings.ReplaceAll(string(r), "-", " ")
 }
@@ -107,6 +114,10 @@ func (r Reason) Remedy() string {
 		return "Engines of another kind place them, and no node does. Ask those engines: each plan says how. If one is gone for ever, take its plans over as external."
 	case ReasonUnreadable:
 		return "They are damaged, or newer than this program. Check the vault, and update the programs."
+	case ReasonKeyDamaged:
+		return "The record of a key of theirs can't be read, so nobody gets a turn for it. Repair the key: planvault key repair."
+	case ReasonTurn:
+		return "They wait for a turn for a key, which other plans have. planvault keys shows which."
 	case ReasonAsleep:
 		return "They sleep until the time that each shows. Stop wakes them."
 	case ReasonPaused:
@@ -139,11 +150,13 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	case !p.PausedSince.IsZero() && !asked(p):
 		late = p.OwnerState == OwnerStateAlive && f.since(latest(p.Progress, p.PausedSince)) > f.older && !p.Unread
 		return ConditionPaused, late, f.whyPaused(p, late)
+	case p.Turn != nil && !asked(p):
+		return ConditionTurn, p.Turn.Key.Err != nil, f.whyTurn(*p.Turn)
 	case p.Plan.State.Status == workflow.NotStarted && !p.Plan.WakeAt.After(f.now):
-		late = f.since(latest(p.Progress, p.Plan.WakeAt)) > f.older
+		late = f.since(latest(p.Progress, p.Plan.WakeAt, p.turnsChanged)) > f.older
 		return ConditionWaiting, late, f.whyWaiting(p, late)
 	case p.Plan.Asleep():
-		overdue := p.Plan.WakeAt
+		overdue := latest(p.Plan.WakeAt, p.turnsChanged)
 		if asked(p) && p.StopRequested.Before(overdue) {
 			overdue = p.StopRequested
 		}
@@ -207,6 +220,10 @@ func (f fleetFacts) reason(p OpenPlan) Reason {
 		return ReasonUnknown
 	case p.Condition == ConditionExternal && !p.Unread:
 		return ReasonExternal
+	case p.Condition == ConditionTurn && p.Stuck:
+		return ReasonKeyDamaged
+	case p.Condition == ConditionTurn:
+		return ReasonTurn
 	case p.Condition == ConditionAsleep && !p.Stuck:
 		return ReasonAsleep
 	case p.Condition == ConditionPaused && !p.Stuck:

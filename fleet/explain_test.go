@@ -269,6 +269,8 @@ func TestIdle(t *testing.T) {
 		"asleep": {asleep, true}, "due": {due, false}, "asked to stop": {asked, false}, "signalled": {told, false},
 		"paused":       {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateNone}, true},
 		"to be paused": {OpenPlan{Condition: ConditionPaused, OwnerState: OwnerStateAlive}, false},
+		"turnless":     {OpenPlan{Condition: ConditionTurn, Turn: &TurnWait{sure: true}}, true},
+		"in doubt":     {OpenPlan{Condition: ConditionTurn, Turn: new(TurnWait)}, false},
 		"waiting":      {OpenPlan{Condition: ConditionWaiting}, false}, "working": {OpenPlan{Condition: ConditionWorking}, false},
 		"another engine's": {OpenPlan{Plan: storage.ListResult{External: "queue"}, Condition: ConditionExternal, OwnerState: OwnerStateExternal}, true},
 	} {

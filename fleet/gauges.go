@@ -17,7 +17,7 @@ type Gauges struct {
 	// Open is the number of open plans, and Waiting the number of those that are NotStarted and may begin.
 	Open, Waiting int
 	// Asleep is the number of open plans that need no node now: they sleep, must not begin yet, or are paused, and nothing
-	// wakes them, or an engine of another kind places them. Open less Asleep is the fleet's work.
+	// wakes them, or they wait for a turn, or an engine of another kind places them. Open less Asleep is the fleet's work.
 	Asleep int
 	// More reports whether there are more open plans than were looked at.
 	More bool
@@ -31,6 +31,8 @@ type Gauges struct {
 	Alive, Dead int
 	// Members are the members, with the number of plans that each owns.
 	Members []MemberState
+	// Keys are the keys for which most plans wait, ten at most.
+	Keys []KeyState
 	// Copies are the copies of the vault whose progress is known.
 	Copies []CopyState
 }
@@ -40,6 +42,7 @@ func (i Inspection) Gauges() Gauges {
 	g := Gauges{
 		Open: len(i.Plans), More: i.More, Stuck: map[Reason]int{}, Unread: i.Unread,
 		Alive: i.Alive(), Dead: len(i.Members) - i.Alive(), Members: i.Members,
+		Keys: i.Keys[:min(len(i.Keys), gaugedKeys)],
 	}
 	for _, c := range i.Copies {
 		if !c.CaughtUp.IsZero() {
@@ -67,6 +70,8 @@ func (p OpenPlan) idle(now time.Time) bool {
 		return true
 	}
 	switch p.Condition {
+	case ConditionTurn:
+		return p.Turn.sure
 	case ConditionPaused:
 		return p.OwnerState == OwnerStateNone
 	case ConditionAsleep:
@@ -76,6 +81,7 @@ func (p OpenPlan) idle(now time.Time) bool {
 }
 
 const (
+	gaugedKeys = 10
 	// gaugedPlans bounds the plans of a look for gauges, and gaugedReads those that it reads again: 1,800 in an hour.
 	gaugedPlans = 2000
 	gaugedReads = 30

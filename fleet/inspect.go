@@ -59,7 +59,8 @@ func (o InspectOptions) bounded() bool { return o.NoReads || o.MaxReads > 0 }
 //
 // Inspect costs a Roster, a read for each copy of the vault and each plan that is paused, a Search for open plans, and a Read of each Running plan
 // that was created longer than Older ago, or of all with ReadAll. The cost follows the number of open plans, and not
-// that of final ones. MaxPlans and MaxReads bound it.
+// that of final ones. MaxPlans and MaxReads bound it. If plans may wait for turns, it also reads the records of their keys: of
+// 48 at most, for which most plans wait.
 //
 // A plan that can't be read has an Err. If the roster or the search fails, or ctx ends, Inspect returns the error with what
 // it has found so far. Errors: [storage.ErrInvalid] for wrong options; otherwise those of Roster and Search.
@@ -114,6 +115,9 @@ func begin(ctx context.Context, s store, o InspectOptions) (*inspector, error) {
 	i.recall()
 	if err == nil {
 		err = i.notePauses(ctx)
+	}
+	if err == nil {
+		err = i.noteTurns(ctx)
 	}
 	return i, err
 }
@@ -382,6 +386,7 @@ func (i *inspector) conclude() {
 		}
 		p.Condition, p.Stuck, p.Why = i.facts.explain(*p, owner)
 		p.Reason = i.facts.reason(*p)
+		p.Why += p.whyOthers()
 		if p.Stuck && p.Read && p.ReadAt.Before(i.Now) {
 			p.Why += fmt.Sprintf(" It was last read %s ago.", i.facts.ago(p.ReadAt))
 		}

@@ -22,6 +22,9 @@ type Inspection struct {
 	Members []MemberState
 	// Suspended says who has suspended the vault, and why. It is nil if the vault is not suspended.
 	Suspended *storage.Suspension
+	// Keys are the keys for which plans wait, most waited for first. Their Plans is not set, and of those that were not read, only
+	// Waiting and Next are known.
+	Keys []KeyState
 	// Copies are the copies of the vault that its notes name.
 	Copies []CopyState
 	// Plans are the open plans: stuck plans first, and those with the oldest progress first among them.
@@ -135,7 +138,9 @@ type OpenPlan struct {
 	// whom, and why. They are cut after 120 letters.
 	PausedSince         time.Time
 	PausedBy, PausedWhy string
-	Condition           Condition
+	// Turn says for which turn the plan waits. It is nil if it waits for none.
+	Turn      *TurnWait
+	Condition Condition
 	// Stuck reports whether somebody should look into it.
 	Stuck bool
 	// Reason is why the plan is stuck or does not go on. It is empty if the plan works.
@@ -145,6 +150,10 @@ type OpenPlan struct {
 	Why string
 	// Err is the error of a plan that can't be read.
 	Err error
+
+	turnsChanged time.Time // when the records of the keys for which it may wait were changed last
+	others       int       // how many plans wait for the turn of this one for the key wanted
+	wanted       string
 
 	pause     storage.Version // of the note that pauses it
 	signalled bool            // it has a signal that wakes it
@@ -217,6 +226,9 @@ func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
 	p.note(plan)
 	if !plan.State.Status.Final() {
 		facts := fleetFacts{now: now, older: DefaultOlder, blind: true}
+		if p.PausedSince.IsZero() {
+			p.Turn = sleepsFor(p.Plan, now)
+		}
 		p.Condition, p.Stuck, p.Why = facts.explain(p, nil)
 		p.Reason = facts.reason(p)
 	}

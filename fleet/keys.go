@@ -208,9 +208,9 @@ func (all keyStates) sorted() (list []KeyState) {
 	return list
 }
 
-// awaited returns the turns that a plan waits for at a time. One that has not begun may find room.
+// awaited returns the turns that a plan waits for at a time by the store's clock. One that has not begun may find room.
 func awaited(p storage.ListResult, now time.Time) []turn {
-	if p.Owner != uuid.Nil || p.WakeAt.After(now) {
+	if p.Owner != uuid.Nil || p.WakeAt.After(now.Add(resolution)) {
 		return nil
 	}
 	begun := p.State.Status != workflow.NotStarted

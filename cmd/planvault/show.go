@@ -26,6 +26,7 @@ func (a *app) showCommand() *cobra.Command {
 				return usageError("--interval must be %v or more", shortest)
 			}
 			w.app, w.vault, w.id = a, v, id
+			w.waits = func(p *workflow.Plan) string { return a.waitsForTurn(ctx, v, p) }
 			if signals {
 				list, err := fleet.Signals(ctx, v, id, 0)
 				if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
@@ -52,12 +53,28 @@ func (a *app) showCommand() *cobra.Command {
 	return c
 }
 
+// waitsForTurn says for which turn a plan waits, or nothing.
+func (a *app) waitsForTurn(ctx context.Context, v storage.Vault, p *workflow.Plan) string {
+	if p.State.Status.Final() || p.WaitsFor == "" && (p.State.Status != workflow.NotStarted || !fleet.TakesTurns(p)) {
+		return ""
+	}
+	i, err := fleet.Inspect(ctx, v, fleet.InspectOptions{Older: readNone, Plans: []uuid.UUID{p.ID}})
+	switch {
+	case err != nil:
+		a.complain(err)
+	case len(i.Plans) == 1 && i.Plans[0].Turn != nil:
+		return i.Plans[0].Why
+	}
+	return ""
+}
+
 // planSummary is a plan in the JSON of show.
 type planSummary struct {
 	report.Facts
 	Failed  []actionRow  `json:"failed,omitempty" help:"the actions that failed"`
 	Running []actionRow  `json:"running,omitempty" help:"the actions that run"`
 	Skipped []skippedRow `json:"skipped,omitempty" help:"the actions that a person declared done"`
+	Turn    string       `json:"turn,omitempty" help:"for which turn it waits, and who has it"`
 	Signals []signalRow  `json:"signals,omitempty" help:"with --signals, the plan's signals"`
 }
 

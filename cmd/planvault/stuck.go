@@ -94,7 +94,7 @@ type openRow struct {
 	Group            *uuid.UUID   `json:"group,omitempty" help:"the ID of its group"`
 	Name             string       `json:"name" help:"its name"`
 	Status           string       `json:"status,omitempty" help:"NotStarted or Running"`
-	Condition        string       `json:"condition" help:"how it is doing, such as working, waiting, asleep, paused, orphaned or external"`
+	Condition        string       `json:"condition" help:"how it is doing, such as working, turn, asleep, paused or orphaned"`
 	Stuck            bool         `json:"stuck" help:"whether somebody should look at it"`
 	Unread           bool         `json:"unread,omitempty" help:"whether it may be stuck, and was not read"`
 	Reason           fleet.Reason `json:"reason,omitempty" help:"a code for why it is stuck or waits, such as owner-gone"`
@@ -110,6 +110,9 @@ type openRow struct {
 	IdleSeconds      float64      `json:"idleSeconds" help:"the time since then"`
 	Running          []runningRow `json:"running,omitempty" help:"the running actions, longest first, at most 100"`
 	More             int          `json:"moreRunning,omitempty" help:"how many actions run beside these"`
+	Key              string       `json:"key,omitempty" help:"the key for whose turn it waits"`
+	Holder           *uuid.UUID   `json:"holder,omitempty" help:"a plan that has that turn"`
+	Before           int          `json:"before,omitempty" help:"how many plans wait for it and were submitted before"`
 	Done             int          `json:"doneActions,omitempty" help:"how many actions are final"`
 	Actions          int          `json:"actions,omitempty" help:"how many actions there are"`
 	StopRequested    time.Time    `json:"stopRequested,omitzero" help:"when somebody asked for a stop"`
@@ -146,6 +149,9 @@ func openRowOf(p fleet.OpenPlan, i fleet.Inspection) openRow {
 			break
 		}
 		r.Running = append(r.Running, runningRow{action.Path, action.Since.UTC(), action.Attempts})
+	}
+	if p.Turn != nil {
+		r.Key, r.Holder, r.Before = p.Turn.Key.Name, known(p.Turn.Holder), p.Turn.Before
 	}
 	if m := memberOf(i, p.Plan.Owner); m != nil {
 		seconds := m.Silence.Seconds()

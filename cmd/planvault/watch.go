@@ -24,6 +24,8 @@ type watch struct {
 	all, follow, exitStatus bool
 	every                   age
 	signals                 []signalRow
+	waits                   func(*workflow.Plan) string // says for which turn a plan waits
+	turn                    string
 
 	second bool // the plan is on the second screen of a terminal, where it is drawn again and again
 }
@@ -40,6 +42,9 @@ func (w *watch) run(ctx context.Context) (*workflow.Plan, error) {
 		defer w.leave()
 	}
 	root := report.NewOutline(p, time.Now())
+	if !w.second {
+		w.turn = w.waits(p)
+	}
 	if err := w.show(root); err != nil {
 		return p, err
 	}
@@ -72,9 +77,12 @@ func (w *watch) show(root *report.Node) error {
 		return w.draw(root)
 	}
 	summary := summaryOf(root)
-	summary.Signals = w.signals
+	summary.Signals, summary.Turn = w.signals, w.turn
 	return w.app.printNext(summary, func(out io.Writer) {
 		w.app.newTree(root, w.all).write(out, root)
+		if w.turn != "" {
+			fmt.Fprintf(out, "\n%s\n", wrap(printable(w.turn, 0), w.app.width()))
+		}
 		for i, row := range w.signals {
 			if i == 0 {
 				fmt.Fprintln(out)

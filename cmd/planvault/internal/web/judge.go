@@ -33,7 +33,7 @@ func (s *Server) judge(ctx context.Context, p *workflow.Plan, roster storage.Ros
 	if p.State.Status.Final() {
 		return
 	}
-	i, err := fleet.Inspect(ctx, onePlan{plan: p, roster: roster}, fleet.InspectOptions{Older: s.o.Older})
+	i, err := fleet.Inspect(ctx, onePlan{plan: p, roster: roster, vault: s.store}, fleet.InspectOptions{Older: s.o.Older, Plans: []uuid.UUID{p.ID}})
 	if err != nil || len(i.Plans) != 1 {
 		return
 	}
@@ -43,12 +43,22 @@ func (s *Server) judge(ctx context.Context, p *workflow.Plan, roster storage.Ros
 	}
 }
 
-// onePlan is what an inspection needs to judge a plan that was read, at no further request.
+// onePlan is what an inspection needs to judge a plan that was read, at no further request but for the keys for which the plan
+// may wait.
 type onePlan struct {
 	storage.Vault   // nil: an inspection only searches and reads
 	storage.Control // nil: it looks at the roster and at notes
 	plan            *workflow.Plan
 	roster          storage.Roster
+	vault           storage.Vault // has the keys
+}
+
+func (o onePlan) FindKey(ctx context.Context, name string) (storage.KeyRecord, error) {
+	control, err := storage.Require[storage.Control](o.vault)
+	if err != nil {
+		return storage.KeyRecord{}, err
+	}
+	return control.FindKey(ctx, name)
 }
 
 func (o onePlan) Roster(context.Context) (storage.Roster, error) { return o.roster, nil }

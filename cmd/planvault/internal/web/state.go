@@ -172,7 +172,7 @@ func (c *counts) add(p fleet.OpenPlan) {
 		c.Stuck++
 	case p.Unread:
 		c.Unread++
-	case p.Condition == fleet.ConditionWaiting, p.Condition == fleet.ConditionAsleep, p.Condition == fleet.ConditionPaused:
+	case p.Condition == fleet.ConditionWaiting, p.Condition == fleet.ConditionTurn, p.Condition == fleet.ConditionAsleep, p.Condition == fleet.ConditionPaused:
 		c.Waiting++
 	default:
 		c.Running++

@@ -1,0 +1,157 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/memvault"
+	"github.com/planvault/azblob/workflow"
+)
+
+// waitsAs fails the test unless an inspection finds a plan in a condition, stuck for a reason or not, and says all of says.
+func waitsAs(t testing.TB, i fleet.Inspection, id uuid.UUID, c fleet.Condition, r fleet.Reason, stuck bool, says ...string) {
+	t.Helper()
+	p := openPlan(t, i, id)
+	if p.Condition != c || p.Reason != r || p.Stuck != stuck {
+		t.Errorf("a plan is %s, stuck %v for %q: %s", p.Condition, p.Stuck, p.Reason, p.Why)
+	}
+	for _, text := range says {
+		if !strings.Contains(p.Why, text) {
+			t.Errorf("%q does not say %q", p.Why, text)
+		}
+	}
+}
+
+func openPlan(t testing.TB, i fleet.Inspection, id uuid.UUID) fleet.OpenPlan {
+	t.Helper()
+	for _, p := range i.Plans {
+		if p.Plan.ID == id {
+			return p
+		}
+	}
+	t.Fatalf("plan %s is not there", id)
+	return fleet.OpenPlan{}
+}
+
+// TestInspectTurns has plans that wait for turns, behind a plan that works, is paused, or has ended, for a paused key, and for
+// one with a damaged record.
+func TestInspectTurns(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{TTL: 12 * time.Hour})
+		make := func(name string, keys ...workflow.Key) *workflow.Plan {
+			defer time.Sleep(time.Millisecond)
+			return keyed(t, p, name, keys...)
+		}
+		holder := make("holder", workflow.Key{Name: "a"})
+		must(t, n.Claim(t.Context(), holder))
+		first, second := make("first", workflow.Key{Name: "a"}), make("second", workflow.Key{Name: "a"}, workflow.Key{Name: "z"})
+		if err := n.Claim(t.Context(), second); !errors.Is(err, fleet.ErrNoTurn) {
+			t.Fatal(err)
+		}
+		free, held := make("free", workflow.Key{Name: "b"}), make("held", workflow.Key{Name: "c"})
+		by := workflow.Attribution{By: "ana", Why: "429"}
+		must(t, fleet.PauseKey(t.Context(), p, "c", time.Now().Add(3*time.Hour), by))
+		time.Sleep(time.Hour)
+
+		look := func() fleet.Inspection { return inspect(t, p, fleet.InspectOptions{}) }
+		i := look()
+		waitsAs(t, i, first.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, fmt.Sprintf("It waits for a turn for key \"a\": plan %s has it.", holder.ID))
+		waitsAs(t, i, second.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, holder.ID.String(), "1 plan waits before it.")
+		waitsAs(t, i, free.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true)
+		waitsAs(t, i, holder.ID, fleet.ConditionWorking, fleet.ReasonNoProgress, true, `It has a turn for key "a", for which 2 plans wait.`)
+		if len(i.Keys) != 1 || i.Keys[0].Name != "a" || i.Keys[0].Waiting != 2 || i.Keys[0].Holders != 1 || i.Keys[0].Next != first.ID {
+			t.Errorf("the keys are %+v", i.Keys)
+		}
+		if g := i.Gauges(); g.Open != 5 || g.Asleep != 2 || g.Waiting != 2 || len(g.Keys) != 1 {
+			t.Errorf("the gauges are %+v", g)
+		}
+		if alone := fleet.Describe(read(t, p, second.ID), time.Now()); alone.Condition != fleet.ConditionTurn || alone.Stuck || !strings.Contains(alone.Why, `key "a". See planvault keys.`) {
+			t.Errorf("it describes itself as %+v", alone)
+		}
+		part := inspect(t, p, fleet.InspectOptions{Plans: []uuid.UUID{first.ID}})
+		waitsAs(t, part, first.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, holder.ID.String())
+		if part.Gauges().Asleep != 0 {
+			t.Error("a look at one plan knows that its holder goes on")
+		}
+
+		waitsAs(t, i, held.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true) // nobody has searched for holders
+		if err := n.Claim(t.Context(), read(t, p, held.ID)); !errors.Is(err, fleet.ErrNoTurn) {
+			t.Fatal(err)
+		}
+		waitsAs(t, look(), held.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, `key "c", which is paused until `, ", in 2h, by ana (429).")
+
+		must(t, fleet.PausePlan(t.Context(), p, holder.ID, ana))
+		must(t, n.Sleep(t.Context(), holder, time.Now().Add(time.Hour), 0))
+		waitsAs(t, look(), holder.ID, fleet.ConditionPaused, fleet.ReasonPaused, false, `It keeps a turn for key "a", for which 2 plans wait.`)
+
+		must(t, fleet.Stop(t.Context(), p, first.ID, ana))
+		waitsAs(t, look(), first.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true, "It was asked to stop")
+
+		p.OnOp("FindKey", func(context.Context, processtest.Call, func() error) error { return storage.ErrCorrupt })
+		waitsAs(t, look(), second.ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for key "a"`, "planvault key repair")
+	})
+}
+
+// TestInspectTurnsLeft has a holder that ended with its node: nobody has given its turn back, and so the plans that wait need a
+// node.
+func TestInspectTurnsLeft(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		holder := keyed(t, p, "holder", workflow.Key{Name: "a"})
+		must(t, n.Claim(t.Context(), holder))
+		time.Sleep(time.Millisecond)
+		waits, began := keyed(t, p, "waits", workflow.Key{Name: "a"}), keyed(t, p, "began", workflow.Key{Name: "a"})
+		if err := n.Claim(t.Context(), began); !errors.Is(err, fleet.ErrNoTurn) {
+			t.Fatal(err)
+		}
+		must(t, finish(t.Context(), p, holder))
+		p.Kill()
+		q := open(store)
+		time.Sleep(time.Minute)
+		i := inspect(t, q, fleet.InspectOptions{})
+		waitsAs(t, i, waits.ID, fleet.ConditionWaiting, fleet.ReasonNoNode, false)
+		waitsAs(t, i, began.ID, fleet.ConditionAsleep, fleet.ReasonAsleep, false)
+		if g := i.Gauges(); g.Open != 2 || g.Asleep != 0 || len(g.Keys) != 0 {
+			t.Errorf("the gauges are %+v", g)
+		}
+	})
+}
+
+// TestInspectManyTurns bounds the records that a look reads. Of other keys, the listing tells who works.
+func TestInspectManyTurns(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{TTL: time.Hour})
+		const keys = 60
+		for k := range keys {
+			key := workflow.Key{Name: fmt.Sprint("key ", k)}
+			must(t, n.Claim(t.Context(), keyed(t, p, "has", key)))
+			time.Sleep(time.Millisecond)
+			keyed(t, p, "waits", key)
+		}
+		time.Sleep(20 * time.Minute)
+		read := 0
+		p.OnOp("FindKey", func(_ context.Context, _ processtest.Call, do func() error) error {
+			read++
+			return do()
+		})
+		i := inspect(t, p, fleet.InspectOptions{NoReads: true})
+		turn := 0
+		for _, o := range i.Plans {
+			if o.Condition == fleet.ConditionTurn && !o.Stuck && o.Turn.Holder != uuid.Nil {
+				turn++
+			}
+		}
+		if g := i.Gauges(); turn != keys || read != 48 || g.Asleep != 48 || len(i.Keys) != keys || len(g.Keys) != 10 {
+			t.Errorf("%d plans wait, %d records were read, %d plans are asleep, for %d and %d keys", turn, read, g.Asleep, len(i.Keys), len(g.Keys))
+		}
+	})
+}
