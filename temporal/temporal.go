@@ -116,20 +116,21 @@ func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 // lostContact reports whether an activity's context ended because Temporal does not answer heartbeats. The plan then goes on: the
 // store fences it if Temporal gives it to another worker. Otherwise Temporal has said that the activity is over, or the worker has.
 func lostContact(cause error) bool {
-	switch cause.(type) {
-	case *serviceerror.NotFound, *serviceerror.NamespaceNotFound, *serviceerror.NamespaceNotActive:
-		return false
-	}
-	_, fromServer := cause.(serviceerror.ServiceError)
-	return fromServer
+	over := is[*serviceerror.NotFound](cause) || is[*serviceerror.NamespaceNotFound](cause) || is[*serviceerror.NamespaceNotActive](cause)
+	return is[serviceerror.ServiceError](cause) && !over
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // former returns the epoch of the owner that an error names, if it is an earlier attempt of the same workflow, or 0. As an ID has
 // one open workflow, an owner of another run is an earlier one, unless this run has owned the plan: then it is of another
 // cluster.
 func former(err error, o engine.RunOptions) int64 {
-	var owned *fleet.OwnedError
-	if !errors.As(err, &owned) || owned.External.Name != Name {
+	owned, ok := errors.AsType[*fleet.OwnedError](err)
+	if !ok || owned.External.Name != Name {
 		return 0
 	}
 	id, run, _ := strings.Cut(owned.External.Ask, runMark)
