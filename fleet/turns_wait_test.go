@@ -46,6 +46,11 @@ func newCrew(t *testing.T) *crew {
 // works lets a node work until the test ends, and returns its process.
 func (c *crew) works(v storage.Vault, o fleet.Options) *fleet.Node {
 	n := join(c.t, v, o)
+	c.serves(v, n)
+	return n
+}
+
+func (c *crew) serves(v storage.Vault, n *fleet.Node) {
 	c.busy.Go(func() {
 		for next := range n.Plans(c.ctx) {
 			if next.Err == nil {
@@ -53,7 +58,6 @@ func (c *crew) works(v storage.Vault, o fleet.Options) *fleet.Node {
 			}
 		}
 	})
-	return n
 }
 
 func (c *crew) work(v storage.Vault, n *fleet.Node, plan *workflow.Plan) {
