@@ -85,6 +85,7 @@ verify: azurite supply apidiff alerts image golangci
 	go run ./integration -real -soak $(CAMPAIGN) -clients 8 -faults
 	go run ./integration -azurite -soak $(CAMPAIGN) -clients 8 -faults -grace 10s
 	go run ./integration -real -fleet 8 -chaos $(CAMPAIGN) -plans 10000 -interval 2s -faults
+	go run ./integration -fleet 8 -chaos 2m -plans 500 -keys 20 -interval 2s -faults
 	PLANVAULT_LONG=$(WEEKS) go test -vet=off -timeout 0 ./tests/week
 	$(MAKE) fuzz
 	$(MAKE) mutants

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -15,11 +16,18 @@ import (
 // calls is the ledger of a fleet: what its nodes reported. It finds what is lost, left or run again after real deaths. What
 // the store accepts from whom is checked in virtual time, by tests/week, which sees every request.
 type calls struct {
-	mu    sync.Mutex
-	plans map[uuid.UUID]*career
+	mu     sync.Mutex
+	plans  map[uuid.UUID]*career
+	died   map[int64]int64 // when processes had ended
+	limits []message       // that were set for the first key
+	turns  turns           // after compare
+	// settled is the time in which all nodes know a new plan, and have noticed a death.
+	settled time.Duration
 }
 
-func newCalls() *calls { return &calls{plans: map[uuid.UUID]*career{}} }
+func newCalls(settled time.Duration) *calls {
+	return &calls{plans: map[uuid.UUID]*career{}, died: map[int64]int64{}, settled: settled}
+}
 
 // career is what was reported of a plan. No order of reports of different processes counts, because each has a
 // pipe of its own; epochs order them.
@@ -31,6 +39,8 @@ type career struct {
 	calls  map[int64]message // of the plugin
 	stored []outcome         // of actions
 	ended  []message         // outcomes of the plan
+
+	times
 }
 
 // outcome is that of an action. Its owner was told that it is stored.
@@ -41,16 +51,23 @@ type outcome struct {
 
 // note records a message.
 func (l *calls) note(m message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case m.What == died:
+		l.died[processOf(m.Call)] = m.At
+	case m.What == limited:
+		l.limits = append(l.limits, m)
+	}
 	if m.Plan == uuid.Nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	c := l.plans[m.Plan]
 	if c == nil {
-		c = &career{calls: map[int64]message{}}
+		c = &career{calls: map[int64]message{}, times: times{calls: map[int64]timed{}, epochs: map[int64]span{}}}
 		l.plans[m.Plan] = c
 	}
+	c.times.note(m)
 	switch m.What {
 	case created:
 		c.known = true
@@ -88,7 +105,7 @@ func (l *calls) compare(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 			})
 		}
 	}
-	return found
+	return append(found, l.judgeTurns(there)...)
 }
 
 // judge reports how the plan as it was read at the end contradicts what was reported. A call of an action whose outcome was
@@ -96,7 +113,7 @@ func (l *calls) compare(there map[uuid.UUID]*workflow.Plan) (found []finding) {
 // fence reaches a plugin.
 func (c *career) judge(end *workflow.Plan, report func(what, detail string, args ...any)) {
 	if !end.State.Status.Final() {
-		report(orphan, "it is %s in epoch %d", end.State.Status, end.Epoch)
+		report(orphan, "it is %s in epoch %d, WakeAt %v, WaitsFor %q", end.State.Status, end.Epoch, end.WakeAt, end.WaitsFor)
 	}
 	if c.missed {
 		report(half, "an owner did not find it")

@@ -24,6 +24,7 @@ const tidyAfter = 65 * time.Second
 // chaos is a run of a fleet of processes, which are killed, frozen and started again.
 type chaos struct {
 	*processes
+	calls *calls
 	vault *azblob.Vault // on a connection without faults
 	ttl   time.Duration
 	seats []*seat
@@ -50,9 +51,10 @@ func (s *stage) playChaos(ctx context.Context) error {
 	ttl := ttlOf * s.cfg.interval
 	s.printf("\n== chaos: %d nodes and %d plans for %v; interval %v, TTL %v; -seed repeats the plans and the disturbances\n",
 		s.cfg.fleet, s.cfg.plans, s.cfg.chaos, s.cfg.interval, ttl)
-	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, newCalls(), func(p *processes) error {
-		p.order.Interval = s.cfg.interval
-		return (&chaos{processes: p, ttl: ttl, stirred: time.Now()}).play(ctx)
+	calls := newCalls(ttl + 3*s.cfg.interval)
+	return s.withProcesses("chaos", longestFreeze(ttl)+30*time.Second, calls, func(p *processes) error {
+		p.order.Interval, p.order.Keys = s.cfg.interval, s.cfg.keys
+		return (&chaos{processes: p, calls: calls, ttl: ttl, stirred: time.Now()}).play(ctx)
 	})
 }
 
@@ -81,15 +83,25 @@ func (c *chaos) play(ctx context.Context) (err error) {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { c.submit(disturbing) })
 	helpers.Go(func() { c.disturb(disturbing, &helpers) })
+	if c.cfg.keys > 0 {
+		helpers.Go(func() { c.setLimits(disturbing) })
+	}
 	helpers.Wait()
 
 	c.drain(working)
+	if c.cfg.keys > 0 {
+		c.takeLast(always)
+		c.drain(working)
+	}
 	c.rest(working)
 	release()
 	if err := nodes.Wait(); err != nil {
 		return err
 	}
 	err = c.conclude(always)
+	if c.cfg.keys > 0 {
+		c.printf("%v\n", c.calls.turns)
+	}
 	found, _ := c.remains(always)
 	c.find(found...)
 	return err
@@ -103,7 +115,7 @@ func (c *chaos) sit(working, disturbing context.Context, s *seat, n int) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			*s = seat{p: p}
-		}, func(m message) { c.hear(s, m) })
+		}, func(m message) { c.hear(working, s, m) })
 		c.mu.Lock()
 		*s = seat{}
 		c.mu.Unlock()
@@ -116,7 +128,7 @@ func (c *chaos) sit(working, disturbing context.Context, s *seat, n int) error {
 }
 
 // hear notes what the processes do to plans and to each other.
-func (c *chaos) hear(s *seat, m message) {
+func (c *chaos) hear(working context.Context, s *seat, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch m.What {
@@ -125,7 +137,9 @@ func (c *chaos) hear(s *seat, m message) {
 	case picked:
 		c.recent, c.stirred = m.Plan, time.Now()
 	case called, stored, ended:
-		c.stirred = time.Now()
+		if c.stirred = time.Now(); m.Waits {
+			go c.wake(working, m.Plan)
+		}
 	case created, stopAsked:
 		if c.stirred = time.Now(); !m.Begin {
 			s.pending--
@@ -304,5 +318,5 @@ func (c *chaos) remains(ctx context.Context) (found []finding, stops bool) {
 	for _, s := range r.Stops {
 		found = append(found, finding{leftOver, s.Plan, "a stop request"})
 	}
-	return found, len(r.Stops) > 0
+	return append(found, c.turnsLeft(ctx)...), len(r.Stops) > 0
 }

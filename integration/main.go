@@ -30,7 +30,8 @@
 // its plugin. In the end all plans must be final, no outcome may be lost, and no action may have run after its
 // outcome was stored. With -interval 2s everything is five times as fast as with the defaults of a fleet. Shorter
 // intervals are close to the resolution of the service's clock, and takeovers may then last longer. What virtual
-// time shows better, tests/week does.
+// time shows better, tests/week does. With -keys 20, plans take turns for up to three of 20 keys, and no more of them
+// may work at any moment than the limits of their keys allow.
 //
 // The program prints each step with its requests, and each case on a line. A step that fails ends the run; a
 // case does not. The last line is PASS, or "FAIL: " with the reason. The exit code is 0, 1, or 2 for wrong
@@ -81,7 +82,7 @@ type config struct {
 	prefix                                 string
 	seed                                   uint64
 	soak, chaos, grace, interval, every    time.Duration
-	clients, fleet, plans                  int
+	clients, fleet, plans, keys            int
 	// picks reports whether -run names a step or case; nil without -run.
 	picks func(name string) bool
 }
@@ -117,6 +118,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.DurationVar(&c.chaos, "chaos", 0, "instead of the story, let the processes of a fleet run plans for this `time`, kill and freeze them at random, and check what they did")
 	f.IntVar(&c.fleet, "fleet", 8, "with -chaos, the number of nodes")
 	f.IntVar(&c.plans, "plans", 0, "with -chaos, the number of plans; by default two for each second")
+	f.IntVar(&c.keys, "keys", 0, "with -chaos, the `number` of keys that the plans take turns for")
 	f.DurationVar(&c.interval, "interval", 10*time.Second, "with -chaos, the fleet's interval; its TTL is three intervals")
 	f.DurationVar(&c.every, "every", 0, "with -chaos, the mean `time` between two kills, freezes or leaves; by default the interval")
 	f.DurationVar(&c.grace, "grace", 0, fmt.Sprintf("with -soak or -chaos, grace `period` of the vaults; slow connections and busy machines need more than the default (%v, or with -chaos 30s and six intervals)", soakGrace))
@@ -155,7 +157,7 @@ var (
 		{"all", "chaos"},
 	}
 	needed = map[string][]string{
-		"msi": {"endpoint"}, "clients": {"soak"}, "fleet": {"chaos"}, "plans": {"chaos"}, "interval": {"chaos"}, "every": {"chaos"},
+		"msi": {"endpoint"}, "clients": {"soak"}, "fleet": {"chaos"}, "plans": {"chaos"}, "keys": {"chaos"}, "interval": {"chaos"}, "every": {"chaos"},
 		"grace": {"soak", "chaos"}, "faults": {"soak", "chaos"},
 	}
 )
@@ -185,8 +187,8 @@ func (c config) check(f *flag.FlagSet) error {
 		return errors.New("-grace is less than 1s, the resolution of the service's times")
 	case c.soak < 0 || c.clients < 1 || c.clients > maxClients:
 		return fmt.Errorf("-soak needs a positive time and 1 to %d clients", maxClients)
-	case c.chaos < 0 || c.fleet < 1 || c.fleet > maxClients || c.plans < 1:
-		return fmt.Errorf("-chaos needs a positive time, 1 to %d nodes and at least one plan", maxClients)
+	case c.chaos < 0 || c.fleet < 1 || c.fleet > maxClients || c.plans < 1 || c.keys < 0:
+		return fmt.Errorf("-chaos needs a positive time, 1 to %d nodes, at least one plan, and no negative -keys", maxClients)
 	case c.interval < time.Second || c.every <= 0:
 		return errors.New("-interval is at least 1s, and -every positive")
 	}

@@ -36,6 +36,10 @@ const (
 	left      = "left"
 	stopAsked = "asked to stop" // begin and end
 	problem   = "problem"
+
+	// By the first process.
+	died    = "died"
+	limited = "limited" // begin and end
 )
 
 // command is what a node gets on standard input after its order.
@@ -54,6 +58,8 @@ type task struct {
 	Takes time.Duration `json:"takes"`
 	// Fails is how many attempts fail.
 	Fails int `json:"fails,omitempty"`
+	// Naps means that the first call of an attempt waits for a signal.
+	Naps bool `json:"naps,omitempty"`
 }
 
 // register returns a registry of all plugins of this program. The one of tasks may run them or only name their types.
@@ -65,8 +71,8 @@ func register(tasks plugins.Plugin) *registry.Register {
 	return r
 }
 
-// planOf returns the plan of a seed. Its actions take up to pace each.
-func planOf(seed uint64, pace time.Duration) *workflow.Plan {
+// planOf returns the plan of a seed. Its actions take up to pace each. It has some of the keys, if there are any.
+func planOf(seed uint64, pace time.Duration, keys int) *workflow.Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := plantest.Sized(1+r.IntN(2), 1+r.IntN(2), 1+r.IntN(3))
 	spare := func() []*workflow.Action { return plantest.Small().Blocks[0].Sequences[0].Actions }
@@ -93,6 +99,9 @@ func planOf(seed uint64, pace time.Duration) *workflow.Plan {
 			}
 			o.Plugin, o.Req, o.Retries = taskName, t, 1
 		}
+	}
+	if keys > 0 {
+		keyed(p, seed, keys)
 	}
 	driver.Complete(p)
 	return p
@@ -176,7 +185,7 @@ func (n *node) obey(c command) {
 		_ = n.call(ctx, message{What: stopAsked, Plan: c.Stop}, func(ctx context.Context) error { return n.engine.Stop(ctx, c.Stop, workflow.Attribution{By: "chaos"}) })
 		return
 	}
-	p := planOf(c.Submit, n.Interval)
+	p := planOf(c.Submit, n.Interval, n.Keys)
 	_ = n.call(ctx, message{What: created, Plan: p.ID}, func(ctx context.Context) error {
 		_, err := n.engine.Submit(ctx, p)
 		return err
@@ -247,14 +256,20 @@ func (n *node) left(ctx context.Context, e engine.LeftEvent) {
 	n.report(m)
 }
 
+// longestNap is so long that a plan sleeps meanwhile.
+const longestNap = 30 * time.Minute
+
 // perform is the plugin.
 func (n *node) perform(ctx context.Context, call engine.Call, t task) (int64, error) {
 	m := message{What: called, Plan: call.Plan, Object: call.Action, Epoch: call.Epoch, Call: n.number(n.calls.Add(1)), Begin: true}
 	n.report(m)
-	var err error
+	var woken bool
+	_, err := call.State(&woken)
 	select {
 	case <-time.After(t.Takes):
-		if call.Attempt <= t.Fails {
+		if m.Waits = err == nil && t.Naps && !woken; m.Waits {
+			err = engine.Later(longestNap, true)
+		} else if call.Attempt <= t.Fails {
 			err = errors.New("as it was told")
 		}
 	case <-ctx.Done():

@@ -156,7 +156,7 @@ func TestCalls(t *testing.T) {
 		if test.plan != gone {
 			there[plan.ID] = plan
 		}
-		l := newCalls()
+		l := newCalls(0)
 		for _, name := range strings.Fields(test.order) {
 			m := said[name]
 			m.Plan, m.Object = plan.ID, action.ID
@@ -168,6 +168,61 @@ func TestCalls(t *testing.T) {
 		}
 		if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: found %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestTurnsOfCalls forges the calls of plans with keys, by the second. At most the limit of them may work at any moment.
+func TestTurnsOfCalls(t *testing.T) {
+	const a, b, zombie = 1, 2, 3 // processes
+	call := func(plan int, epoch int64, process, begin, end int) []message {
+		m := message{What: called, Plan: uuid.UUID{15: byte(plan)}, Epoch: epoch, Call: int64(process)<<24 | int64(begin), Begin: true, At: int64(begin)}
+		over := m
+		if over.Begin, over.At = false, int64(end); end == 0 {
+			return []message{m}
+		}
+		return []message{m, over}
+	}
+	set := func(limit, begin, end int) []message {
+		return []message{{What: limited, Begin: true, At: int64(begin), Limit: limit}, {What: limited, At: int64(end), Limit: limit}}
+	}
+	for _, test := range []struct {
+		name    string
+		said    [][]message
+		limits  [2]int
+		sleeps  bool // they give their turns back while they sleep
+		crowded int
+	}{
+		{"one after the other", [][]message{call(1, 1, a, 10, 20), call(2, 1, b, 20, 30)}, [2]int{1, 1}, false, 0},
+		{"at once", [][]message{call(1, 1, a, 10, 20), call(2, 1, b, 19, 30)}, [2]int{1, 1}, false, 1},
+		{"at once, as both allow", [][]message{call(1, 1, a, 10, 20), call(2, 1, b, 15, 30)}, [2]int{2, 2}, false, 0},
+		{"at once, as one of them does not allow", [][]message{call(1, 1, a, 10, 20), call(2, 1, b, 15, 30)}, [2]int{1, 2}, false, 1},
+		{"between two calls", [][]message{call(1, 1, a, 10, 20), call(1, 1, a, 40, 50), call(2, 1, b, 25, 30)}, [2]int{1, 1}, false, 1},
+		{"between two epochs", [][]message{call(1, 1, a, 10, 20), call(1, 2, b, 40, 50), call(2, 1, b, 25, 30)}, [2]int{1, 1}, false, 1},
+		{"while the other sleeps", [][]message{call(1, 1, a, 10, 20), call(1, 2, b, 40, 50), call(2, 1, b, 25, 30)}, [2]int{1, 1}, true, 0},
+		{"after a death", [][]message{call(1, 1, zombie, 10, 0), {{What: died, Call: zombie << 24, At: 20}}, call(2, 1, b, 21, 30)}, [2]int{1, 1}, false, 0},
+		{"a call without an end", [][]message{call(1, 1, a, 10, 0), call(2, 1, b, 21, 30)}, [2]int{1, 1}, false, 1},
+		{"a fenced call goes on", [][]message{call(1, 1, zombie, 10, 90), call(1, 2, a, 20, 30), call(2, 1, b, 31, 40)}, [2]int{1, 1}, false, 0},
+		{"a fenced call begins", [][]message{call(1, 1, zombie, 35, 90), call(1, 2, a, 20, 30), call(2, 1, b, 31, 40)}, [2]int{1, 1}, false, 0},
+		{"an operator's limit", [][]message{set(1, 1, 2), call(1, 1, a, 10, 20), call(2, 1, b, 15, 30)}, [2]int{3, 3}, false, 1},
+		{"an operator's limit that is not yet set", [][]message{set(1, 1, 12), call(1, 1, a, 10, 20), call(2, 1, b, 15, 30)}, [2]int{3, 3}, false, 0},
+		{"an operator's limit that was lifted", [][]message{set(1, 1, 2), set(0, 5, 6), call(1, 1, a, 10, 20), call(2, 1, b, 15, 30)}, [2]int{3, 3}, false, 0},
+	} {
+		l, there := newCalls(0), map[uuid.UUID]*workflow.Plan{}
+		for i, limit := range test.limits {
+			p := plantest.Small()
+			p.ID, p.Keys = uuid.UUID{15: byte(i + 1)}, []workflow.Key{{Name: keyName(0), Limit: limit}}
+			if test.sleeps {
+				p.KeepTurn = workflow.KeepWhileAwake
+			}
+			l.note(message{What: created, Plan: p.ID, Begin: true, At: 3})
+			there[p.ID] = p
+		}
+		for _, m := range slices.Concat(test.said...) {
+			l.note(m)
+		}
+		if got := l.judgeTurns(there); len(got) != test.crowded {
+			t.Errorf("%s: found %v", test.name, got)
 		}
 	}
 }

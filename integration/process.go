@@ -156,8 +156,10 @@ func (p *processes) live(working context.Context, client, life int, seed uint64,
 	}
 	began(other)
 	defer context.AfterFunc(working, other.finish)()
+	defer func() { p.judge.note(message{What: died, Call: o.number(0), At: time.Now().UnixNano()}) }()
 	return other.listen(func(m message) {
 		p.add("requests", m.Requests)
+		p.add("requests for keys", m.KeyRequests)
 		p.add("faults", m.Faults)
 		p.add("stale writes refused", m.Refused)
 		if !m.Begin {

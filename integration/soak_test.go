@@ -34,8 +34,8 @@ func whenBusy(t *testing.T, server *emulator.Server, plans int) context.Context 
 // these plans. It judges what a short chaos leaves, and no times: a slow machine makes it longer.
 func TestSoakAndChaos(t *testing.T) {
 	for args, busy := range map[string]int{
-		"-soak 1h -clients 4 -faults":                                    25,
-		"-chaos 4s -interval 1s -fleet 3 -plans 16 -every 500ms -faults": 0,
+		"-soak 1h -clients 4 -faults":                                            25,
+		"-chaos 4s -interval 1s -fleet 3 -plans 16 -keys 3 -every 500ms -faults": 0,
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

@@ -33,8 +33,9 @@ const (
 	leftOver = "left over"
 
 	// In a fleet.
-	orphan = "orphan" // a plan that nobody ended
-	rerun  = "rerun"  // an action that ran after its outcome was stored
+	orphan  = "orphan"  // a plan that nobody ended
+	rerun   = "rerun"   // an action that ran after its outcome was stored
+	crowded = "crowded" // more plans work with a key than may
 )
 
 // tally counts what happens in a soak or a chaos, and what is found.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,10 +44,15 @@ type order struct {
 	Interval time.Duration
 	// Client and Life make the stamps of this process unique.
 	Client, Life int
+	// Keys is how many keys the plans of a fleet take turns for.
+	Keys int
 }
 
 // number returns the nth number of this process, which is unique in the run.
 func (o order) number(n int64) int64 { return int64(o.Client)<<40 | int64(o.Life)<<24 | n }
+
+// processOf returns what all numbers of a process have in common.
+func processOf(number int64) int64 { return number >> 24 }
 
 const maxClients = 255 // a stamp has no room for more
 
@@ -63,6 +69,8 @@ type message struct {
 	// Requests, Faults and Refused count those of the process since its last message. Refused counts the plans that the
 	// process owned when one of its updates was refused.
 	Requests, Faults, Refused int `json:",omitzero"`
+	// KeyRequests counts those of Requests that are for the records of keys.
+	KeyRequests int `json:",omitzero"`
 
 	// Objects are the objects of a plan that a client of a soak creates. It updates Object from one stamp to another.
 	Objects  []uuid.UUID `json:",omitzero"`
@@ -72,6 +80,11 @@ type message struct {
 	Node        uuid.UUID       `json:",omitzero"`
 	Epoch, Call int64           `json:",omitzero"`
 	Status      workflow.Status `json:",omitzero"`
+	// At is when it was reported, in nanoseconds since 1970. Waits means that the call waits for a signal, and Limit is that of
+	// the first key.
+	At    int64
+	Waits bool `json:",omitzero"`
+	Limit int  `json:",omitzero"`
 }
 
 // kinds are the errors of calls. The first one that matches decides.
@@ -83,6 +96,7 @@ var kinds = []struct {
 	{engine.ErrDraining, "draining"},
 	{fleet.ErrLeft, "draining"},
 	{fleet.ErrNotRunning, "not running"},
+	{fleet.ErrAsleep, "asleep"},
 	{storage.ErrUnknown, "unknown"},
 	{storage.ErrNotFound, "not found"},
 	{storage.ErrConflict, "conflict"},
@@ -111,6 +125,7 @@ type worker struct {
 	vault    *azblob.Vault
 	faulty   *conformance.Faulty
 	requests atomic.Int64
+	keys     atomic.Int64 // requests for the records of keys
 	refused  atomic.Int64
 	stop     context.CancelFunc
 
@@ -159,7 +174,7 @@ func work(stdin io.Reader, stdout io.Writer) (err error) {
 	if w.vault, err = t.dialWith(ctx, o.Prefix, register(tasks),
 		azblob.Options{GracePeriod: o.Grace, Concurrency: 16, Backoff: azblob.Backoff{InitialInterval: 5 * time.Millisecond}},
 		settings.Over(w.faulty),
-		azblob.Options{Observer: azblob.Tee(observer, azblob.Observer{Request: func(context.Context, azblob.RequestEvent) { w.requests.Add(1) }})}); err != nil {
+		azblob.Options{Observer: azblob.Tee(observer, azblob.Observer{Request: w.requested})}); err != nil {
 		return err
 	}
 	err = errors.Join(run(ctx, in), w.vault.Close(context.Background()), w.deaf)
@@ -167,11 +182,19 @@ func work(stdin io.Reader, stdout io.Writer) (err error) {
 	return err
 }
 
+func (w *worker) requested(_ context.Context, r azblob.RequestEvent) {
+	w.requests.Add(1)
+	if strings.HasPrefix(r.Blob, "keys/") {
+		w.keys.Add(1)
+	}
+}
+
 // report writes a message. The process ends if nobody reads it.
 func (w *worker) report(m message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	faults := w.faulty.Faults()
+	m.At, m.KeyRequests = time.Now().UnixNano(), int(w.keys.Swap(0))
 	m.Requests, m.Refused, m.Faults, w.faults = int(w.requests.Swap(0)), int(w.refused.Swap(0)), faults-w.faults, faults
 	if err := w.out.Encode(m); err != nil {
 		w.deaf = cmp.Or(w.deaf, err)
