@@ -644,3 +644,23 @@ func TestTurnsDamaged(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestTurnsGivenBackHere: a node that gives a turn back lets its next plan take it at once.
+func TestTurnsGivenBackHere(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		holder := holds(t, p, n, a, b)
+		keyed(t, p, "1", a)
+		keyed(t, p, "2", b)
+		c := newCrew(t)
+		c.serves(p, n)
+		time.Sleep(time.Minute + time.Second)
+		freed := time.Since(c.start)
+		ends(t, p, n, holder)
+		for _, name := range []string{"1", "2"} {
+			if after := c.awaits(name, time.Minute) - freed; after > time.Millisecond {
+				t.Errorf("plan %s began after %v", name, after)
+			}
+		}
+	})
+}

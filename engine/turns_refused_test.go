@@ -1,0 +1,90 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/planvault/azblob/engine"
+	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
+)
+
+// TestTurnsRefused has a vault that refuses to store who has turns, for an hour. Meanwhile a plan can be stopped, others run, and few
+// requests are made. Then the plans go on.
+func TestTurnsRefused(t *testing.T) {
+	for _, refusal := range []error{storage.ErrDenied, storage.ErrUnavailable} {
+		for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
+			onStage(t, func(t *testing.T, s *stage) {
+				stopped, late := s.keyed("stopped", second("stopped")), s.keyed("late", second("late"))
+				p, puts := s.process(), 0
+				began := time.Now()
+				p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
+					if puts++; time.Since(began) > time.Hour {
+						return do()
+					}
+					return &storage.Error{Op: c.Op, Err: refusal}
+				})
+				e, ended := s.engine(p, o), make(chan error, 1)
+				go func() { ended <- e.Run(t.Context()) }()
+				time.Sleep(time.Minute)
+				free := s.create(plan(block("b", sequence("s", second("free")))))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if o.Fleet == nil {
+					must(t, e.Stop(ctx, stopped.ID, workflow.Attribution{By: "ana"}))
+				} else {
+					must(t, fleet.Stop(ctx, s.open(), stopped.ID, workflow.Attribution{By: "ana"}))
+				}
+				time.Sleep(time.Minute)
+				if end := s.read(stopped.ID); end.State.Status != workflow.Stopped {
+					t.Errorf("it was stopped:\n%s", outline(end))
+				}
+				if end := s.read(free.ID); end.State.Status != workflow.Completed {
+					t.Errorf("it needs no turn:\n%s", outline(end))
+				}
+				time.Sleep(time.Hour - time.Since(began))
+				if puts > 60*15 {
+					t.Errorf("%d writes in an hour", puts)
+				}
+				time.Sleep(2*time.Minute + 10*time.Second)
+				if end := s.read(late.ID); end.State.Status != workflow.Completed {
+					t.Errorf("after the outage:\n%s", outline(end))
+				}
+				must(t, <-ended)
+				s.wantTurns("free", "late")
+			})
+		}
+	}
+}
+
+// TestSweepAlone ends a plan whose turn can't be given back, and nobody waits for it: an engine without a fleet sweeps it.
+func TestSweepAlone(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		s.keyed("first", second("first"))
+		v, _ := storage.As[storage.Control](s.open())
+		p := s.process()
+		p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
+			if k, err := v.FindKey(t.Context(), "key:cluster"); err == nil && len(k.Holders) > 0 && time.Since(s.began) < time.Hour {
+				return processtest.Unavailable(c.Op)
+			}
+			return do()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Hour)
+		defer cancel()
+		e, err := engine.New(p, engine.Options{NoRetention: true})
+		must(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		for _, want := range []int{1, 0} {
+			time.Sleep(12 * time.Hour)
+			k, err := v.FindKey(t.Context(), "key:cluster")
+			if time.Sleep(time.Minute); err != nil || len(k.Holders) != want {
+				t.Errorf("the record has %+v: %v", k, err)
+			}
+		}
+		must(t, <-ended)
+	})
+}
