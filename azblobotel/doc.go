@@ -30,6 +30,7 @@
 // # Metrics
 //
 // docs/operating.md lists the metrics. Their attributes have few values: names of methods and requests,
-// billing classes, statuses, outcomes, the namespace, and the members of the fleet. No metric has the ID of a
+// billing classes, statuses, outcomes, the namespace, the members of the fleet, and ten
+// keys for which plans wait. No metric has the ID of a
 // plan, a container or a blob.
 package azblobotel

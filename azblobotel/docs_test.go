@@ -46,7 +46,7 @@ func emitted(t *testing.T) map[string]instrument {
 	node.Takeover(ctx, fleet.TakeoverEvent{})
 	node.Removal(ctx, fleet.RemovalEvent{})
 	node.Fenced(ctx, fleet.FencedEvent{})
-	node.Gauges(ctx, fleet.GaugesEvent{Node: workflow.NewV7(), Gauges: fleet.Gauges{Members: make([]fleet.MemberState, 1), Copies: make([]fleet.CopyState, 1)}})
+	node.Gauges(ctx, fleet.GaugesEvent{Node: workflow.NewV7(), Gauges: fleet.Gauges{Members: make([]fleet.MemberState, 1), Copies: make([]fleet.CopyState, 1), Keys: make([]fleet.KeyState, 1)}})
 	worker, err := azblobotel.NewEngine(r.opts)
 	must(t, err)
 	running, ended := &workflow.Plan{ID: workflow.NewV7()}, &workflow.Plan{ID: workflow.NewV7()}

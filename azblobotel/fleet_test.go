@@ -52,13 +52,16 @@ func TestGauges(t *testing.T) {
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: b, Gauges: fleet.Gauges{
 		Open: 7, Waiting: 2, Asleep: 3, Unread: 1, OldestWait: time.Minute, Alive: 1, Dead: 2, Stuck: map[fleet.Reason]int{fleet.ReasonNoProgress: 3},
 		Members: []fleet.MemberState{{Member: storage.Member{ID: a, Name: "host-1"}, Plans: 4}},
+		Keys:    []fleet.KeyState{{Name: "a", Waiting: 6, Holders: 2}, {Name: "a", Unique: true, Waiting: 1}},
 		Copies:  []fleet.CopyState{{Name: "west", Lag: time.Hour}},
 	}})
 	o.Gauges(t.Context(), fleet.GaugesEvent{Node: a, Stopped: true})
 	for name, want := range map[string][]string{
 		"open": {"{} 7"}, "waiting": {"{} 2"}, "asleep": {"{} 3"}, "unread": {"{} 1"}, "wait.oldest": {"{} 60"}, "copy.lag": {"{azblob.copy.name=west} 3600"},
-		"members":    {"{azblob.member.state=alive} 1", "{azblob.member.state=dead} 2"},
-		"node.plans": {"{azblob.fleet.node=" + a.String() + ",azblob.node.name=host-1} 4"},
+		"members":     {"{azblob.member.state=alive} 1", "{azblob.member.state=dead} 2"},
+		"key.waiting": {"{azblob.key.kind=key,azblob.key.name=a} 6", "{azblob.key.kind=unique,azblob.key.name=a} 1"},
+		"key.holders": {"{azblob.key.kind=key,azblob.key.name=a} 2", "{azblob.key.kind=unique,azblob.key.name=a} 0"},
+		"node.plans":  {"{azblob.fleet.node=" + a.String() + ",azblob.node.name=host-1} 4"},
 	} {
 		r.wantMeasured("azblob.fleet."+name, want...)
 	}

@@ -28,6 +28,8 @@ const (
 	keyName      = attribute.Key("azblob.node.name")
 	keyNode      = attribute.Key("azblob.fleet.node")
 	keyCopy      = attribute.Key("azblob.copy.name")
+	keyKeyName   = attribute.Key("azblob.key.name")
+	keyKeyKind   = attribute.Key("azblob.key.kind")
 	keyPlan      = attribute.Key("azblob.plan.id") // this one and the following are for spans alone
 	keyContainer = attribute.Key("azblob.container")
 	keyBlob      = attribute.Key("azblob.blob")

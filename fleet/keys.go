@@ -23,8 +23,9 @@ type KeyState struct {
 	KeySettings
 	// By says who has made the settings, when and why.
 	By workflow.Attribution
-	// Holders is the number of plans that take room.
+	// Holders is the number of plans that take room, and Holder one of them, if [Inspect] knows it.
 	Holders int
+	Holder  uuid.UUID
 	// Plans is the number of open plans that have the key, Waiting of those that have no turn and are due, and Next the oldest
 	// of these. A plan that has not begun counts as waiting, even if there is room for it.
 	Plans, Waiting int
@@ -166,6 +167,14 @@ func (s store) addOpen(ctx context.Context, all keyStates, filters storage.Filte
 		}
 	}
 	return nil
+}
+
+// Kind returns "key", or "unique" for a Unique.
+func (k KeyState) Kind() string {
+	if k.Unique {
+		return "unique"
+	}
+	return "key"
 }
 
 func (k KeyState) record() string { return turn{name: k.Name, unique: k.Unique}.record() }

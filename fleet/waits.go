@@ -157,7 +157,7 @@ func (i *inspector) countWaits(keys map[string]*lookedAt) {
 		}
 		k := &keys[w.Key.record()].state
 		if w.Before = k.Waiting; k.Waiting == 0 {
-			k.Next = i.Plans[n].Plan.ID
+			k.Next, k.Holder = i.Plans[n].Plan.ID, w.Holder
 		}
 		k.Waiting++
 	}
@@ -192,11 +192,7 @@ func sleepsFor(p storage.ListResult, now time.Time) *TurnWait {
 
 // whyTurn says for what a plan waits.
 func (f fleetFacts) whyTurn(w TurnWait) string {
-	what := "key"
-	if w.Key.Unique {
-		what = "unique"
-	}
-	what = fmt.Sprintf("%s %q", what, w.Key.Name)
+	what := fmt.Sprintf("%s %q", w.Key.Kind(), w.Key.Name)
 	if w.Key.Err != nil {
 		return fmt.Sprintf("Nobody gets a turn for %s, because its record can't be read: %v. Run planvault key repair with its name: it finds the plans that have turns.", what, w.Key.Err)
 	}

@@ -68,7 +68,7 @@ func TestInspectTurns(t *testing.T) {
 		waitsAs(t, i, second.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, holder.ID.String(), "1 plan waits before it.")
 		waitsAs(t, i, free.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true)
 		waitsAs(t, i, holder.ID, fleet.ConditionWorking, fleet.ReasonNoProgress, true, `It has a turn for key "a", for which 2 plans wait.`)
-		if len(i.Keys) != 1 || i.Keys[0].Name != "a" || i.Keys[0].Waiting != 2 || i.Keys[0].Holders != 1 || i.Keys[0].Next != first.ID {
+		if len(i.Keys) != 1 || i.Keys[0].Name != "a" || i.Keys[0].Waiting != 2 || i.Keys[0].Holders != 1 || i.Keys[0].Holder != holder.ID || i.Keys[0].Next != first.ID {
 			t.Errorf("the keys are %+v", i.Keys)
 		}
 		if g := i.Gauges(); g.Open != 5 || g.Asleep != 2 || g.Waiting != 2 || len(g.Keys) != 1 {

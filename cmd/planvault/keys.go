@@ -227,15 +227,11 @@ func (a *app) key(ctx context.Context, v *azblob.Vault, name string, unique bool
 
 // describeKey says in words how a key is doing.
 func (a *app) describeKey(w io.Writer, r keyRow) {
-	what := "key"
-	if r.Unique {
-		what = "unique"
-	}
 	settings := fleet.KeySettings{Limit: r.Limit}
 	if time.Until(r.PausedUntil) > 0 {
 		settings.PausedUntil = r.PausedUntil
 	}
-	fmt.Fprintf(w, "%s %s: %s%s\n", what, quoted(r.Name), settingsText(settings, a.stamp), signed(r.By, r.Why))
+	fmt.Fprintf(w, "%s %s: %s%s\n", fleet.KeyState{Unique: r.Unique}.Kind(), quoted(r.Name), settingsText(settings, a.stamp), signed(r.By, r.Why))
 	have, wait := "have", "wait"
 	if r.Holders == 1 {
 		have = "has"

@@ -41,6 +41,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"hanging":      sceneHanging,
 	"dead":         sceneDead,
 	"nobody":       sceneNobody,
+	"turns":        sceneTurns,
 	"many":         sceneMany,
 	"corrupt":      sceneCorrupt,
 	"deleted":      sceneDeleted,
@@ -197,6 +198,18 @@ func sceneNobody(t *testing.T, s *stage) {
 	kill()
 	time.Sleep(17 * time.Minute)
 	time.AfterFunc(10*time.Minute, func() { s.engine(t, "host-4", 8, takesItsTime) })
+}
+
+// sceneTurns: three plans take turns for a cluster. The first one has it.
+func sceneTurns(t *testing.T, s *stage) {
+	s.production(t)
+	e, _ := s.engine(t, "host-3", 8, takesItsTime)
+	for _, name := range []string{"checkout 2.1.0", "search 4.12.0", "web 1.9.0"} {
+		p := release("release "+name, 10*time.Minute, "eu-west")
+		p.Keys = []workflow.Key{{Name: "cluster west"}}
+		submit(t, e, p)
+	}
+	time.Sleep(18 * time.Minute)
 }
 
 // sceneOutage: nothing answers at the account.

@@ -32,6 +32,8 @@ type Options struct {
 	OwnerName string
 	// Stuck says why the plan is stuck. Default: the page does not say that it is.
 	Stuck string
+	// Turn says for which turn the plan waits. Default: the page does not say that it does.
+	Turn string
 	// Commands are commands for a shell that the reader may want to run. Default: none.
 	Commands []Command
 	// Scripts are the addresses of scripts that a server adds, on its own origin, to keep the page of an open plan

@@ -26,7 +26,7 @@ type page struct {
 	Full          string // the whole name, if Name is shortened
 	Status        Label
 	Descr, Reason string
-	Stuck         string
+	Stuck, Turn   string
 	Commands      []Command
 	Facts         []fact
 	Meta          string
@@ -148,7 +148,7 @@ func newPage(plan *workflow.Plan, o Options) (*page, error) {
 	v := &page{
 		CSS: template.CSS(pageCSS), Policy: Policy(o), Scripts: o.Scripts, Site: o.Site, Made: Time(o.Now),
 		Name: line(root.Title, maxTitle), Status: LabelOf(p.State.Status), Descr: text(p.Descr), Facts: planFacts(root, o),
-		Stuck: line(o.Stuck, 0), Commands: o.Commands,
+		Stuck: line(o.Stuck, 0), Turn: line(o.Turn, 0), Commands: o.Commands,
 		Meta: meta(p.Meta),
 	}
 	v.Title = v.Name + " · " + v.Status.Word
@@ -167,7 +167,7 @@ func newPage(plan *workflow.Plan, o Options) (*page, error) {
 		if b.piece == nil || len(b.piece.Children) == 0 {
 			return nil, ErrNoPiece
 		}
-		v.Children, b.piece.Open, v.Stuck, v.Commands = []*row{b.piece}, true, "", nil
+		v.Children, b.piece.Open, v.Stuck, v.Turn, v.Commands = []*row{b.piece}, true, "", "", nil
 		return v, nil
 	}
 	b.problems()

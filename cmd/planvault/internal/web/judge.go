@@ -40,6 +40,8 @@ func (s *Server) judge(ctx context.Context, p *workflow.Plan, roster storage.Ros
 	open := i.Plans[0]
 	if o.Commands = s.commandsFor(open); open.Stuck {
 		o.Stuck = open.Why
+	} else if open.Condition == fleet.ConditionTurn {
+		o.Turn = open.Why
 	}
 }
 

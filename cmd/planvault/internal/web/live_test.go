@@ -96,6 +96,29 @@ func TestMembersDie(t *testing.T) {
 	})
 }
 
+// TestTurns has the keys for which plans wait on the page of the fleet, and on that of a plan who has its turn.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		s := web.New(st, web.Options{})
+		contains(t, s, "/fleet", []string{"No plan waits for a turn"}, []string{"/plan/"})
+		has := st.keyed(t, "has it", "west <b>", workflow.Running)
+		time.Sleep(time.Minute)
+		waits := st.keyed(t, "waits", "west <b>", workflow.NotStarted)
+		time.Sleep(time.Minute)
+		contains(t, s, "/fleet", []string{`data-key="key west &lt;b&gt;"`, `class="number">1</td>`, `href="/plan/` + has.ID.String(), `href="/plan/` + waits.ID.String()}, []string{"west <b>"})
+		contains(t, s, "/plan/"+waits.ID.String(), []string{"Waits for a turn</h2>", "plan " + has.ID.String() + " has it."}, nil)
+		contains(t, s, "/plan/"+has.ID.String(), nil, []string{"Waits for a turn"})
+		must(t, fleet.SetKey(t.Context(), st, "west <b>", workflow.Attribution{By: "ana <i>"}, func(k fleet.KeySettings) fleet.KeySettings {
+			k.Limit, k.PausedUntil = 3, time.Now().Add(time.Hour)
+			return k
+		}))
+		time.Sleep(time.Minute)
+		contains(t, s, "/fleet", []string{"paused until 2000-01-01 ", "by <bdi>ana &lt;i&gt;</bdi>", `class="number">3</td>`}, nil)
+		st.end(t, has, workflow.Completed)
+	})
+}
+
 // TestViewersShareLooks counts what viewers cost: one look in an interval however many they are, and none when
 // nobody watches.
 func TestViewersShareLooks(t *testing.T) {

@@ -31,10 +31,10 @@ func (e exposition) gauges(g fleet.Gauges) string {
 	var b strings.Builder
 	b.WriteString(e.gauge("azblob_fleet_open", "Plans that are open.", e.series(float64(g.Open))))
 	b.WriteString(e.gauge("azblob_fleet_waiting", "Open plans that have not begun.", e.series(float64(g.Waiting))))
-	b.WriteString(e.gauge("azblob_fleet_asleep", "Open plans that need no node now: they sleep, or an engine of another kind places them.", e.series(float64(g.Asleep))))
+	b.WriteString(e.gauge("azblob_fleet_asleep", "Open plans that need no node now: they sleep, wait for a turn, or an engine of another kind places them.", e.series(float64(g.Asleep))))
 	b.WriteString(e.gauge("azblob_fleet_unread", "Open plans that may be stuck and were not read yet.", e.series(float64(g.Unread))))
 	b.WriteString(e.gauge("azblob_fleet_wait_oldest_seconds", "For how long the plan has waited that has not begun for longest.", e.series(g.OldestWait.Seconds())))
-	var stuck, plans, copies []string
+	var stuck, plans, copies, waiting, holders []string
 	for _, reason := range fleet.Reasons() {
 		stuck = append(stuck, e.series(float64(g.Stuck[reason]), "azblob_stuck_reason", string(reason)))
 	}
@@ -44,6 +44,17 @@ func (e exposition) gauges(g fleet.Gauges) string {
 	for _, c := range g.Copies {
 		copies = append(copies, e.series(c.Lag.Seconds(), "azblob_copy_name", c.Name))
 	}
+	shown := map[string]bool{}
+	for _, k := range g.Keys {
+		labels := []string{"azblob_key_name", k.Name, "azblob_key_kind", k.Kind()}
+		if this := e.series(0, labels...); !shown[this] { // a name may be cut
+			shown[this] = true
+			waiting = append(waiting, e.series(float64(k.Waiting), labels...))
+			holders = append(holders, e.series(float64(k.Holders), labels...))
+		}
+	}
+	b.WriteString(e.gauge("azblob_fleet_key_waiting", "Open plans that wait for a turn for a key, of the ten keys with most.", waiting...))
+	b.WriteString(e.gauge("azblob_fleet_key_holders", "Plans that have a turn for such a key.", holders...))
 	b.WriteString(e.gauge("azblob_fleet_stuck", "Open plans that make no progress.", stuck...))
 	b.WriteString(e.gauge("azblob_fleet_members", "Members of the fleet.",
 		e.series(float64(g.Alive), "azblob_member_state", "alive"), e.series(float64(g.Dead), "azblob_member_state", "dead")))

@@ -23,6 +23,9 @@ func TestMetrics(t *testing.T) {
 		s := web.New(store, web.Options{Vault: `my"vault`})
 		store.add(t, "waits", workflow.NotStarted)
 		store.add(t, "runs", workflow.Running) // an engine without a fleet began it
+		const key = "k\"} 1\\"
+		store.keyed(t, "has a turn", key, workflow.Running)
+		store.keyed(t, "waits for a turn", key, workflow.NotStarted)
 		time.Sleep(time.Hour)
 		hostile := store.join(t, "x\"} 1\nazblob_fleet_open{} 7\\")
 		if _, err := store.PutNote(t.Context(), storage.Note{Name: "copy-west", Text: []byte(`{"caughtUp":"` + time.Now().UTC().Add(-time.Minute).Format(time.RFC3339) + `"}`)}); err != nil {
@@ -38,14 +41,17 @@ func TestMetrics(t *testing.T) {
 			got[strings.TrimSuffix(line, "\n")] = true
 		}
 		for _, want := range []string{
-			"azblob_fleet_open" + vault + "} 2",
+			"azblob_fleet_open" + vault + "} 4",
+			"azblob_fleet_asleep" + vault + "} 1",
 			"azblob_fleet_waiting" + vault + "} 1",
 			"azblob_fleet_wait_oldest_seconds" + vault + "} 3600",
 			"azblob_fleet_stuck" + vault + `,azblob_stuck_reason="not-picked-up"} 1`,
-			"azblob_fleet_stuck" + vault + `,azblob_stuck_reason="unclaimed"} 1`,
+			"azblob_fleet_stuck" + vault + `,azblob_stuck_reason="unclaimed"} 2`,
 			"azblob_fleet_stuck" + vault + `,azblob_stuck_reason="no-progress"} 0`,
 			"azblob_fleet_members" + vault + `,azblob_member_state="alive"} 1`,
 			"azblob_fleet_node_plans" + vault + `,azblob_fleet_node="` + hostile.ID.String() + `",azblob_node_name="x\"} 1\\nazblob_fleet_open{} 7\\"} 0`,
+			"azblob_fleet_key_waiting" + vault + `,azblob_key_name="k\"} 1\\",azblob_key_kind="key"} 1`,
+			"azblob_fleet_key_holders" + vault + `,azblob_key_name="k\"} 1\\",azblob_key_kind="key"} 1`,
 			"azblob_fleet_copy_lag_seconds" + vault + `,azblob_copy_name="west"} 60`,
 		} {
 			if !got[want] {

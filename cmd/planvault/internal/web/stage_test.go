@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
@@ -95,6 +96,19 @@ func (s *store) add(t *testing.T, name string, status workflow.Status) *workflow
 	s.update(t, p)
 	if status.Final() {
 		s.end(t, p, status)
+	}
+	return p
+}
+
+// keyed stores a plan with a key. One that runs has the turn.
+func (s *store) keyed(t *testing.T, name, key string, status workflow.Status) *workflow.Plan {
+	t.Helper()
+	p := &workflow.Plan{Name: name, Keys: []workflow.Key{{Name: key}}}
+	must(t, s.Create(t.Context(), p))
+	if status == workflow.Running {
+		p.State.Status, p.State.Start = status, time.Now()
+		s.update(t, p)
+		must(t, fleet.TakeTurns(t.Context(), s, p))
 	}
 	return p
 }

@@ -64,6 +64,17 @@ func (s *state) Suspended() *storage.Suspension {
 	return s.inspection.Suspended
 }
 
+// mostKeys is how many keys the page of the fleet shows.
+const mostKeys = 20
+
+// Keys are the keys for which most plans wait.
+func (s *state) Keys() []fleet.KeyState {
+	if s.inspection == nil {
+		return nil
+	}
+	return s.inspection.Keys[:min(len(s.inspection.Keys), mostKeys)]
+}
+
 // clock returns the time by the store's clock.
 func (s *state) clock() time.Time { return s.Now.Add(s.Took + time.Since(s.Seen)) }
 
