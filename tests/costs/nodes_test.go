@@ -2,6 +2,7 @@ package costs_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -28,6 +29,16 @@ func fleetRows() (rows []row) {
 		}
 		rows = append(rows, row{operation: o, size: sizes[1], atOnce: 8})
 	}
+	for _, o := range []operation{
+		{"fleet: take a turn", withTurn(true, fleet.TakeTurns)},
+		{"fleet: take a turn of a new key", withTurn(false, fleet.TakeTurns)},
+		{"fleet: UpdatePlan, final, and give a turn back", withTurn(true, func(ctx context.Context, v storage.Vault, p *workflow.Plan) error {
+			p.State.Status = workflow.Completed
+			return errors.Join(v.UpdatePlan(ctx, p), fleet.GiveTurns(ctx, v, p))
+		})},
+	} {
+		rows = append(rows, row{operation: o, size: sizes[0]})
+	}
 	fortnight := shape{plans: 100, days: 14}
 	return append(rows,
 		row{operation: operation{"fleet: an hour of an idle node", idleNode}, period: time.Hour},
@@ -50,6 +61,21 @@ func withQuietNode(status workflow.Status, do func(context.Context, *fleet.Node,
 			s.owner = workflow.NewV7()
 		}
 		return onStored(status, all, func(ctx context.Context, _ *azblob.Vault, p *workflow.Plan) error { return do(ctx, node, p) })(t, s)
+	}
+}
+
+// withTurn measures do for a running plan that is alone with its key. Another plan had a turn before if the key is known.
+func withTurn(known bool, do func(context.Context, storage.Vault, *workflow.Plan) error) func(testing.TB, *scene) func() {
+	return func(t testing.TB, s *scene) func() {
+		p := s.plan()
+		p.Keys = []workflow.Key{{Name: "a"}}
+		vaulttest.Must(t, s.vault.Create(t.Context(), p))
+		p.State.Status = workflow.Running
+		vaulttest.Must(t, s.vault.UpdatePlan(t.Context(), p))
+		if known {
+			vaulttest.Must(t, fleet.TakeTurns(t.Context(), s.vault, p))
+		}
+		return func() { vaulttest.Must(t, do(t.Context(), s.vault, p)) }
 	}
 }
 
