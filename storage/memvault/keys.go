@@ -2,7 +2,6 @@ package memvault
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -20,20 +19,12 @@ func (c control) PutKey(ctx context.Context, k storage.KeyRecord) (version stora
 		if err := driver.CheckKeyRecord(k); err != nil {
 			return err
 		}
-		if _, taken := c.store.keys[k.Name]; taken && k.Version == "" {
-			return fmt.Errorf("%w: key %q", storage.ErrExists, k.Name)
-		}
-		if k.Version != "" {
-			if err := c.store.hasKey(k.Name, k.Version); err != nil {
-				return err
-			}
-		}
+		was := k.Version
 		k.PausedUntil, k.By.At = k.PausedUntil.UTC(), k.By.At.UTC()
 		k.Holders = slices.Clone(k.Holders)
 		k.Stored, k.Now, k.Version = time.Now().UTC(), time.Time{}, c.store.version()
-		c.store.keys[k.Name] = k
 		version = k.Version
-		return nil
+		return c.store.keys.put(k.Name, was, k)
 	})
 	return version, err
 }
@@ -44,13 +35,9 @@ func (c control) FindKey(ctx context.Context, name string) (k storage.KeyRecord,
 		if err := driver.CheckKeyName(name); err != nil {
 			return err
 		}
-		found, ok := c.store.keys[name]
-		if !ok {
-			return fmt.Errorf("%w: key %q", storage.ErrNotFound, name)
-		}
-		k = found
+		k, err = c.store.keys.find(name)
 		k.Holders, k.Now = slices.Clone(k.Holders), time.Now().UTC()
-		return nil
+		return err
 	})
 	return k, err
 }
@@ -61,23 +48,8 @@ func (c control) RemoveKey(ctx context.Context, name string, version storage.Ver
 		if err := driver.CheckRemovedKey(name, version); err != nil {
 			return err
 		}
-		err := c.store.hasKey(name, version)
-		if err == nil {
-			delete(c.store.keys, name)
-		}
-		return err
+		return c.store.keys.remove(name, version)
 	})
-}
-
-// hasKey returns an error unless the record of a key has this version.
-func (s *Store) hasKey(name string, version storage.Version) error {
-	switch k, found := s.keys[name]; {
-	case !found:
-		return fmt.Errorf("%w: key %q", storage.ErrNotFound, name)
-	case k.Version != version:
-		return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, k.Version, version)
-	}
-	return nil
 }
 
 // Keys yields what there is to know of all keys.
@@ -88,8 +60,8 @@ func (c control) Keys(ctx context.Context) (iter.Seq[storage.Stream[storage.List
 	return func(yield func(storage.Stream[storage.ListedKey]) bool) {
 		var found []storage.ListedKey
 		err := c.call(ctx, "Keys", new(uuid.UUID), func() error {
-			for _, name := range slices.Sorted(maps.Keys(c.store.keys)) {
-				found = append(found, driver.ListedKey(c.store.keys[name]))
+			for _, name := range slices.Sorted(maps.Keys(c.store.keys.rows)) {
+				found = append(found, driver.ListedKey(c.store.keys.rows[name]))
 			}
 			return nil
 		})

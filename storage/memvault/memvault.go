@@ -30,8 +30,8 @@ type Store struct {
 	plans    map[uuid.UUID]*record
 	members  map[uuid.UUID]storage.Member
 	stops    map[uuid.UUID]storage.StopRequest // by plan
-	notes    map[string]storage.Note
-	keys     map[string]storage.KeyRecord
+	notes    table[storage.Note]
+	keys     table[storage.KeyRecord]
 	audit    map[uuid.UUID]storage.AuditEntry
 	versions int // the number of versions so far; none is used twice
 }
@@ -68,8 +68,8 @@ func NewStore() *Store {
 		plans:   map[uuid.UUID]*record{},
 		members: map[uuid.UUID]storage.Member{},
 		stops:   map[uuid.UUID]storage.StopRequest{},
-		notes:   map[string]storage.Note{},
-		keys:    map[string]storage.KeyRecord{},
+		notes:   table[storage.Note]{"note", map[string]storage.Note{}, func(n storage.Note) storage.Version { return n.Version }},
+		keys:    table[storage.KeyRecord]{"key", map[string]storage.KeyRecord{}, func(k storage.KeyRecord) storage.Version { return k.Version }},
 		audit:   map[uuid.UUID]storage.AuditEntry{},
 	}
 }

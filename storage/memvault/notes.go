@@ -3,7 +3,6 @@ package memvault
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,19 +19,11 @@ func (c control) PutNote(ctx context.Context, n storage.Note) (version storage.V
 		if err := driver.CheckNote(n); err != nil {
 			return err
 		}
-		if _, taken := c.store.notes[n.Name]; taken && n.Version == "" {
-			return fmt.Errorf("%w: note %s", storage.ErrExists, n.Name)
-		}
-		if n.Version != "" {
-			if err := c.store.hasNote(n.Name, n.Version); err != nil {
-				return err
-			}
-		}
+		was := n.Version
 		n.Text = slices.Clone(bytes.TrimSpace(n.Text))
 		n.Stored, n.Version = time.Now().UTC(), c.store.version()
-		c.store.notes[n.Name] = n
 		version = n.Version
-		return nil
+		return c.store.notes.put(n.Name, was, n)
 	})
 	return version, err
 }
@@ -43,13 +34,9 @@ func (c control) FindNote(ctx context.Context, name string) (n storage.Note, err
 		if err := driver.CheckNoteName(name); err != nil {
 			return err
 		}
-		found, ok := c.store.notes[name]
-		if !ok {
-			return fmt.Errorf("%w: note %s", storage.ErrNotFound, name)
-		}
-		n = found
+		n, err = c.store.notes.find(name)
 		n.Text = slices.Clone(n.Text)
-		return nil
+		return err
 	})
 	return n, err
 }
@@ -60,29 +47,14 @@ func (c control) RemoveNote(ctx context.Context, name string, version storage.Ve
 		if err := driver.CheckRemovedNote(name, version); err != nil {
 			return err
 		}
-		err := c.store.hasNote(name, version)
-		if err == nil {
-			delete(c.store.notes, name)
-		}
-		return err
+		return c.store.notes.remove(name, version)
 	})
-}
-
-// hasNote returns an error unless a note has this version.
-func (s *Store) hasNote(name string, version storage.Version) error {
-	switch n, found := s.notes[name]; {
-	case !found:
-		return fmt.Errorf("%w: note %s", storage.ErrNotFound, name)
-	case n.Version != version:
-		return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, n.Version, version)
-	}
-	return nil
 }
 
 // noteNames returns all notes without their texts.
 func (s *Store) noteNames() (list []storage.Note) {
-	for _, name := range slices.Sorted(maps.Keys(s.notes)) {
-		n := s.notes[name]
+	for _, name := range slices.Sorted(maps.Keys(s.notes.rows)) {
+		n := s.notes.rows[name]
 		n.Text = nil
 		list = append(list, n)
 	}
