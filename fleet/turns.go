@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -57,7 +58,7 @@ func (t turn) damaged(err error) error {
 	if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 		return err
 	}
-	return &NoTurnError{Name: t.name, Unique: t.unique, Err: fmt.Errorf("%w; see fleet.RepairKey", err)}
+	return &NoTurnError{Name: t.name, Unique: t.unique, Err: fmt.Errorf("%w; see fleet.RepairKey and RepairUnique", err)}
 }
 
 // Unwrap returns ErrNoTurn.
@@ -123,15 +124,16 @@ func TakeTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) er
 
 func (s store) takeTurns(ctx context.Context, plan *workflow.Plan) error {
 	for _, t := range turnsOf(plan) {
-		if err := s.takeTurn(ctx, t); err != nil {
+		if err := s.takeTurn(ctx, t, true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeTurn takes one turn. It always writes, because reading that the plan has the turn does not refuse a removal under way.
-func (s store) takeTurn(ctx context.Context, t turn) error {
+// takeTurn takes one turn. It always writes, because reading that the plan has the turn does not refuse a removal under way. A plan
+// with an owner takes room after a search even if it gets no turn: it may have begun before the record was lost.
+func (s store) takeTurn(ctx context.Context, t turn, owned bool) error {
 	for {
 		k, err := s.findKey(ctx, t)
 		if err != nil {
@@ -149,7 +151,10 @@ func (s store) takeTurn(ctx context.Context, t turn) error {
 				return cmp.Or(err, full)
 			}
 		}
-		k.Holders = append(slices.DeleteFunc(slices.Clone(k.Holders), t.isOf), storage.Holder{Plan: t.plan, Limit: t.limit, Taken: full == nil})
+		k.Holders = slices.DeleteFunc(slices.Clone(k.Holders), t.isOf)
+		if owned || full == nil {
+			k.Holders = append(k.Holders, storage.Holder{Plan: t.plan, Limit: t.limit, Taken: full == nil})
+		}
 		if err := s.putKey(ctx, k); !overtaken(err) {
 			return errors.Join(err, full)
 		}
@@ -182,7 +187,8 @@ func (t turn) full(k storage.KeyRecord) error {
 	return no
 }
 
-// findKey reads a record. It creates one that is not there: that of a key is then to be searched. Nobody searches for a Unique.
+// findKey reads a record. It creates one that is not there: that of a key is then to be searched. A Unique is searched for only if
+// its record was repaired or copied.
 func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 	for {
 		k, err := s.FindKey(ctx, t.record())
@@ -196,7 +202,6 @@ func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 			}
 			return k, err
 		}
-		k.Searched = k.Searched || t.unique
 		return k, t.damaged(err)
 	}
 }
@@ -212,6 +217,9 @@ func (s store) putKey(ctx context.Context, k storage.KeyRecord) error {
 
 // searchHolders returns the plans that may have a turn for a key, but for the plan itself. The caller has read the record.
 func (s store) searchHolders(ctx context.Context, t turn) (holders []storage.Holder, err error) {
+	if t.unique {
+		return s.searchUnique(ctx, t)
+	}
 	found, err := s.Search(ctx, storage.Filters{ByKey: t.name, ByStatus: []workflow.Status{workflow.Running}})
 	if err != nil {
 		return nil, err
@@ -224,6 +232,31 @@ func (s store) searchHolders(ctx context.Context, t turn) (holders []storage.Hol
 		default:
 			return nil, f.Err
 		}
+	}
+	return holders, nil
+}
+
+// searchUnique is searchHolders for a Unique. If no other plan may have it, it goes to the oldest one that is open, as if Submit had
+// reserved it.
+func (s store) searchUnique(ctx context.Context, t turn) (holders []storage.Holder, err error) {
+	found, err := s.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	if err != nil {
+		return nil, err
+	}
+	var oldest uuid.UUID
+	for f := range found {
+		switch id := f.Result.ID; {
+		case f.Err != nil && !errors.Is(f.Err, storage.ErrForeign) && !(unreadable(f.Err) && planOf(f.Err) != uuid.Nil):
+			return nil, f.Err
+		case f.Err != nil, f.Result.Unique != t.name, id == t.plan:
+		case mayHaveTurn(f.Result):
+			holders = append(holders, storage.Holder{Plan: id, Limit: 1})
+		case oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0:
+			oldest = id
+		}
+	}
+	if len(holders) == 0 && oldest != uuid.Nil {
+		holders = append(holders, storage.Holder{Plan: oldest, Limit: 1, Taken: true})
 	}
 	return holders, nil
 }
@@ -396,8 +429,8 @@ func ReserveUnique(ctx context.Context, vault storage.Vault, plan *workflow.Plan
 	if err != nil {
 		return uuid.Nil, err
 	}
-	err = s.takeTurn(ctx, turn{plan.ID, plan.Unique, true, 1})
-	if no, ok := errors.AsType[*NoTurnError](err); ok {
+	err = s.takeTurn(ctx, turn{plan.ID, plan.Unique, true, 1}, false)
+	if no, ok := errors.AsType[*NoTurnError](err); ok && no.Err == nil {
 		return no.Holder, fmt.Errorf("plan %s has unique %q: %w", no.Holder, plan.Unique, storage.ErrExists)
 	}
 	return uuid.Nil, doing(fmt.Sprintf("reserve unique %q", plan.Unique), err)
@@ -418,7 +451,7 @@ type KeySettings struct {
 // Errors: [storage.ErrInvalid] for a wrong name or limit, and if by does not say who asks; [storage.ErrCorrupt] for a record that
 // is damaged, see [RepairKey]; otherwise those of the vault.
 func SetKey(ctx context.Context, vault storage.Vault, name string, by workflow.Attribution, change func(KeySettings) KeySettings) error {
-	return audited(ctx, vault, "set", name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
+	return audited(ctx, vault, "set", keyRecord, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
 		now := change(KeySettings{k.Limit, k.PausedUntil})
 		k.Limit, k.PausedUntil = now.Limit, now.PausedUntil.UTC()
 		return k, err
@@ -428,7 +461,16 @@ func SetKey(ctx context.Context, vault storage.Vault, name string, by workflow.A
 // RepairKey replaces the record of a key that is damaged, or doubted: with these settings, and without holders. The next plan
 // that wants a turn searches for those that have one. The audit log has it as key.
 func RepairKey(ctx context.Context, vault storage.Vault, name string, by workflow.Attribution, o KeySettings) error {
-	return audited(ctx, vault, "repair", name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
+	return repair(ctx, vault, "repair", keyRecord, name, by, o)
+}
+
+// RepairUnique is [RepairKey] for the record of a Unique. If no plan works that has this Unique, the oldest open one has it then.
+func RepairUnique(ctx context.Context, vault storage.Vault, unique string, by workflow.Attribution) error {
+	return repair(ctx, vault, "repair unique", uniqueRecord, unique, by, KeySettings{})
+}
+
+func repair(ctx context.Context, vault storage.Vault, doingWhat, space, name string, by workflow.Attribution, o KeySettings) error {
+	return audited(ctx, vault, doingWhat, space, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
 		if errors.Is(err, storage.ErrCorrupt) {
 			err = nil
 		}
@@ -436,14 +478,14 @@ func RepairKey(ctx context.Context, vault storage.Vault, name string, by workflo
 	})
 }
 
-func audited(ctx context.Context, vault storage.Vault, doingWhat, name string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
+func audited(ctx context.Context, vault storage.Vault, doingWhat, space, name string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
 	s, err := storeOf("SetKey", vault)
 	if err != nil {
 		return err
 	}
 	if err = cmp.Or(storage.CheckBy(by), checkKeyName(name)); err == nil {
 		entry := storage.AuditEntry{What: "key", By: by, Detail: doingWhat + " " + name}
-		err = storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.changeKey(ctx, name, by, change) })
+		err = storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.changeKey(ctx, space+name, by, change) })
 	}
 	return doing(fmt.Sprintf("%s key %q", doingWhat, name), err)
 }
@@ -463,7 +505,7 @@ func PauseKey(ctx context.Context, vault storage.Vault, name string, until time.
 		err = checkKeyName(name)
 	}
 	if err == nil {
-		err = s.changeKey(ctx, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
+		err = s.changeKey(ctx, keyRecord+name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
 			if !until.After(k.PausedUntil) {
 				return k, cmp.Or(err, errUnchanged)
 			}
@@ -478,11 +520,11 @@ func PauseKey(ctx context.Context, vault storage.Vault, name string, until time.
 var errUnchanged = errors.New("unchanged")
 
 // changeKey reads the record of a key, changes it and stores it, until nobody else has meanwhile.
-func (s store) changeKey(ctx context.Context, name string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
+func (s store) changeKey(ctx context.Context, record string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
 	for {
-		k, err := s.FindKey(ctx, keyRecord+name)
+		k, err := s.FindKey(ctx, record)
 		if errors.Is(err, storage.ErrNotFound) {
-			k, err = storage.KeyRecord{Name: keyRecord + name}, nil
+			k, err = storage.KeyRecord{Name: record}, nil
 		}
 		if k, err = change(k, err); err != nil {
 			if errors.Is(err, errUnchanged) {

@@ -122,7 +122,7 @@ func TestLostRecord(t *testing.T) {
 		}
 		holder := holds(t, p, n, a)
 		lose()
-		waitsFor(t, taking(t, q, a), "a")
+		waitsFor(t, taking(t, q, workflow.Key{Name: "a", Limit: 3}), "a") // the holder names 1
 		must(t, n.Sleep(t.Context(), holder, n.Now().Add(time.Minute), 0))
 		lose()
 		waitsFor(t, taking(t, q, a), "a")
@@ -425,4 +425,42 @@ func TestSweepTurns(t *testing.T) {
 			t.Errorf("%d sweeps in 33 days", lists)
 		}
 	})
+}
+
+// TestDamagedUnique damages the record of a Unique: nobody gets it. When it is repaired, the open plan has it, whether it has begun
+// or not.
+func TestDamagedUnique(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			d := &damageable{store: store, bad: map[storage.Version]bool{}}
+			p := d.open()
+			n := join(t, p, fleet.Options{})
+			plan := func() *workflow.Plan {
+				plan := plantest.Sized(1, 1, 1)
+				plan.ID, plan.Unique = workflow.NewV7(), "u"
+				return plan
+			}
+			first := plan()
+			_, err := fleet.ReserveUnique(t.Context(), p, first)
+			must(t, err)
+			must(t, p.Create(t.Context(), first))
+			if begun {
+				must(t, n.Claim(t.Context(), first))
+			}
+			d.damage(t, p, "unique:u")
+			if _, err := fleet.ReserveUnique(t.Context(), p, plan()); !errors.Is(err, fleet.ErrNoTurn) || errors.Is(err, storage.ErrExists) {
+				t.Errorf("a second one is reserved: %v", err)
+			}
+			must(t, fleet.RepairUnique(t.Context(), p, "u", ana))
+			for range 2 {
+				if holder, err := fleet.ReserveUnique(t.Context(), p, plan()); holder != first.ID || !errors.Is(err, storage.ErrExists) {
+					t.Errorf("plan %s has it: %v", holder, err)
+				}
+			}
+			if !begun {
+				must(t, n.Claim(t.Context(), first))
+			}
+			ends(t, p, n, first)
+		})
+	}
 }
