@@ -145,6 +145,10 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	case p.Err != nil:
 		return unreadableBecause(p.Err)
 	case p.Plan.External != "" && (p.Plan.Owner != uuid.Nil || p.PausedSince.IsZero() || asked(p)):
+		if p.Turn != nil && !asked(p) {
+			late = p.Turn.Key.Err != nil
+			return ConditionExternal, late, f.placed(p) + " " + f.whyTurn(*p.Turn) + p.ask()
+		}
 		late = f.lateOutside(p)
 		return ConditionExternal, late, f.whyExternal(p, late)
 	case !p.PausedSince.IsZero() && !asked(p):
@@ -187,7 +191,7 @@ func (f fleetFacts) lateOutside(p OpenPlan) bool {
 	idle := latest(p.Progress, p.PausedSince)
 	owned := p.Plan.Owner != uuid.Nil
 	if !owned {
-		idle = latest(idle, p.Plan.WakeAt)
+		idle = latest(idle, p.Plan.WakeAt, p.turnsChanged)
 	}
 	if asked(p) && (owned || p.StopRequested.Before(idle)) {
 		return f.since(p.StopRequested) > f.older

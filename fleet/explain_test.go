@@ -197,6 +197,11 @@ func TestExplain(t *testing.T) {
 			"another engine lets sleep, and does not stop", plan(workflow.Running, old, asleep(time.Hour), outside(false, ""), stop(old)), 2, ConditionExternal, true,
 			queue + " It sleeps until 2026-11-20T01:00:00Z, in 1h. It was asked to stop 20m ago, which that engine sees within 10s while it works on the plan, and otherwise when it runs the plan next. If that engine is gone for ever, take the plan over as external. The plan may say how to ask it.",
 		},
+		{
+			"another engine asks for a turn", plan(workflow.Running, old, asleep(-old), outside(false, ""), func(p *OpenPlan) { p.Turn = &TurnWait{Key: KeyState{Name: "a"}, Holder: owner, Before: 2} }),
+			2, ConditionExternal, false,
+			queue + ` It waits for a turn for key "a": plan 0193a5c0-0000-7000-8000-000000000001 has it. 2 plans wait before it. The plan may say how to ask it.`,
+		},
 		{"another engine is to begin", plan(workflow.NotStarted, young, outside(false, "")), 2, ConditionExternal, false, queue + " It has not begun since it was created 3m ago. The plan may say how to ask it."},
 		{
 			"another engine does not begin", plan(workflow.NotStarted, old, outside(false, "")), 2, ConditionExternal, true,

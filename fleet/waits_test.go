@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -101,8 +102,8 @@ func TestInspectTurns(t *testing.T) {
 	})
 }
 
-// TestInspectTurnsLeft has a holder that ended with its node: nobody has given its turn back, and so the plans that wait need a
-// node.
+// TestInspectTurnsLeft has a holder that ended with its node, and one that sleeps without its turn: nobody has given their turns
+// back, and so the plans that wait need a node.
 func TestInspectTurnsLeft(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
@@ -114,13 +115,22 @@ func TestInspectTurnsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, finish(t.Context(), p, holder))
+		sleeper := plantest.Sized(1, 1, 1)
+		sleeper.Keys, sleeper.KeepTurn = []workflow.Key{{Name: "b"}}, workflow.KeepWhileAwake
+		must(t, p.Create(t.Context(), sleeper))
+		must(t, n.Claim(t.Context(), sleeper))
+		p.OnOp("PutKey", func(context.Context, processtest.Call, func() error) error { return errors.New("broken") })
+		must(t, n.Sleep(t.Context(), sleeper, time.Now().Add(time.Hour), 0))
+		behind := keyed(t, p, "behind", workflow.Key{Name: "b"})
 		p.Kill()
 		q := open(store)
 		time.Sleep(time.Minute)
 		i := inspect(t, q, fleet.InspectOptions{})
 		waitsAs(t, i, waits.ID, fleet.ConditionWaiting, fleet.ReasonNoNode, false)
 		waitsAs(t, i, began.ID, fleet.ConditionAsleep, fleet.ReasonAsleep, false)
-		if g := i.Gauges(); g.Open != 2 || g.Asleep != 0 || len(g.Keys) != 0 {
+		waitsAs(t, i, behind.ID, fleet.ConditionWaiting, fleet.ReasonNoNode, false)
+		waitsAs(t, i, sleeper.ID, fleet.ConditionAsleep, fleet.ReasonAsleep, false)
+		if g := i.Gauges(); g.Open != 4 || g.Asleep != 1 || len(g.Keys) != 0 {
 			t.Errorf("the gauges are %+v", g)
 		}
 	})
