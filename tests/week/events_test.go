@@ -201,6 +201,7 @@ func (w *week) submit() {
 	}
 	c.plan.ID = workflow.NewV7At(time.Now().Add(p.ahead))
 	w.add(c)
+	w.keyed(c)
 	c.by = p
 	w.call(func(ctx context.Context) {
 		_, err := p.engine.Submit(ctx, c.plan)

@@ -92,8 +92,12 @@ func (w *week) lookAt(p *process, now time.Time) {
 
 // lookFor looks for a process that could have made progress with a plan.
 func (w *week) lookFor(c *career, now time.Time) {
-	if c.paused && c.stopped.IsZero() {
+	switch {
+	case c.paused && c.stopped.IsZero():
 		c.since, c.kind = now, "resume"
+		return
+	case len(c.plan.Keys) > 0: // it may wait for a turn; that all end shows that it gets one
+		c.since = now
 		return
 	}
 	owner := w.nodes[c.owner] // may be nil

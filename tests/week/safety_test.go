@@ -29,6 +29,7 @@ type ledger struct {
 	wakeAt  time.Time // until when it sleeps
 	sleptOn uuid.UUID // the node that let it sleep
 	woken   bool      // it slept before its present owner
+	works   bool      // it has a turn for each of its keys
 	parts   map[uuid.UUID]*deed
 	// laters are the actions that are to be called again, and signals when each signal was stored.
 	laters  map[uuid.UUID]workflow.Later
@@ -139,6 +140,7 @@ func (w *week) entry(c *career, r emulator.Request) {
 		c.sleptOn = c.owner
 		c.moves()
 	}
+	c.works = c.works && !s.Status.Final() && r.Metadata["waitsfor"] == ""
 	final := s.Status.Final() && !c.status.Final()
 	c.owner, c.epoch, c.status = owner, epoch, s.Status
 	if !c.stored && c.status != workflow.NotStarted {
@@ -193,6 +195,9 @@ func (w *week) part(c *career, id uuid.UUID, r emulator.Request) {
 
 // later notes whether an action is to be called again, and with what.
 func (w *week) later(c *career, id uuid.UUID, d *deed, body []byte) {
+	if _, waited := c.laters[id]; waited {
+		c.moves() // its owner goes on, and has no answer yet
+	}
 	delete(c.laters, id)
 	d.memo = memo{}
 	if !bytes.Contains(body, []byte(`"later":`)) {
@@ -291,6 +296,7 @@ func (w *week) begins(p *process, of engine.Call, t task) (k *call, crashes, fai
 	}
 	d.unended++
 	w.obeys(k)
+	w.hasTurns(of, c, p)
 	if fails = t.Fails < 0 || d.fails < t.Fails; fails {
 		d.fails++
 	}

@@ -194,10 +194,10 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		w.operator, err = azblob.New(ctx, prefix, "https://blob.emulator.invalid/"+emulator.DefaultAccount, vaulttest.Token{}, reg, settings.Over(w.server.Transport()))
 		vaulttest.Must(t, err)
 		w.begin(long)
-		w.rest()
+		w.rest(long)
 		over()
 		w.running.Wait()
-		w.conclude(context.WithoutCancel(ctx))
+		w.conclude(context.WithoutCancel(ctx), long)
 	})
 	t.Logf("took %v", time.Since(real).Round(time.Millisecond))
 }
@@ -246,7 +246,7 @@ func (w *week) until(done func() bool) {
 const tick = 5 * time.Second
 
 // rest lets the fleet end all plans.
-func (w *week) rest() {
+func (w *week) rest(long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.resting = true
@@ -255,10 +255,14 @@ func (w *week) rest() {
 	}
 	end := time.Now().Add(2*w.longestAction + 8*time.Hour)
 	w.until(func() bool { return len(w.open)+len(w.agenda)+len(w.debris()) == 0 || time.Now().After(end) }) // a fork may be to come
+	if long > day && len(w.open) == 0 {
+		end = time.Now().Add(sweepTime)
+		w.until(func() bool { return !w.held() || time.Now().After(end) })
+	}
 }
 
 // conclude compares what is stored with what is known.
-func (w *week) conclude(ctx context.Context) {
+func (w *week) conclude(ctx context.Context, long time.Duration) {
 	time.Sleep(15 * time.Minute) // Recovery leaves alone what is younger
 	vaulttest.Must(w.t, w.operator.Recovery(ctx))
 	w.mu.Lock()
@@ -272,6 +276,7 @@ func (w *week) conclude(ctx context.Context) {
 			w.find("lost", c, "it is not as it was stored: %v", err)
 		}
 	}
+	w.turnsLeft(ctx, long > day)
 	if left := w.debris(); len(left) > 0 {
 		w.find("debris", nil, "notes are left: %v", left)
 	}
