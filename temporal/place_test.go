@@ -380,12 +380,14 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestNoPlan starts a workflow whose ID is no plan's, and one with wrong settings.
+// TestNoPlan starts workflows whose ID is no plan's, or a plan's in a second form, and one with wrong settings.
 func TestNoPlan(t *testing.T) {
-	r := newRig(t, nil)
-	r.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "nightly"})
-	if fate := r.failed(); fate != "Invalid" {
-		t.Error(fate)
+	for _, id := range []string{"nightly", "01A21074-C6A7-7E7B-BD78-B9617A68E5EB", "urn:uuid:01a21074-c6a7-7e7b-bd78-b9617a68e5eb"} {
+		r := newRig(t, nil)
+		r.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: id})
+		if fate := r.failed(); fate != "Invalid" {
+			t.Error(id, fate)
+		}
 	}
 	if fate := newRig(t, nil).failed(Settings{Look: -1}); fate != "Invalid" {
 		t.Error(fate)

@@ -68,9 +68,9 @@ var errStopping = errors.New("the worker stops")
 // run is the activity that runs a plan, to its end or until it only waits.
 func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 	info := activity.GetInfo(ctx)
-	plan, err := uuid.Parse(info.WorkflowExecution.ID)
-	if err != nil {
-		return placed{}, temporal.NewNonRetryableApplicationError("the workflow's ID is not the ID of a plan", "Invalid", err)
+	plan := planOf(ctx)
+	if plan == uuid.Nil {
+		return placed{}, temporal.NewNonRetryableApplicationError("the workflow's ID is not the ID of a plan, in lower case with four hyphens", "Invalid", nil)
 	}
 	o := engine.RunOptions{
 		External: a.External, Epoch: a.Epoch, Every: info.HeartbeatTimeout / 3,
@@ -182,10 +182,14 @@ func (p Placer) stop(ctx context.Context) error {
 	return failure(err, false)
 }
 
-// planOf returns the ID of the workflow's plan, or uuid.Nil, which no plan has.
+// planOf returns the ID of the workflow's plan, or uuid.Nil, which no plan has. It takes one form of an ID, as an ID in another
+// form is another workflow, and both would place the plan.
 func planOf(ctx context.Context) uuid.UUID {
-	plan, _ := uuid.Parse(activity.GetInfo(ctx).WorkflowExecution.ID)
-	return plan
+	id := activity.GetInfo(ctx).WorkflowExecution.ID
+	if plan, err := uuid.Parse(id); err == nil && plan.String() == id {
+		return plan
+	}
+	return uuid.Nil
 }
 
 // canceledBy returns who canceled the workflow, and why, as Temporal has it.
