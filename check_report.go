@@ -53,8 +53,8 @@ const (
 	// ProblemMissing: an entry, object or sub-object that a plan has lost. Thorough restores all but objects, which
 	// only a backup can restore.
 	ProblemMissing ProblemKind = "missing"
-	// ProblemUnreadable: a blob that can't be read or understood. Restore it from a backup, or delete the plan. Delete
-	// the record of a member or a stop request.
+	// ProblemUnreadable: a blob that can't be read or understood. Update the program if the schema is newer. Otherwise
+	// restore the blob from a backup, or delete the plan. Delete the record of a member or a stop request.
 	ProblemUnreadable ProblemKind = "unreadable"
 	// ProblemDisagreement: two blobs that contradict each other. Restore one of them from a backup, or delete the
 	// plan.
@@ -78,7 +78,7 @@ var repairs = map[ProblemKind]string{
 	ProblemIncompletePlan: "Recovery removes it, thoroughly if no marker leads to it",
 	ProblemOrphan:         "a thorough Repair removes it",
 	ProblemMissing:        "a thorough Repair restores it, unless it is an object: restore that from a backup",
-	ProblemUnreadable:     "restore it from a backup, or delete the plan",
+	ProblemUnreadable:     "update the program if it says so; otherwise restore it from a backup, or delete the plan",
 	ProblemDisagreement:   "restore one of the two from a backup, or delete the plan",
 	ProblemUnfinalized:    "Recovery finishes it, thoroughly if no marker leads to it",
 	ProblemUnmarked:       "a thorough Repair restores the marker",

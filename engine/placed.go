@@ -32,8 +32,8 @@ type RunOptions struct {
 	// TakeUnclaimed also runs a Running plan that has no owner and the epoch 0. Set it if the engine that began it does not run
 	// any more. Default: false.
 	TakeUnclaimed bool
-	// Heartbeat is called when RunPlan owns the plan, and then each Every until RunPlan returns. RunPlan waits for a call to
-	// return. Default: none.
+	// Heartbeat is called when RunPlan owns the plan, and then each Every until RunPlan returns. Before the first call, it
+	// calls Init of the plugins and takes the plan. RunPlan waits for a call to return. Default: none.
 	Heartbeat func(Beat)
 	// Every is the time between two calls of Heartbeat. Default: 10s.
 	Every time.Duration
