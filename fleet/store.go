@@ -10,6 +10,7 @@ import (
 type store struct {
 	storage.Vault
 	storage.Control
+	running *runningPlans
 }
 
 // storeOf returns a vault with its [storage.Control]. A vault that offers none is [errors.ErrUnsupported].
@@ -18,7 +19,7 @@ func storeOf(op string, vault storage.Vault) (store, error) {
 	if err != nil {
 		return store{}, &storage.Error{Op: op, Err: err}
 	}
-	return store{vault, control}, nil
+	return store{vault, control, newRunningPlans()}, nil
 }
 
 // doing says what failed, if anything did.

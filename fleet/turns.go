@@ -220,20 +220,13 @@ func (s store) searchHolders(ctx context.Context, t turn) (holders []storage.Hol
 	if t.unique {
 		return s.searchUnique(ctx, t)
 	}
-	found, err := s.Search(ctx, storage.Filters{ByKey: t.name, ByStatus: []workflow.Status{workflow.Running}})
-	if err != nil {
-		return nil, err
-	}
-	for f := range found {
-		switch id := planOf(f.Err); {
-		case f.Err == nil && f.Result.ID != t.plan && mayHaveTurn(f.Result):
-			holders = append(holders, storage.Holder{Plan: f.Result.ID, Limit: s.limitOf(ctx, f.Result.ID, t.name)})
-		case f.Err == nil, errors.Is(f.Err, storage.ErrForeign), unreadable(f.Err) && id != uuid.Nil:
-		default:
-			return nil, f.Err
+	plans, err := s.running.find(ctx, s)
+	for _, p := range plans {
+		if p.ID != t.plan && slices.Contains(p.Keys, t.name) && mayHaveTurn(p) {
+			holders = append(holders, storage.Holder{Plan: p.ID, Limit: s.limitOf(ctx, p.ID, t.name)})
 		}
 	}
-	return holders, nil
+	return holders, err
 }
 
 // searchUnique is searchHolders for a Unique. If no other plan may have it, it goes to the oldest one that is open, as if Submit had
