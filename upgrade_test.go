@@ -229,6 +229,7 @@ func TestOldProgramLeavesExternalPlansAlone(t *testing.T) {
 			}
 		}()
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		for _, p := range stays {
 			if now, err := after.Read(t.Context(), p.ID); err != nil || now.State.ETag != p.State.ETag {
 				t.Errorf("a plan of the queue is now %+v, %v", now, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ func TestTurns(t *testing.T) {
 		defer cancel()
 		now, ended := map[string]int{}, make(chan string, 9)
 		var order []string
+		var mu sync.Mutex
 		began := time.Now()
 		for range 2 {
 			p := open(store)
@@ -53,16 +55,20 @@ func TestTurns(t *testing.T) {
 						plan := next.Result
 						_, done := n.Work(plan.ID)
 						defer done()
+						mu.Lock()
 						order = append(order, plan.Name)
 						for _, k := range plan.Keys {
 							if now[k.Name]++; now[k.Name] > max(k.Limit, 1) {
 								t.Errorf("%d plans work at once for key %q", now[k.Name], k.Name)
 							}
 						}
+						mu.Unlock()
 						time.Sleep(time.Minute)
+						mu.Lock()
 						for _, k := range plan.Keys {
 							now[k.Name]--
 						}
+						mu.Unlock()
 						must(t, finish(ctx, p, plan))
 						n.GiveTurns(ctx, plan)
 						ended <- plan.Name
