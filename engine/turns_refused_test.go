@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,11 @@ func TestTurnsRefused(t *testing.T) {
 		for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
 			onStage(t, func(t *testing.T, s *stage) {
 				stopped, late := s.keyed("stopped", second("stopped")), s.keyed("late", second("late"))
-				p, puts := s.process(), 0
+				p := s.process()
+				var puts atomic.Int64
 				began := time.Now()
 				p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
-					if puts++; time.Since(began) > time.Hour {
+					if puts.Add(1); time.Since(began) > time.Hour {
 						return do()
 					}
 					return &storage.Error{Op: c.Op, Err: refusal}
@@ -46,8 +48,8 @@ func TestTurnsRefused(t *testing.T) {
 					t.Errorf("it needs no turn:\n%s", outline(end))
 				}
 				time.Sleep(time.Hour - time.Since(began))
-				if puts > 60*15 {
-					t.Errorf("%d writes in an hour", puts)
+				if n := puts.Load(); n > 60*15 {
+					t.Errorf("%d writes in an hour", n)
 				}
 				time.Sleep(2*time.Minute + 10*time.Second)
 				if end := s.read(late.ID); end.State.Status != workflow.Completed {
