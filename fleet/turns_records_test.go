@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -406,15 +407,15 @@ func TestSweepTurns(t *testing.T) {
 		settings("paused", fleet.KeySettings{PausedUntil: time.Now().Add(365 * 24 * time.Hour)})
 		settings("was paused", fleet.KeySettings{PausedUntil: time.Now().Add(time.Hour)})
 		settings("unused", fleet.KeySettings{})
-		lists := 0
+		var lists atomic.Int64
 		q := open(store)
 		for _, v := range []*processtest.Process{p, q} {
-			v.OnOp("Keys", func(_ context.Context, _ processtest.Call, do func() error) error { lists++; return do() })
+			v.OnOp("Keys", func(_ context.Context, _ processtest.Call, do func() error) error { lists.Add(1); return do() })
 		}
 		join(t, q, fleet.Options{Interval: 10 * time.Minute, NoGauges: true})
 		time.Sleep(26 * time.Hour)
-		if got := holders(t, p, "key:many"); len(got) != 1 || !got[holder.ID] || lists != 1 {
-			t.Errorf("%d holders are left after %d sweeps", len(got), lists)
+		if got := holders(t, p, "key:many"); len(got) != 1 || !got[holder.ID] || lists.Load() != 1 {
+			t.Errorf("%d holders are left after %d sweeps", len(got), lists.Load())
 		}
 		time.Sleep(32 * 24 * time.Hour)
 		var left []string
@@ -425,8 +426,8 @@ func TestSweepTurns(t *testing.T) {
 		if want := []string{"key:kept 1", "key:limited 0", "key:many 1", "key:paused 0", "unique:u 1"}; !slices.Equal(left, want) {
 			t.Errorf("left are %q", left)
 		}
-		if lists < 32 || lists > 35 {
-			t.Errorf("%d sweeps in 33 days", lists)
+		if lists.Load() < 32 || lists.Load() > 35 {
+			t.Errorf("%d sweeps in 33 days", lists.Load())
 		}
 	})
 }

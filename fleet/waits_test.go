@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,9 +149,9 @@ func TestInspectManyTurns(t *testing.T) {
 			keyed(t, p, "waits", key)
 		}
 		time.Sleep(20 * time.Minute)
-		read := 0
+		var read atomic.Int64
 		p.OnOp("FindKey", func(_ context.Context, _ processtest.Call, do func() error) error {
-			read++
+			read.Add(1)
 			return do()
 		})
 		i := inspect(t, p, fleet.InspectOptions{NoReads: true})
@@ -160,8 +161,8 @@ func TestInspectManyTurns(t *testing.T) {
 				turn++
 			}
 		}
-		if g := i.Gauges(); turn != keys || read != 48 || g.Asleep != 48 || len(i.Keys) != keys || len(g.Keys) != 10 {
-			t.Errorf("%d plans wait, %d records were read, %d plans are asleep, for %d and %d keys", turn, read, g.Asleep, len(i.Keys), len(g.Keys))
+		if g := i.Gauges(); turn != keys || read.Load() != 48 || g.Asleep != 48 || len(i.Keys) != keys || len(g.Keys) != 10 {
+			t.Errorf("%d plans wait, %d records were read, %d plans are asleep, for %d and %d keys", turn, read.Load(), g.Asleep, len(i.Keys), len(g.Keys))
 		}
 	})
 }
