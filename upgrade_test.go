@@ -229,7 +229,6 @@ func TestOldProgramLeavesExternalPlansAlone(t *testing.T) {
 			}
 		}()
 		time.Sleep(2 * time.Hour)
-		synctest.Wait()
 		for _, p := range stays {
 			if now, err := after.Read(t.Context(), p.ID); err != nil || now.State.ETag != p.State.ETag {
 				t.Errorf("a plan of the queue is now %+v, %v", now, err)
@@ -239,6 +238,7 @@ func TestOldProgramLeavesExternalPlansAlone(t *testing.T) {
 		_, err = fleet.HandOver(t.Context(), after, stays[2].ID, fleet.HandOverOptions{By: by, External: true})
 		must(t, err)
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if !slices.Equal(taken, []uuid.UUID{stays[2].ID}) {
 			t.Errorf("it has run %v", taken)
 		}
