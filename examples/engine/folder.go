@@ -71,7 +71,10 @@ func (f *folder) find(failed string) error {
 	server, err := emulator.Open(filepath.Join(f.path, "account.db"), emulator.Options{NoLog: true})
 	if err != nil {
 		address, addressErr := os.ReadFile(f.addressFile())
-		if addressErr != nil {
+		switch {
+		case addressErr != nil && failed != "":
+			return nil // the process that served the folder is closing it: the next try finds who serves it
+		case addressErr != nil:
 			return err // no other process serves the folder
 		}
 		if failed != "" && f.address != string(address) {
