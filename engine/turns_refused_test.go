@@ -8,6 +8,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -16,6 +17,7 @@ import (
 // TestTurnsRefused has a vault that refuses to store who has turns, for an hour. Meanwhile a plan can be stopped, others run, and few
 // requests are made. Then the plans go on.
 func TestTurnsRefused(t *testing.T) {
+	efforttest.NotShort(t, "it polls for hours of virtual time")
 	for _, refusal := range []error{storage.ErrDenied, storage.ErrUnavailable} {
 		for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
 			onStage(t, func(t *testing.T, s *stage) {
@@ -64,6 +66,7 @@ func TestTurnsRefused(t *testing.T) {
 
 // TestSweepAlone ends a plan whose turn can't be given back, and nobody waits for it: an engine without a fleet sweeps it.
 func TestSweepAlone(t *testing.T) {
+	efforttest.NotShort(t, "it polls for hours of virtual time")
 	onStage(t, func(t *testing.T, s *stage) {
 		s.keyed("first", second("first"))
 		v, _ := storage.As[storage.Control](s.open())

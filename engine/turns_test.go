@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -76,6 +77,7 @@ func TestTurns(t *testing.T) {
 
 // TestTurnOfASleeper has a plan that polls each hour: it keeps its turn while it sleeps, or gives it back, as KeepTurn says.
 func TestTurnOfASleeper(t *testing.T) {
+	efforttest.NotShort(t, "it polls for hours of virtual time")
 	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
 		for keep, wantFrom := range map[workflow.KeepTurn]time.Duration{workflow.KeepAlways: 2 * time.Hour, workflow.KeepWhileAwake: 0} {
 			onStage(t, func(t *testing.T, s *stage) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
@@ -472,6 +473,7 @@ func TestTurnsHandedOver(t *testing.T) {
 // TestTurnsOutage refuses calls for a while, one kind after the other. Nothing is lost or doubled, all plans go on soon after the
 // outage, and few requests are made meanwhile.
 func TestTurnsOutage(t *testing.T) {
+	efforttest.NotShort(t, "it polls for hours of virtual time")
 	for _, op := range []string{"FindKey", "PutKey", "Search", "UpdatePlan", "Read"} {
 		for _, refusal := range []error{storage.ErrUnavailable, storage.ErrDenied} {
 			t.Run(op+" "+refusal.Error(), func(t *testing.T) {
