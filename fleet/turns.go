@@ -34,7 +34,7 @@ type NoTurnError struct {
 	Holder uuid.UUID
 	// PausedUntil is until when the key is paused, if it is.
 	PausedUntil time.Time
-	// Err is why nobody can tell, if that is so: the record is damaged or newer than this program, or the vault refuses it.
+	// Err is set if the record can't be read or written: it is damaged or newer than this program, or the vault refuses it.
 	Err error
 }
 
