@@ -65,8 +65,7 @@ func Keys(ctx context.Context, vault storage.Vault) ([]KeyState, error) {
 		case f.Err != nil:
 			return nil, f.Err
 		default:
-			state := all.of(k.Name)
-			state.KeySettings, state.By, state.Holders, state.Stored = KeySettings{k.Limit, k.PausedUntil}, k.By, k.Holders, k.Stored
+			all.of(k.Name).note(k)
 		}
 	}
 	if err := s.addOpen(ctx, all, storage.Filters{}, nil); err != nil {
@@ -113,7 +112,8 @@ func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, e
 			return *state, nil, fmt.Errorf("%w: it has no record, and no open plan has it", storage.ErrNotFound)
 		}
 	}
-	state.KeySettings, state.By, state.Holders, state.Stored, state.Err = KeySettings{k.Limit, k.PausedUntil}, k.By, len(k.Holders), k.Stored, damaged
+	state.note(driver.ListedKey(k))
+	state.Err = damaged
 	var others []uuid.UUID
 	for _, h := range k.Holders {
 		if _, is := open[h.Plan]; !is && len(others) < mostHolders {
@@ -150,23 +150,17 @@ func (t turn) keeps(p storage.ListResult, h storage.Holder) bool {
 // addOpen counts open plans that filters select, and collects them in open, if that is not nil.
 func (s store) addOpen(ctx context.Context, all keyStates, filters storage.Filters, open map[uuid.UUID]storage.ListResult) error {
 	filters.ByStatus = []workflow.Status{workflow.NotStarted, workflow.Running}
-	found, err := s.Search(ctx, filters)
-	if err != nil {
-		return err
-	}
-	for f := range found {
-		switch {
-		case f.Err == nil:
-			all.add(f.Result, time.Now())
-			if open != nil {
-				open[f.Result.ID] = f.Result
-			}
-		case errors.Is(f.Err, storage.ErrForeign), unreadable(f.Err) && planOf(f.Err) != uuid.Nil:
-		default:
-			return f.Err
+	return s.eachPlan(ctx, filters, func(p storage.ListResult) {
+		all.add(p, time.Now())
+		if open != nil {
+			open[p.ID] = p
 		}
-	}
-	return nil
+	})
+}
+
+// note notes what the record of a key says.
+func (k *KeyState) note(r storage.ListedKey) {
+	k.KeySettings, k.By, k.Holders, k.Stored = KeySettings{r.Limit, r.PausedUntil}, r.By, r.Holders, r.Stored
 }
 
 // Kind returns "key", or "unique" for a Unique.

@@ -2,17 +2,14 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"sync"
-
-	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
-// runningPlans finds the Running plans of a vault that have keys. Those who ask at the same time share a search: the next one that begins after
-// each has asked, so that it shows what was stored before.
+// runningPlans finds the Running plans of a vault that have keys. Those who ask at the same time share a search: the next one
+// that begins after each has asked, so that it shows what was stored before.
 type runningPlans struct {
 	searching chan struct{} // has an element while a search is in progress
 
@@ -60,18 +57,9 @@ func (r *runningPlans) search(ctx context.Context, s store, f *runningSearch) {
 	r.mu.Lock()
 	r.next = nil // whoever asks from now on needs another one
 	r.mu.Unlock()
-	found, err := s.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}})
-	if f.err = err; err != nil {
-		return
-	}
-	for p := range found {
-		switch id := planOf(p.Err); {
-		case p.Err == nil && len(p.Result.Keys) == 0:
-		case p.Err == nil:
-			f.plans = append(f.plans, p.Result)
-		case errors.Is(p.Err, storage.ErrForeign), unreadable(p.Err) && id != uuid.Nil:
-		case f.err == nil:
-			f.err = p.Err
+	f.err = s.eachPlan(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.Running}}, func(p storage.ListResult) {
+		if len(p.Keys) > 0 {
+			f.plans = append(f.plans, p)
 		}
-	}
+	})
 }

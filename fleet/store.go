@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -20,6 +23,24 @@ func storeOf(op string, vault storage.Vault) (store, error) {
 		return store{}, &storage.Error{Op: op, Err: err}
 	}
 	return store{vault, control, newRunningPlans()}, nil
+}
+
+// eachPlan calls do for the plans that filters select and that can be read: others are of another program, or their owner is newer.
+func (s store) eachPlan(ctx context.Context, filters storage.Filters, do func(storage.ListResult)) error {
+	found, err := s.Search(ctx, filters)
+	if err != nil {
+		return err
+	}
+	for f := range found {
+		switch {
+		case f.Err == nil:
+			do(f.Result)
+		case errors.Is(f.Err, storage.ErrForeign), unreadable(f.Err) && planOf(f.Err) != uuid.Nil:
+		default:
+			return f.Err
+		}
+	}
+	return nil
 }
 
 // doing says what failed, if anything did.

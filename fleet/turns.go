@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -232,26 +233,20 @@ func (s store) searchHolders(ctx context.Context, t turn) (holders []storage.Hol
 // searchUnique is searchHolders for a Unique. If no other plan may have it, it goes to the oldest one that is open, as if Submit had
 // reserved it.
 func (s store) searchUnique(ctx context.Context, t turn) (holders []storage.Holder, err error) {
-	found, err := s.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
-	if err != nil {
-		return nil, err
-	}
 	var oldest uuid.UUID
-	for f := range found {
-		switch id := f.Result.ID; {
-		case f.Err != nil && !errors.Is(f.Err, storage.ErrForeign) && !(unreadable(f.Err) && planOf(f.Err) != uuid.Nil):
-			return nil, f.Err
-		case f.Err != nil, f.Result.Unique != t.name, id == t.plan:
-		case mayHaveTurn(f.Result):
-			holders = append(holders, storage.Holder{Plan: id, Limit: 1})
-		case oldest == uuid.Nil || driver.NewestFirst(id, oldest) > 0:
-			oldest = id
+	err = s.eachPlan(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}}, func(p storage.ListResult) {
+		switch {
+		case p.Unique != t.name, p.ID == t.plan:
+		case mayHaveTurn(p):
+			holders = append(holders, storage.Holder{Plan: p.ID, Limit: 1})
+		case oldest == uuid.Nil || driver.NewestFirst(p.ID, oldest) > 0:
+			oldest = p.ID
 		}
-	}
+	})
 	if len(holders) == 0 && oldest != uuid.Nil {
 		holders = append(holders, storage.Holder{Plan: oldest, Limit: 1, Taken: true})
 	}
-	return holders, nil
+	return holders, err
 }
 
 // limitOf returns the limit that another plan names for a key, or 1 if it can't be read.
@@ -282,20 +277,16 @@ const reservedFor = 10 * time.Minute
 // entitled returns the holders of a record without those that are not entitled to a turn. The record was read before. It looks at
 // some of them if there are many, at others each time.
 func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]storage.Holder, error) {
-	var ids []uuid.UUID
+	gone := map[uuid.UUID]storage.Holder{}
 	for _, i := range rand.Perm(len(k.Holders)) {
-		if h := k.Holders[i]; !t.isOf(h) && len(ids) < mostHolders {
-			ids = append(ids, h.Plan)
+		if h := k.Holders[i]; !t.isOf(h) && len(gone) < mostHolders {
+			gone[h.Plan] = h
 		}
 	}
-	gone := map[uuid.UUID]bool{}
-	for _, id := range ids {
-		gone[id] = true
-	}
-	if len(ids) == 0 {
+	if len(gone) == 0 {
 		return k.Holders, nil
 	}
-	found, err := s.Search(ctx, storage.Filters{ByIDs: ids})
+	found, err := s.Search(ctx, storage.Filters{ByIDs: slices.Collect(maps.Keys(gone))})
 	if err != nil {
 		return nil, err
 	}
@@ -307,9 +298,8 @@ func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]sto
 				return nil, f.Err
 			}
 		}
+		over[id] = f.Err == nil && !t.keeps(f.Result, gone[id])
 		delete(gone, id)
-		reserved := t.unique && slices.ContainsFunc(k.Holders, func(h storage.Holder) bool { return h.Plan == id && h.Taken })
-		over[id] = f.Err == nil && (f.Result.State.Status.Final() || !reserved && !mayHaveTurn(f.Result))
 	}
 	for id := range gone {
 		if _, err := s.Read(ctx, id); errors.Is(err, storage.ErrNotFound) && (!t.unique || k.Now.Sub(k.Stored) > reservedFor) {
@@ -321,8 +311,8 @@ func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]sto
 	return slices.DeleteFunc(slices.Clone(k.Holders), func(h storage.Holder) bool { return over[h.Plan] }), nil
 }
 
-// GiveTurns gives back the turns of a plan that is final, or sleeps without them, and returns the names of its keys. Its owner
-// calls it after the write that made it so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search
+// GiveTurns gives back the turns of a plan that is final, or sleeps without them. Its owner calls it after the write that made it
+// so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search
 // for one ID for each key. What it leaves after an error, whoever waits for a turn removes.
 func GiveTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
 	s, err := storeOf("GiveTurns", vault)
@@ -357,9 +347,9 @@ func (s store) giveTurn(ctx context.Context, t turn) error {
 	}
 }
 
-// LookForTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows, or if the look fails. It is for an engine without a
-// fleet that has not begun a plan, or not woken it: [TakeTurns] decides. It costs a request for each key, and a Search for each
-// holder if there is no room.
+// LookForTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows, or if the look fails. It is for an
+// engine without a fleet that has not begun a plan, or not woken it: [TakeTurns] decides. It costs a request for each key, and a
+// Search for each holder if there is no room.
 func LookForTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
 	s, err := storeOf("LookForTurns", vault)
 	if err != nil {

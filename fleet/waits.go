@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -118,7 +119,7 @@ func (i *inspector) readKeys(ctx context.Context, keys map[string]*lookedAt, lis
 			return is && !t.keeps(p, h) || !is && !part
 		})
 		k.read, k.record = true, record
-		k.state.KeySettings, k.state.By, k.state.Holders, k.state.Stored = KeySettings{record.Limit, record.PausedUntil}, record.By, len(record.Holders), record.Stored
+		k.state.note(driver.ListedKey(record))
 		return nil
 	})
 }
