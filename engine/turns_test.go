@@ -210,3 +210,27 @@ func TestSubmitUnique(t *testing.T) {
 		submit(t, e, unique())
 	})
 }
+
+// TestRunPlanStopsWithoutTurn stops a plan that an engine of another kind places, by ctx, while another has its turn: it ends at
+// once, and nothing of it runs.
+func TestRunPlanStopsWithoutTurn(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		first, next := s.keyed("first", do(job{Name: "first", For: time.Minute})), s.keyed("next", second("next"))
+		e := s.engine(s.process(), engine.Options{})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.RunPlan(t.Context(), first.ID, engine.RunOptions{External: queue})
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(&fleet.StopError{Attribution: workflow.Attribution{By: "ops"}})
+		got, err := e.RunPlan(ctx, next.ID, engine.RunOptions{External: queue})
+		must(t, err)
+		if got.Plan.State.Status != workflow.Stopped || got.Plan.Stopped.By != "ops" {
+			t.Errorf("it is left as %+v", got)
+		}
+		must(t, <-ended)
+		s.wantTurns("first")
+	})
+}

@@ -52,7 +52,7 @@ func hasTurns(plan *workflow.Plan) bool {
 func (n *Node) onlyEnds(plan *workflow.Plan) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, asked := n.stops[plan.ID]
+	_, asked := n.stopLocked(plan.ID)
 	return asked || plan.Reason == workflow.StopRequested || plan.Reason == workflow.DeadlineExceeded || !plan.Ending.At.IsZero() ||
 		!plan.Deadline.IsZero() && !plan.Deadline.After(n.clock.when(time.Now()))
 }
