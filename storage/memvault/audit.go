@@ -27,24 +27,7 @@ func (c control) Record(ctx context.Context, d storage.AuditEntry) error {
 // AuditEntries yields the audit entries that the filters select, newest first.
 func (c control) AuditEntries(ctx context.Context, f storage.AuditFilters) (iter.Seq[storage.Stream[storage.AuditEntry]], error) {
 	check := func() error { return driver.CheckAuditFilters(f) }
-	if err := c.call(context.WithoutCancel(ctx), "AuditEntries", new(uuid.UUID), check); err != nil {
-		return nil, err
-	}
-	return func(yield func(storage.Stream[storage.AuditEntry]) bool) {
-		var found []storage.AuditEntry
-		err := c.call(ctx, "AuditEntries", new(uuid.UUID), func() error {
-			found = c.store.entries(f)
-			return nil
-		})
-		for _, d := range found {
-			if !yield(storage.Stream[storage.AuditEntry]{Result: d}) {
-				return
-			}
-		}
-		if err != nil {
-			yield(storage.Stream[storage.AuditEntry]{Err: err})
-		}
-	}, nil
+	return records(ctx, c, "AuditEntries", check, func() []storage.AuditEntry { return c.store.entries(f) })
 }
 
 // entries returns the audit entries that the filters select, newest first.

@@ -54,24 +54,10 @@ func (c control) RemoveKey(ctx context.Context, name string, version storage.Ver
 
 // Keys yields what there is to know of all keys.
 func (c control) Keys(ctx context.Context) (iter.Seq[storage.Stream[storage.ListedKey]], error) {
-	if err := c.call(context.WithoutCancel(ctx), "Keys", new(uuid.UUID), func() error { return nil }); err != nil {
-		return nil, err
-	}
-	return func(yield func(storage.Stream[storage.ListedKey]) bool) {
-		var found []storage.ListedKey
-		err := c.call(ctx, "Keys", new(uuid.UUID), func() error {
-			for _, name := range slices.Sorted(maps.Keys(c.store.keys.rows)) {
-				found = append(found, driver.ListedKey(c.store.keys.rows[name]))
-			}
-			return nil
-		})
-		for _, k := range found {
-			if !yield(storage.Stream[storage.ListedKey]{Result: k}) {
-				return
-			}
+	return records(ctx, c, "Keys", func() error { return nil }, func() (found []storage.ListedKey) {
+		for _, name := range slices.Sorted(maps.Keys(c.store.keys.rows)) {
+			found = append(found, driver.ListedKey(c.store.keys.rows[name]))
 		}
-		if err != nil {
-			yield(storage.Stream[storage.ListedKey]{Err: err})
-		}
-	}, nil
+		return found
+	})
 }

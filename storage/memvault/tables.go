@@ -1,8 +1,11 @@
 package memvault
 
 import (
+	"context"
 	"fmt"
+	"iter"
 
+	"github.com/google/uuid"
 	"github.com/planvault/azblob/storage"
 )
 
@@ -53,4 +56,26 @@ func (t table[T]) has(name string, version storage.Version) error {
 		return fmt.Errorf("%w: version %s is stored, not %s", storage.ErrConflict, stored, version)
 	}
 	return nil
+}
+
+// records yields the records that find returns at the moment when the sequence is ranged over.
+func records[T any](ctx context.Context, c control, op string, check func() error, find func() []T) (iter.Seq[storage.Stream[T]], error) {
+	if err := c.call(context.WithoutCancel(ctx), op, new(uuid.UUID), check); err != nil {
+		return nil, err
+	}
+	return func(yield func(storage.Stream[T]) bool) {
+		var found []T
+		err := c.call(ctx, op, new(uuid.UUID), func() error {
+			found = find()
+			return nil
+		})
+		for _, r := range found {
+			if !yield(storage.Stream[T]{Result: r}) {
+				return
+			}
+		}
+		if err != nil {
+			yield(storage.Stream[T]{Err: err})
+		}
+	}, nil
 }
