@@ -187,7 +187,7 @@ func sound(t *testing.T, v *Vault) {
 }
 
 // TestOldProgramLeavesExternalPlansAlone lets a node of a program without schema 3 look for plans that an engine of another kind
-// places. It takes one that was handed over, which its author did not give to that engine.
+// places. It takes a plan after its handover, if the author had not given the plan to that engine.
 func TestOldProgramLeavesExternalPlansAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := emulator.New(emulator.Options{})

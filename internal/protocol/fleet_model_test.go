@@ -72,7 +72,7 @@ type sharedEntry struct {
 	held   bool // and the note has been there since: time itself, and not what is stored
 
 	external bool // an engine of another kind places the plan
-	placed   bool // that is so, whatever the entry says
+	placed   bool // as external, but in truth and not as stored
 }
 
 type sharedPart struct {
