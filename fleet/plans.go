@@ -352,9 +352,13 @@ func (f *finder) finish(a acquisition) bool {
 		f.await(a.id, c, no, errors.Is(a.err, ErrAsleep))
 		f.n.taken(a.id)
 	case errors.Is(a.err, ErrOwned):
+		f.concede(c)
 		delete(f.open, a.id)
 		f.lookAgain(a.id)
 	case a.err == nil, errors.Is(a.err, storage.ErrNotFound), errors.Is(a.err, ErrFenced), errors.Is(a.err, ErrAsleep), errors.Is(a.err, ErrPaused):
+		if errors.Is(a.err, ErrFenced) || errors.Is(a.err, ErrAsleep) {
+			f.concede(c)
+		}
 		delete(f.open, a.id)
 		f.n.taken(a.id) // or it would be due again at once
 	case c.offered && !errors.Is(a.err, storage.ErrUnknown) && !f.n.owns(a.id):

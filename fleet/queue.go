@@ -188,6 +188,14 @@ func (f *finder) await(id uuid.UUID, c *candidate, no *NoTurnError, sleeps bool)
 	}
 }
 
+// concede makes the plans wait that need a turn for a key of a plan which another node claimed first: that node is taking the turn,
+// and the next plan would lose its place in the order by a claim that finds no room.
+func (f *finder) concede(c *candidate) {
+	for _, t := range c.turns {
+		f.full[t.record()] = time.Now().Add(f.n.o.Interval)
+	}
+}
+
 // turnsOf returns the turns that a plan sleeps without here.
 func (n *Node) turnsOf(plan uuid.UUID) []turn {
 	n.mu.Lock()

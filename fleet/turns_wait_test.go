@@ -317,6 +317,43 @@ func TestTurnsResumedInOrder(t *testing.T) {
 	})
 }
 
+// TestTurnsConceded: a node that loses the race for a plan does not claim the next one, because the winner is about to take the turn.
+func TestTurnsConceded(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, q := open(store), open(store)
+		n, winner := join(t, p, fleet.Options{}), join(t, q, fleet.Options{})
+		first := keyed(t, p, "first", a)
+		time.Sleep(time.Millisecond)
+		next := keyed(t, p, "next", a)
+		q.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "PutKey" {
+				time.Sleep(time.Second)
+			}
+			return do()
+		})
+		claimed := make(chan error, 1)
+		var once sync.Once
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Op == "UpdatePlan" && c.Plan == first.ID {
+				once.Do(func() {
+					go func() { claimed <- winner.Claim(t.Context(), first) }()
+					time.Sleep(time.Millisecond)
+				})
+			}
+			return do()
+		})
+		c := newCrew(t)
+		c.serves(p, n)
+		must(t, <-claimed)
+		time.Sleep(time.Minute)
+		if plan := read(t, p, next.ID); plan.State.Status != workflow.NotStarted {
+			t.Errorf("the next plan was claimed without room: %v, it waits for %q", plan.State.Status, plan.WaitsFor)
+		}
+		ends(t, q, winner, first)
+		c.awaits("next", time.Minute)
+	})
+}
+
 // TestTurnsPassedOver: an older plan that a node can't begin holds nobody up: its entry can't be written, or the process lacks its
 // plugins, or it lacks a turn for another key.
 func TestTurnsPassedOver(t *testing.T) {
