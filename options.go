@@ -56,7 +56,8 @@ type Options struct {
 	// overwrites any version: the last writer wins, a lost answer may make an update take effect twice, and children that are
 	// not those of the plan go unnoticed. A plan still moves only forward, otherwise the update is [storage.ErrConflict];
 	// looking at the plan takes up to two more requests. An update with a version is checked as always. Such a vault can't
-	// join a fleet. Default: an update without a version is [storage.ErrInvalid].
+	// join a fleet, and an engine of another kind can't claim plans through it. Default: an update without a version is
+	// [storage.ErrInvalid].
 	UnversionedUpdates bool
 	// Observer sees what the vault does. Default: none.
 	Observer Observer

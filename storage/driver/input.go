@@ -101,7 +101,8 @@ func Complete(plan *workflow.Plan) {
 //
 // It then compares the object with the version in State.ETag (see [Version]), and refuses other children, and
 // a plan that goes back from its status. It refuses a string that is not such a version, which says nothing
-// about children and status. It refuses an empty version unless unversioned is set.
+// about children and status. It refuses an empty version unless unversioned is set, and then a plan with External,
+// as [CheckNewMember] refuses members.
 //
 // CheckUpdate reads only IDs below the object, so other goroutines may work on the sub-objects. A plan with a
 // final status is the exception: the vault stores all of it, and CheckUpdate checks all of it, except for the
@@ -114,8 +115,14 @@ func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) er
 	if err := invalid(validate(o, HasIDs, knownPlugin(reg, false))); err != nil {
 		return err
 	}
+	if plan, ok := o.(*workflow.Plan); ok && unversioned && plan.External.Name != "" {
+		return errUnfenced
+	}
 	return follows(o, unversioned)
 }
+
+// errUnfenced says that plans of this vault can't have owners.
+var errUnfenced = fmt.Errorf("%w: the vault accepts updates without versions, which nothing can fence: open it without UnversionedUpdates", storage.ErrInvalid)
 
 // follows returns an error if the object can't follow the version in its State.ETag.
 func follows(o workflow.Object, unversioned bool) error {

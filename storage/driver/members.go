@@ -2,7 +2,6 @@ package driver
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -25,7 +24,7 @@ func CheckNewMember(m storage.Member, unversioned bool) error {
 		errs = append(errs, Invalid("Member.Version", "%.100q is set: a new record has no version", m.Version))
 	}
 	if unversioned {
-		errs = append(errs, fmt.Errorf("%w: the vault accepts updates without versions, which nothing can fence: open it without UnversionedUpdates", storage.ErrInvalid))
+		errs = append(errs, errUnfenced)
 	}
 	return errors.Join(errs...)
 }

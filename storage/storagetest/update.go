@@ -221,6 +221,11 @@ func updateUnversioned(s *stage) {
 	back.State = workflow.State{}
 	s.want(storage.ErrConflict, "UpdatePlan", open.ID, v.UpdatePlan(s.ctx, back))
 	s.shows(s.vault, open)
+	// An engine of another kind can't own a plan there.
+	placed := plantest.Clone(open)
+	placed.External.Name = "queue"
+	s.want(storage.ErrInvalid, "UpdatePlan", open.ID, v.UpdatePlan(s.ctx, placed))
+	s.shows(s.vault, open)
 }
 
 func updateOtherChildren(s *stage) {
