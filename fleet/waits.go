@@ -195,7 +195,11 @@ func sleepsFor(p storage.ListResult, now time.Time) *TurnWait {
 func (f fleetFacts) whyTurn(w TurnWait) string {
 	what := fmt.Sprintf("%s %q", w.Key.Kind(), w.Key.Name)
 	if w.Key.Err != nil {
-		return fmt.Sprintf("Nobody gets a turn for %s, because its record can't be read: %v. Run planvault key repair with its name: it finds the plans that have turns.", what, w.Key.Err)
+		flag := ""
+		if w.Key.Unique {
+			flag = " --unique"
+		}
+		return fmt.Sprintf("Nobody gets a turn for %s, because its record can't be read: %v. Run planvault key repair%s with its name: it finds the plans that have turns.", what, w.Key.Err, flag)
 	}
 	why := "It waits for a turn for " + what
 	switch {

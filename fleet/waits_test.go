@@ -98,8 +98,21 @@ func TestInspectTurns(t *testing.T) {
 		must(t, fleet.Stop(t.Context(), p, first.ID, ana))
 		waitsAs(t, look(), first.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true, "It was asked to stop")
 
+		var unique [2]*workflow.Plan
+		for i := range unique {
+			unique[i] = plantest.Sized(1, 1, 1)
+			unique[i].Unique = "u"
+			must(t, p.Create(t.Context(), unique[i]))
+			if err := n.Claim(t.Context(), unique[i]); i == 0 {
+				must(t, err)
+			} else if !errors.Is(err, fleet.ErrNoTurn) {
+				t.Fatal(err)
+			}
+		}
 		p.OnOp("FindKey", func(context.Context, processtest.Call, func() error) error { return storage.ErrCorrupt })
-		waitsAs(t, look(), second.ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for key "a"`, "planvault key repair")
+		broken := look()
+		waitsAs(t, broken, second.ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for key "a"`, "planvault key repair with")
+		waitsAs(t, broken, unique[1].ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for unique "u"`, "planvault key repair --unique with")
 	})
 }
 

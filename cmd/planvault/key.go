@@ -29,11 +29,12 @@ func (a *app) keySetCommand() *cobra.Command {
 			if f.limit == nil && f.pause == nil {
 				return usageError("key set: give --limit, --pause-until, or both")
 			}
-			var now fleet.KeySettings
-			return a.changeKey(ctx, v, name, "set", &now, func(by workflow.Attribution) error {
+			now := keyChanged{Name: name, Result: "set"}
+			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
 				return fleet.SetKey(ctx, v, name, by, func(k fleet.KeySettings) fleet.KeySettings {
-					now = f.over(k)
-					return now
+					k = f.over(k)
+					now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
+					return k
 				})
 			})
 		})
@@ -43,12 +44,23 @@ func (a *app) keySetCommand() *cobra.Command {
 
 func (a *app) keyRepairCommand() *cobra.Command {
 	var f keyFlags
-	c := a.onKey("repair NAME [--limit N] [--pause-until TIME]", "Write the record of a key anew",
+	unique := false
+	c := a.onKey("repair NAME [--limit N] [--pause-until TIME] [--unique]", "Write the record of a key anew",
 		func(ctx context.Context, v *azblob.Vault, name string) error {
-			now := f.over(fleet.KeySettings{})
-			return a.changeKey(ctx, v, name, "repaired", &now, func(by workflow.Attribution) error { return fleet.RepairKey(ctx, v, name, by, now) })
+			if unique && (f.limit != nil || f.pause != nil) {
+				return usageError("key repair: a Unique has neither --limit nor --pause-until")
+			}
+			k := f.over(fleet.KeySettings{})
+			now := keyChanged{name, unique, "repaired", k.Limit, utc(k.PausedUntil)}
+			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
+				if unique {
+					return fleet.RepairUnique(ctx, v, name, by)
+				}
+				return fleet.RepairKey(ctx, v, name, by, k)
+			})
 		})
 	f.addFlags(c)
+	c.Flags().BoolVar(&unique, "unique", false, uniqueHelp)
 	return c
 }
 
@@ -101,17 +113,18 @@ func (f keyFlags) over(k fleet.KeySettings) fleet.KeySettings {
 
 // keyChanged is the report of key set and key repair.
 type keyChanged struct {
-	Name        string    `json:"name" help:"the key"`
+	Name        string    `json:"name" help:"the key, or the Unique of a plan"`
+	Unique      bool      `json:"unique,omitempty" help:"whether it is a Unique"`
 	Result      string    `json:"result" help:"set or repaired"`
 	Limit       int       `json:"limit" help:"how many plans may work at once; 0 is what the plans say"`
 	PausedUntil time.Time `json:"pausedUntil,omitzero" help:"until when nobody gets a turn"`
 }
 
 // changeKey changes a key, and says what holds now.
-func (a *app) changeKey(ctx context.Context, v *azblob.Vault, name, done string, now *fleet.KeySettings, change func(by workflow.Attribution) error) error {
+func (a *app) changeKey(ctx context.Context, v *azblob.Vault, now *keyChanged, change func(by workflow.Attribution) error) error {
 	reached := a.progress("change", "key", 0).then("run it again, which is safe")
 	defer reached.end()
-	if err := workflow.CheckKey(workflow.Key{Name: name}); err != nil {
+	if err := workflow.CheckKey(workflow.Key{Name: now.Name}); err != nil {
 		return usageError("key: %w", err)
 	}
 	by, err := a.asks(ctx, v)
@@ -121,9 +134,12 @@ func (a *app) changeKey(ctx context.Context, v *azblob.Vault, name, done string,
 	if err != nil {
 		return err
 	}
-	report := keyChanged{name, done, now.Limit, utc(now.PausedUntil)}
-	return a.print(report, func(w io.Writer) {
-		fmt.Fprintf(w, "key %s is %s: %s\n", quoted(name), done, settingsText(*now, stamp))
+	return a.print(*now, func(w io.Writer) {
+		holds := ": " + settingsText(fleet.KeySettings{Limit: now.Limit, PausedUntil: now.PausedUntil}, stamp)
+		if now.Unique {
+			holds = ""
+		}
+		fmt.Fprintf(w, "%s %s is %s%s\n", fleet.KeyState{Unique: now.Unique}.Kind(), quoted(now.Name), now.Result, holds)
 	})
 }
 

@@ -38,11 +38,14 @@ func (a *app) keysCommand() *cobra.Command {
 	c.Args = cobra.MaximumNArgs(1)
 	c.Flags().IntVar(&limit, "limit", 50, "`NUMBER` of keys, or of the plans that have turns; 0 shows all")
 	c.Flags().BoolVar(&all, "all", false, "show all")
-	c.Flags().BoolVar(&unique, "unique", false, "NAME is the Unique of a plan, and not a key")
+	c.Flags().BoolVar(&unique, "unique", false, uniqueHelp)
 	o = addSort(c.Flags(), a.keyColumns(), "sort the keys")
 	again.addFlags(c.Flags())
 	return c
 }
+
+// uniqueHelp is about the flag --unique.
+const uniqueHelp = "NAME is the Unique of a plan, and not a key"
 
 // keyRow is a key in the output of keys.
 type keyRow struct {

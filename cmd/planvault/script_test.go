@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,7 +117,11 @@ func scriptKeyed(ts *testscript.TestScript, neg bool, args []string) {
 	id, err := uuid.Parse(args[0])
 	ts.Check(err)
 	p := planOf(id, workflow.NotStarted, "keyed")
-	p.Keys = []workflow.Key{{Name: args[1]}}
+	if name, unique := fleet.KeyOf(args[1]); unique {
+		p.Unique = name
+	} else {
+		p.Keys = []workflow.Key{{Name: name}}
+	}
 	ctx, v := context.Background(), ts.Value(stageKey{}).(*stage).vault
 	ts.Check(v.Restore(ctx, p))
 	n, err := fleet.Join(ctx, v, fleet.Options{})
@@ -131,10 +136,10 @@ func scriptKeyed(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptDamage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: damage KEY")
+		ts.Fatalf("usage: damage key:NAME|unique:NAME")
 	}
 	s := ts.Value(stageKey{}).(*stage)
-	if !s.server.Corrupt(prefix+"-control", "keys/key_3a"+args[0], func([]byte) []byte { return []byte("{") }) {
+	if !s.server.Corrupt(prefix+"-control", "keys/"+strings.Replace(args[0], ":", "_3a", 1), func([]byte) []byte { return []byte("{") }) {
 		ts.Fatalf("key %s has no record", args[0])
 	}
 }
