@@ -201,7 +201,7 @@ type Engine struct {
 
 	// placer owns plans for engines of another kind. inits is held while plugins are initialized for them, once.
 	placer      func() (*fleet.Placer, error)
-	inits       sync.Mutex
+	inits       *semaphore.Weighted
 	initialized bool
 }
 
@@ -227,7 +227,7 @@ func newEngine(vault storage.Vault, reg *registry.Register, opts Options) (*Engi
 		return nil, &storage.Error{Op: "engine.New", Err: err}
 	}
 	e := &Engine{
-		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)),
+		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)), inits: semaphore.NewWeighted(1),
 		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]nap{}, hindrances: map[uuid.UUID]*hindrance{},
 		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}

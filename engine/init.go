@@ -55,8 +55,10 @@ func (e *Engine) initPlugins(ctx context.Context) error {
 
 // initOnce calls Init of the plugins, unless it has done so already.
 func (e *Engine) initOnce(ctx context.Context) error {
-	e.inits.Lock()
-	defer e.inits.Unlock()
+	if e.inits.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
+	}
+	defer e.inits.Release(1)
 	if e.initialized {
 		return nil
 	}

@@ -64,3 +64,28 @@ func TestInit(t *testing.T) {
 		})
 	}
 }
+
+// TestRunPlanInitWaits has a RunPlan that waits for the Init that another one has begun, and is shut down.
+func TestRunPlanInitWaits(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		slow := engine.Task("slow", func(context.Context, engine.Call, string) (string, error) { return "", nil })
+		s.reg = registry.Must(s, slow.With(engine.TaskOptions[string]{Init: func(context.Context) error { time.Sleep(time.Minute); return nil }}))
+		e := s.engine(s.process(), engine.Options{})
+		first, second := s.create(plan(block("b", sequence("s", second("a"))))), s.create(plan(block("b", sequence("s", second("b")))))
+		ended := make(chan error)
+		go func() {
+			_, err := e.RunPlan(t.Context(), first.ID, engine.RunOptions{External: queue})
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		began := time.Now()
+		ctx, shutdown := context.WithTimeout(t.Context(), 5*time.Second)
+		defer shutdown()
+		_, err := e.RunPlan(ctx, second.ID, engine.RunOptions{External: queue})
+		if took := time.Since(began); !errors.Is(err, engine.ErrDraining) || took != 5*time.Second {
+			t.Errorf("it returned %v after %v", err, took)
+		}
+		must(t, <-ended)
+		s.wantNames("a")
+	})
+}
