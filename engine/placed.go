@@ -33,7 +33,8 @@ type RunOptions struct {
 	// any more. Default: false.
 	TakeUnclaimed bool
 	// Heartbeat is called when RunPlan owns the plan, and then each Every until RunPlan returns. Before the first call, it
-	// calls Init of the plugins and takes the plan. RunPlan waits for a call to return. Default: none.
+	// calls Init of the plugins and takes the plan. RunPlan waits for a call to return. If one panics, Observer.Problem is told,
+	// and all else goes on. Default: none.
 	Heartbeat func(Beat)
 	// Every is the time between two calls of Heartbeat. Default: 10s.
 	Every time.Duration
@@ -174,7 +175,7 @@ func (e *Engine) runClaimed(running context.Context, claim *fleet.Claim, id uuid
 func (e *Engine) workOn(running context.Context, claim *fleet.Claim, plan *workflow.Plan, o RunOptions) (*workflow.Plan, error) {
 	owner := &claimOwner{Claim: claim, work: claim.Work()}
 	owner.epoch.Store(plan.Epoch)
-	defer owner.beat(plan.ID, o)()
+	defer e.beat(owner, plan.ID, o)()
 	slot := newSlot(semaphore.NewWeighted(1), false, math.MaxInt64, func(steps int) { e.doze(plan.ID, steps) }, func() func() { return func() {} })
 	defer slot.close()
 	return e.workFor(running, owner, plan, slot)
@@ -287,17 +288,22 @@ func (o *claimOwner) Take(ctx context.Context) (*workflow.Plan, error) {
 }
 
 // beat calls Heartbeat now, and then again and again until end is called.
-func (o *claimOwner) beat(plan uuid.UUID, opts RunOptions) (end func()) {
-	if opts.Heartbeat == nil {
+func (e *Engine) beat(owner *claimOwner, plan uuid.UUID, o RunOptions) (end func()) {
+	if o.Heartbeat == nil {
 		return func() {}
 	}
-	tell := func() { opts.Heartbeat(Beat{plan, o.epoch.Load()}) }
-	tell()
+	tell := func(context.Context) error { o.Heartbeat(Beat{plan, owner.epoch.Load()}); return nil }
+	beat := func() {
+		if err := callWithin(context.Background(), tell); err != nil {
+			e.opts.Observer.Problem(owner.work, ProblemEvent{fmt.Errorf("heartbeat of plan %s: %w; the plan goes on", plan, err)})
+		}
+	}
+	beat()
 	ctx, cancel := context.WithCancel(context.Background())
 	var beats sync.WaitGroup
 	beats.Go(func() {
-		for sleep.For(ctx, cmp.Or(opts.Every, fleet.DefaultInterval)) {
-			tell()
+		for sleep.For(ctx, cmp.Or(o.Every, fleet.DefaultInterval)) {
+			beat()
 		}
 	})
 	return func() {

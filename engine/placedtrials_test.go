@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/processtest"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -342,6 +344,32 @@ func TestRunPlanHeartbeat(t *testing.T) {
 		must(t, err)
 		if d := time.Since(began); d != 80*time.Second || beats != 3 {
 			t.Errorf("%d beats in %v", beats, d)
+		}
+	})
+}
+
+// TestRunPlanHeartbeatPanics has heartbeats that panic or end their goroutine. The plan goes on, and so do the heartbeats.
+func TestRunPlanHeartbeatPanics(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := s.create(plan(block("b", sequence("s", do(job{Name: "a", For: 35 * time.Second})))))
+		beats, problems := 0, 0
+		e := s.engine(s.process(), engine.Options{Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) {
+			if _, ok := errors.AsType[*plugins.Panic](e.Err); !ok {
+				t.Error(e.Err)
+			}
+			problems++
+		}}})
+		got, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue, Heartbeat: func(engine.Beat) {
+			switch beats++; beats {
+			case 1, 2:
+				panic("boom")
+			case 3:
+				runtime.Goexit()
+			}
+		}})
+		must(t, err)
+		if got.Plan.State.Status != workflow.Completed || beats != 4 || problems != 3 {
+			t.Errorf("%d heartbeats and %d problems of\n%s", beats, problems, outline(got.Plan))
 		}
 	})
 }
