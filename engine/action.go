@@ -131,11 +131,13 @@ func (r *run) exhaust(a *workflow.Action) error {
 // attempt runs an action once. It stores the attempt before the action runs, unless that is idempotent and has not begun
 // before, and the outcome with the action's new state.
 func (r *run) attempt(a *workflow.Action, passed workflow.Status, final bool) (succeeded bool, err error) {
-	if err := r.beginAttempt(a); err != nil {
+	stored, err := r.beginAttempt(a)
+	if err != nil {
 		return false, err
 	}
 	t := &a.Attempts[len(a.Attempts)-1]
-	resp, failure, again, err := r.call(a)
+	resp, failure, again, err := r.call(a, stored)
+	t.Interrupted = false
 	switch {
 	case err != nil:
 		return false, err
@@ -193,8 +195,8 @@ type outcome struct {
 }
 
 // call runs the plugin within the timeout, and returns what became of the attempt, or that the plugin is to be called again.
-// An error means that the plan was given up while it ran.
-func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again *later, err error) {
+// stored says that the vault has the attempt. An error means that the plan was given up while it ran.
+func (r *run) call(a *workflow.Action, stored bool) (resp any, failure *plugins.Error, again *later, err error) {
 	plugin, err := r.engine.plugin(a)
 	if err != nil {
 		return nil, failureOf(err, true, a.RedactText), nil, nil
@@ -208,18 +210,17 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again 
 	done := make(chan outcome, 1)
 	sight := r.sightOf(ctx, a)
 	go r.callPlugin(ctx, plugin, a, Call{a.ID, r.plan.ID, r.plan.Epoch, len(a.Attempts), r.plan.Submitted, a.Later(), &r.results, sight, r.now}, done)
-	var o outcome
+	o, ended := outcome{}, false
 	select {
 	case o = <-done:
-	case <-r.plugins.Done():
-		words := time.NewTimer(lastWords)
-		defer words.Stop()
-		select {
-		case o = <-done:
-		case <-words.C:
-			o = outcome{err: fmt.Errorf("the plugin did not return: %w", ErrDraining)}
-		case <-r.owned.Done():
+		ended = true
+	case <-r.life.Done():
+		if stored {
+			r.excuse(a)
 		}
+	}
+	if !ended {
+		o = r.lastWords(done)
 	}
 	if r.owned.Err() != nil {
 		return nil, nil, nil, context.Cause(r.owned)
@@ -261,6 +262,33 @@ func (r *run) call(a *workflow.Action) (resp any, failure *plugins.Error, again 
 		r.engine.opts.Observer.Panicked(r.owned, PanickedEvent{a, redactPanic(panicked, redact)})
 	}
 	return o.resp, failure, nil, nil
+}
+
+// lastWords returns the outcome of a call that was under way when the life of the run ended.
+func (r *run) lastWords(done <-chan outcome) (o outcome) {
+	select {
+	case o = <-done:
+		return o
+	case <-r.plugins.Done():
+	}
+	words := time.NewTimer(lastWords)
+	defer words.Stop()
+	select {
+	case o = <-done:
+	case <-words.C:
+		o.err = fmt.Errorf("the plugin did not return: %w", ErrDraining)
+	case <-r.owned.Done():
+	}
+	return o
+}
+
+// excuse stores that an attempt was interrupted, which runs while an engine shuts down: if the process is killed before the attempt
+// has ended, that is no crash. Nodes of a fleet have records that say so, and owners of another kind have none.
+func (r *run) excuse(a *workflow.Action) {
+	if r.plan.External.Name != "" && errors.Is(context.Cause(r.life), ErrDraining) {
+		a.Attempts[len(a.Attempts)-1].Interrupted = true
+		_ = r.write(a) // if it fails, the plan is given up
+	}
 }
 
 // told returns an action that has all the secrets that a text about the outcome may quote.

@@ -112,7 +112,7 @@
 // Actions that run for longer than [Options.Drain] are interrupted: the contexts of their plugins end. Their
 // attempts are stored as Interrupted, count neither against Retries nor Crashes, and are made again elsewhere. Whoever
 // kills the process must wait ten seconds longer than Drain. In a fleet, a process that is killed sooner counts as no crash
-// either, because its record says that it drains.
+// either, because its record says that it drains. RunPlan stores running attempts as Interrupted as soon as it drains.
 //
 // # Ownership
 //

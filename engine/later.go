@@ -117,7 +117,7 @@ func lastAttempt(a *workflow.Action) bool { return left(a) == 0 || left(a) == 1 
 
 // beginAttempt makes the attempt of the next call: one that waits goes on, otherwise it is a new one. It is stored before if a
 // death in the call must be seen. What a call that never ended knew is not lost.
-func (r *run) beginAttempt(a *workflow.Action) error {
+func (r *run) beginAttempt(a *workflow.Action) (stored bool, err error) {
 	now := r.now()
 	if a.State.Status == workflow.NotStarted {
 		a.State.Status, a.State.Start = workflow.Running, now
@@ -125,13 +125,13 @@ func (r *run) beginAttempt(a *workflow.Action) error {
 	_, doubtful := r.doubts.Load(a)
 	if waiting(a) {
 		if !doubtful && a.AtMost == 0 {
-			return nil
+			return false, nil
 		}
 		t := &a.Attempts[len(a.Attempts)-1]
 		called := *t.Later
 		called.Called = true
 		t.Later, t.Owner = &called, r.plan.Owner
-		return r.write(a)
+		return true, r.write(a)
 	}
 	next := workflow.Attempt{Start: now, Owner: r.plan.Owner}
 	if l := a.Later(); l != nil {
@@ -139,15 +139,15 @@ func (r *run) beginAttempt(a *workflow.Action) error {
 	}
 	a.Attempts = append(a.Attempts, next)
 	if !doubtful && a.Idempotent {
-		return nil
+		return false, nil
 	}
 	if err := r.write(a); err != nil {
-		return err
+		return false, err
 	}
 	if t, now := &a.Attempts[len(a.Attempts)-1], r.now(); now.Sub(t.Start) > time.Second {
 		t.Start = now // the write was refused for a while, and the timeout counts from the call
 	}
-	return nil
+	return true, nil
 }
 
 // postpone stores that the plugin is to be called again.

@@ -32,8 +32,8 @@ type Options struct {
 	Plans int
 	// Crashes is how many attempts of an action may never end, because their process died or lost the plan, before
 	// the action fails. They do not count against its Retries. Actions that run beside the one that ends the
-	// process count them, too. The first such attempt of an Idempotent action is not counted, nor any of a node that was
-	// draining when it died, or that a person evicted. Default: 3.
+	// process count them, too. The first such attempt of an Idempotent action is not counted, nor any of a node or a RunPlan that
+	// was draining when it died, or of a node that a person evicted. Default: 3.
 	Crashes int
 	// Drain is how long running actions may go on after the context of Run has ended. Then the contexts of their
 	// plugins end, and what has not ended a second later is stored as interrupted and runs again elsewhere. Storing

@@ -248,7 +248,8 @@ type Attempt struct {
 	// End is zero while the attempt runs, and for ever if its process ended first.
 	End time.Time `json:"end,omitzero"`
 	// Interrupted means that the engine ended the attempt because it shut down, or because the plan was stopped or failed while
-	// the attempt waited; or, without an End, that the engine died while it shut down or was evicted. It counts as no failure.
+	// the attempt waited; or, without an End, that the engine shuts down, or died while it did or was evicted. It counts as no
+	// failure.
 	Interrupted bool `json:"interrupted,omitzero"`
 	// Paused means that the plan paused after this attempt in place of failing. When it was resumed, the action began to count
 	// its failures anew. The engine sets it.
