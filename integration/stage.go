@@ -13,8 +13,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/google/uuid"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/firsthour"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage/storagetest"
 	"github.com/planvault/azblob/workflow"
 )

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )

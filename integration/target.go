@@ -11,11 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/planvault/azblob/internal/merge"
-	"github.com/planvault/azblob/internal/settings"
-	"github.com/planvault/azblob/plugins"
-	"github.com/planvault/azblob/plugins/registry"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -24,7 +19,11 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite"
+	"github.com/planvault/azblob/internal/merge"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/internal/sleep"
+	"github.com/planvault/azblob/plugins"
+	"github.com/planvault/azblob/plugins/registry"
 )
 
 // account says where a service is, and how to log in: with a connection string, or with an endpoint as the managed

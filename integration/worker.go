@@ -14,15 +14,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-	"github.com/planvault/azblob/plugins"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/conformance"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/plugins"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )

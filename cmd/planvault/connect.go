@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/planvault/azblob/internal/merge"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/plugins/registry"
 )
 

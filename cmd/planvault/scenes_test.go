@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/planvault/azblob"
@@ -20,6 +18,7 @@ import (
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/internal/sleep"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/plugins/registry"

@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/merge"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/workflow"
 )

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"

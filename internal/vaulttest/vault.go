@@ -15,9 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/planvault/azblob/internal/merge"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
@@ -26,7 +23,9 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/azurite/azuritetest"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage/storagetest"
 )
 

@@ -16,10 +16,9 @@ import (
 	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // nineDays is an age at which a day is closed.

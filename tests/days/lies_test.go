@@ -8,16 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/audited"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestNoHoldIsMissedBecauseOfAFalse404 answers what a Delete asks for the hold of its day with 404, once and then always.

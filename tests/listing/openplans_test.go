@@ -9,21 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/audited"
-	"github.com/planvault/azblob/internal/merge"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
+	"github.com/planvault/azblob/internal/merge"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestCostOfOpenPlans counts the requests and the round trips of searches for open plans, and of Recovery, in vaults

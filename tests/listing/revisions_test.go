@@ -7,17 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-	"github.com/planvault/azblob/storage/mirror"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/plantest"
-	"github.com/planvault/azblob/storage"
-	"github.com/planvault/azblob/workflow"
-
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/internal/vaulttest"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/mirror"
+	"github.com/planvault/azblob/workflow"
 )
 
 // TestRevisions updates sub-objects at random. The revisions of their plans change, and no others, also where the service

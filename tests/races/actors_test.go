@@ -13,11 +13,10 @@ import (
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // numberedPrefix starts the IDs that are the same in each run: UUIDv7 of the time at which a bubble begins.

@@ -27,10 +27,9 @@ import (
 	"github.com/planvault/azblob/emulator/schedule"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/merge"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 var (

@@ -17,11 +17,10 @@ import (
 	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestRecovery checks that Recovery repairs everything that a crash can leave, and changes nothing else.

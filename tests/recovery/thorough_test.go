@@ -13,11 +13,10 @@ import (
 	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // atOne prepares a plan that is Running with only its first action changed.

@@ -9,19 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/audited"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // remedy is the remedy that the comment of a ProblemKind recommends.

@@ -10,17 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestCreateUndoesItself refuses a request of a Create. Nothing is left, unless the Create may not remove what it has written,

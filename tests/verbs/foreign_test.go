@@ -9,17 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/audited"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
+	"github.com/planvault/azblob/internal/audited"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestPlansOfAnotherProgram puts plans of another program, whole and half, beside those of a vault: into a day of the

@@ -8,16 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
+	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
-
-	"github.com/planvault/azblob/internal/vaulttest"
 )
 
 // TestUpdateUnknownTwice repeats an update of unknown outcome, which is refused, and repeats it again.

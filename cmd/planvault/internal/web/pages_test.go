@@ -19,8 +19,6 @@ import (
 	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/planvault/azblob/internal/settings"
-
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob"
@@ -29,6 +27,7 @@ import (
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
+	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
