@@ -79,5 +79,3 @@
 // The clock is time.Now, so under testing/synctest it is the bubble's clock. No goroutine and no timer
 // outlives a request.
 package emulator
-
-

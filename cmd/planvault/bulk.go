@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 )
@@ -130,4 +134,95 @@ func dates(days []storage.Day) []string {
 		texts[i] = day.String()
 	}
 	return texts
+}
+
+// change is a bulk change that a command is about to make.
+type change struct {
+	doing    string // such as "purge"
+	what     string // such as "5,000 plans"
+	requests price.Tally
+	warning  string // of what nothing undoes; may be empty
+}
+
+// String returns "purge: 5,000 plans, about 35,000 requests, $0.14".
+func (c change) String() string {
+	return fmt.Sprintf("%s: %s, about %s, %s", c.doing, c.what, plural(c.requests.Total(), "request"), dollars(c.requests.Dollars()))
+}
+
+// confirm says what a bulk change is about to do, and in which vault, and returns nil if it may: with --yes, or when
+// somebody at the terminal agrees.
+func (a *app) confirm(ctx context.Context, c change) error {
+	fmt.Fprintf(a.stderr, "%s%s, in %s\n", c.warning, c, strings.Join(a.places, " and "))
+	if a.yes {
+		return nil
+	}
+	if !a.interactive {
+		return usageError("%s: nothing was changed; give --yes to make the change", c.doing)
+	}
+	fmt.Fprint(a.stderr, "Go on? [y/N] ")
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal can't be interrupted: it ends with the process
+		line, _ := bufio.NewReader(a.stdin).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.stderr) // the terminal echoes ^C behind the question
+		return fmt.Errorf("%s: nothing was changed: %w", c.doing, ctx.Err())
+	case text := <-answer:
+		if text == "y" || text == "yes" {
+			return nil
+		}
+		return &exitError{exitFailed, fmt.Errorf("%s: not confirmed; nothing was changed", c.doing)}
+	}
+}
+
+// What follows estimates what bulk changes take. TestEstimates compares each estimate with the requests that are sent.
+// An estimate begins with what looking took, because the change looks again. Plans are taken for final ones of closed
+// days, of at most 256 sub-objects; those of the last two days take half as many requests.
+
+// The requests of one step of a change.
+var (
+	purgePlan = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1, azblob.ClassOther: 7, azblob.ClassDelete: 3}
+
+	readPlan = price.Tally{azblob.ClassRead: 2}
+	copyDay  = price.Tally{azblob.ClassList: 3}
+
+	dropDay   = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
+	retireDay = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1, azblob.ClassList: 2, azblob.ClassRead: 2}
+	keepDay   = price.Tally{azblob.ClassOther: 3, azblob.ClassWrite: 1, azblob.ClassDelete: 1}
+
+	holdDay    = price.Tally{azblob.ClassOther: 2, azblob.ClassList: 2}
+	releaseDay = price.Tally{azblob.ClassOther: 2}
+
+	forkPlan = price.Tally{azblob.ClassRead: 2, azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 1}
+	stopPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
+
+	recoverPlan = price.Tally{azblob.ClassOther: 2, azblob.ClassWrite: 1}
+
+	buildCatalogue = price.Tally{azblob.ClassWrite: 2, azblob.ClassList: 4, azblob.ClassOther: 1}
+
+	restorePlan = price.Tally{azblob.ClassWrite: 3, azblob.ClassOther: 4, azblob.ClassDelete: 2}
+	restorePart = price.Tally{azblob.ClassWrite: 1}
+	lookAtRole  = price.Tally{azblob.ClassRead: 1} // before each plan or note that a mirror writes
+	mirrorNote  = price.Tally{azblob.ClassRead: 1, azblob.ClassWrite: 1}
+	updatePlan  = price.Tally{azblob.ClassWrite: 3, azblob.ClassRead: 2, azblob.ClassOther: 1, azblob.ClassDelete: 2}
+)
+
+// step is a step of a change, and how often the change takes it.
+type step struct {
+	of    price.Tally
+	times int
+}
+
+// estimate returns what looking took and the steps of a change take together.
+func estimate(looked price.Tally, steps ...step) price.Tally {
+	all := price.Tally{}
+	maps.Copy(all, looked)
+	for _, s := range steps {
+		for class, n := range s.of {
+			all[class] += n * int(s.times)
+		}
+	}
+	return all
 }

@@ -10,7 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/engine/approve"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/workflow"
 )
 
 // signalCommand tells a plan something.
@@ -59,5 +62,68 @@ func (a *app) signal(ctx context.Context, v *azblob.Vault, id uuid.UUID, s fleet
 		if report.Heard != "" {
 			fmt.Fprintln(w, wrap(printable(report.Heard, 0), a.width()))
 		}
+	})
+}
+
+// approveCommand approves an action.
+func (a *app) approveCommand() *cobra.Command {
+	return a.decisionCommand("approve", "Approve an action that waits for it", approve.Approve)
+}
+
+// rejectCommand lets an action fail that waits for an approval.
+func (a *app) rejectCommand() *cobra.Command {
+	return a.decisionCommand("reject", "Reject an action that waits for an approval", approve.Reject)
+}
+
+// decide is [approve.Approve] or [approve.Reject].
+type decide func(ctx context.Context, vault storage.Vault, plan, action uuid.UUID, by workflow.Attribution) (int, error)
+
+func (a *app) decisionCommand(verb, short string, send decide) *cobra.Command {
+	var action string
+	c := a.changesPlan(verb+" ID ACTION", short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+		return a.decide(ctx, v, id, action, verb, send)
+	})
+	c.Args = cobra.ExactArgs(2)
+	act := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		action = args[1]
+		return act(c, args)
+	}
+	return a.signed(c)
+}
+
+// decided is the report of approve and reject.
+type decided struct {
+	ID     uuid.UUID `json:"id" help:"the plan's ID"`
+	Action uuid.UUID `json:"action" help:"the action's ID"`
+	Number int       `json:"number" help:"the signal's number among those of the plan"`
+	By     string    `json:"by" help:"who decided"`
+}
+
+// decide sends a decision about an action.
+func (a *app) decide(ctx context.Context, v *azblob.Vault, id uuid.UUID, name, verb string, send decide) error {
+	reached := a.progress(verb, verb, 0).then("the decision may be stored: send it again, it counts once")
+	defer reached.end()
+	plan, err := v.Read(ctx, id)
+	if err != nil {
+		return err
+	}
+	action, err := findAction(plan, name)
+	if err != nil {
+		return err
+	}
+	if s := action.State.Status; s.Final() {
+		return &exitError{exitFound, fmt.Errorf("action %s of plan %s is %s: nobody waits for a decision", action.ID, id, s)}
+	}
+	by, err := a.asks(ctx, v)
+	if err != nil {
+		return err
+	}
+	number, err := send(ctx, v, id, action.ID, by)
+	if err != nil {
+		return err
+	}
+	return a.print(decided{id, action.ID, number, by.By}, func(w io.Writer) {
+		fmt.Fprintf(w, "signal %d of plan %s: %s %ss action %s\n", number, id, printable(by.By, 60), verb, printable(action.Name, 60))
 	})
 }

@@ -418,3 +418,78 @@ func TestExpireKeeps(t *testing.T) {
 		}
 	})
 }
+
+// TestAdminSaysWhoAsked makes each change twice. The log has it once: the second time there is nothing to do. A vault
+// without the day gets no log.
+func TestAdminSaysWhoAsked(t *testing.T) {
+	vaulttest.InBubble(t, "", func(t *testing.T, server *emulator.Server) {
+		v := vaulttest.OnEmulator(t, server)
+		elsewhere := emulator.New(emulator.Options{})
+		wrong := vaulttest.OnEmulator(t, elsewhere)
+		plan := finished(t, v, oldPlan())
+		day := storage.DayOf(workflow.Time(plan.ID))
+		vaulttest.Dies(t, server, emulator.On(emulator.PutBlob).Path("-object.json"), func(v *azblob.Vault) { _ = v.Create(t.Context(), oldPlan()) })
+		time.Sleep(vaulttest.PastGrace)
+		var logged []string
+		for _, change := range []struct {
+			entry string
+			do    func(ctx context.Context, a *azblob.Admin, by workflow.Attribution) error
+		}{
+			{"repair", func(ctx context.Context, a *azblob.Admin, by workflow.Attribution) error {
+				return vaulttest.ErrOf(a.Repair(ctx, azblob.RepairOptions{By: by}))
+			}},
+			{"hold", func(ctx context.Context, a *azblob.Admin, by workflow.Attribution) error { return a.Hold(ctx, day, by) }},
+			{"release", func(ctx context.Context, a *azblob.Admin, by workflow.Attribution) error {
+				return a.Release(ctx, day, by)
+			}},
+			{"expire older than 1 day", func(ctx context.Context, a *azblob.Admin, by workflow.Attribution) error {
+				return vaulttest.ErrOf(a.Expire(ctx, azblob.ExpireOptions{By: by, OlderThanDays: 1}))
+			}},
+		} {
+			untouched := vaulttest.Untouched(t, server)
+			vaulttest.Fails(t, change.do(t.Context(), v.Admin(), workflow.Attribution{}), storage.ErrInvalid)
+			untouched()
+			_ = change.do(t.Context(), wrong.Admin(), workflow.Attribution{By: "ana"})
+			vaulttest.Empty(t, elsewhere)
+			time.Sleep(time.Second)
+			vaulttest.Must(t, change.do(t.Context(), v.Admin(), workflow.Attribution{By: "ana", Why: change.entry}))
+			logged = append(logged, change.entry)
+			_ = change.do(t.Context(), v.Admin(), workflow.Attribution{By: "bob"})
+			entries, err := storage.Collect(v.Control().AuditEntries(t.Context(), storage.AuditFilters{}))
+			vaulttest.Must(t, err)
+			var got []string
+			for _, e := range slices.Backward(entries) {
+				if got = append(got, e.By.Why); e.By.By != "ana" || e.Result != "done" || e.By.Why != strings.TrimSpace(e.What+" "+e.Detail) {
+					t.Errorf("the entry %+v", e)
+				}
+			}
+			if !slices.Equal(got, logged) {
+				t.Errorf("the log has %q, want %q", got, logged)
+			}
+		}
+	})
+}
+
+// TestLeaseOfAnotherProgram: neither Hold nor Release returns nil for a day whose lease is another's.
+func TestLeaseOfAnotherProgram(t *testing.T) {
+	vaulttest.InBubble(t, "infinite", func(t *testing.T, server *emulator.Server) {
+		day := vaulttest.DaysAgo(5)
+		ended(t, vaulttest.OnEmulator(t, server), day, workflow.Completed)
+		vaulttest.Must(t, vaulttest.OnEmulator(t, server).Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}))
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.LeaseContainer).Do(emulator.Answer(409, "LeaseIdMismatchWithLeaseOperation")))
+		vaulttest.Fails(t, v.Admin().Hold(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}), storage.ErrConflict)
+		vaulttest.Fails(t, v.Admin().Release(audited.Mark(t.Context()), storage.DayOf(day), workflow.Attribution{}), storage.ErrConflict)
+	})
+}
+
+// TestRefusedRoster: without a roster nobody knows whether there is a policy.
+func TestRefusedRoster(t *testing.T) {
+	vaulttest.InBubble(t, "denied", func(t *testing.T, server *emulator.Server) {
+		vaulttest.Must(t, vaulttest.ErrOf(retention.Set(t.Context(), vaulttest.OnEmulator(t, server), retention.Policy{KeepDays: 7}, retention.Change{By: workflow.Attribution{By: "operator"}, AtOnce: true})))
+		v := vaulttest.Faulty(t, server, emulator.On(emulator.ListBlobs).Do(vaulttest.Denied))
+		policy, report, err := retention.NewEnforcer(vaulttest.Offered[retention.Vault](v), "a").Look(t.Context())
+		if vaulttest.Fails(t, err, storage.ErrDenied); policy != nil || report != nil {
+			t.Errorf("%+v, %+v", policy, report)
+		}
+	})
+}
