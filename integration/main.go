@@ -106,7 +106,6 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&c.Endpoint, "endpoint", "", "blob endpoint of an account, `URL` like https://account.blob.core.windows.net; signs in with azidentity's DefaultAzureCredential")
-	f.StringVar(&c.MSI, "msi", "", "with -endpoint, sign in as the managed identity of this client ID or resource `ID`")
 	f.StringVar(&c.ConnectionString, "connection-string", "", "connection string of an account, as `text`")
 	f.BoolVar(&c.azurite, "azurite", false, "install the pinned Azurite if necessary, start it, and stop it afterwards")
 	f.StringVar(&c.prefix, "prefix", fmt.Sprintf("it-%08x", rand.Uint32()), "`prefix` of the containers; none of the prefix may exist")
@@ -157,7 +156,7 @@ var (
 		{"all", "chaos"},
 	}
 	needed = map[string][]string{
-		"msi": {"endpoint"}, "clients": {"soak"}, "fleet": {"chaos"}, "plans": {"chaos"}, "keys": {"chaos"}, "interval": {"chaos"}, "every": {"chaos"},
+		"clients": {"soak"}, "fleet": {"chaos"}, "plans": {"chaos"}, "keys": {"chaos"}, "interval": {"chaos"}, "every": {"chaos"},
 		"grace": {"soak", "chaos"}, "faults": {"soak", "chaos"},
 	}
 )

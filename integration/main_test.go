@@ -191,7 +191,6 @@ func TestMisuse(t *testing.T) {
 	for _, args := range [][]string{
 		{"-endpoint", "https://a.example", "-connection-string", "x"},
 		{"-azurite", "-real"},
-		{"-msi", "someone"},
 		{"-no-such-flag"},
 		{"argument"},
 		{"-prefix", "Not-A-Prefix"},

@@ -26,11 +26,8 @@ import (
 	"github.com/planvault/azblob/plugins/registry"
 )
 
-// account says where a service is, and how to log in: with a connection string, or with an endpoint as the managed
-// identity MSI, or as whom azidentity finds.
-type account struct {
-	ConnectionString, Endpoint, MSI string
-}
+// account says where a service is, and how to log in: with a connection string, or with an endpoint as whom azidentity finds.
+type account struct{ ConnectionString, Endpoint string }
 
 // target is a service that steps run against.
 type target struct {
@@ -143,7 +140,7 @@ func newTarget(a account, cred azcore.TokenCredential, connect func() policy.Tra
 		t.service, err = service.NewClientFromConnectionString(a.ConnectionString, o)
 	} else {
 		if cred == nil {
-			if t.credential, err = a.login(); err != nil {
+			if t.credential, err = azidentity.NewDefaultAzureCredential(nil); err != nil {
 				return nil, err
 			}
 		}
@@ -154,18 +151,6 @@ func newTarget(a account, cred azcore.TokenCredential, connect func() policy.Tra
 	}
 	t.title = "the account at " + withoutQuery(t.service.URL())
 	return t, nil
-}
-
-// login returns the credential to sign in with. An ID with slashes is a resource ID.
-func (a account) login() (azcore.TokenCredential, error) {
-	if a.MSI == "" {
-		return azidentity.NewDefaultAzureCredential(nil)
-	}
-	var id azidentity.ManagedIDKind = azidentity.ClientID(a.MSI)
-	if strings.Contains(a.MSI, "/") {
-		id = azidentity.ResourceID(a.MSI)
-	}
-	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ID: id})
 }
 
 // dial opens a vault on a new connection, unless the options have one. It reads the plans of this program.

@@ -73,7 +73,7 @@ func (a *app) resolve(c connection) (connection, error) {
 		c = c.fill(p)
 	}
 	c = c.fill(a.environment(c))
-	if c.kind == "" && !c.complete() {
+	if c.kind == "" && (!c.hasAccount() || c.Prefix == "") {
 		profiles, err := a.readProfiles()
 		if err != nil {
 			return c, err
@@ -133,8 +133,6 @@ func (a *app) public(c connection) []string {
 	}
 	return flags
 }
-
-func (c connection) complete() bool { return c.hasAccount() && c.Prefix != "" }
 
 // fill returns the connection with what it lacks from another one. An account is taken as a whole. An endpoint alone takes
 // the login of the same account, so that a command that names its vault and has no secret works beside one.

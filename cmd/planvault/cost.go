@@ -66,14 +66,6 @@ func (m *meter) traffic() traffic {
 	return t
 }
 
-// trouble says why the latest request had no answer, or returns nil if it had one.
-func (t traffic) trouble() error {
-	if t.unanswered == nil {
-		return nil
-	}
-	return fmt.Errorf("the latest request had no answer: %w", withoutURL(t.unanswered))
-}
-
 // withoutURL returns an error without the URL of the request, which may have a signature.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {

@@ -94,14 +94,6 @@ func (g *grouping) Set(text string) error {
 	return nil
 }
 
-// title is that of the column of a table.
-func (g *grouping) title() string {
-	if g.label != "" {
-		return "LABEL " + g.label
-	}
-	return strings.ToUpper(g.name)
-}
-
 // tally is how many plans there are, of a kind or at all.
 type tally struct {
 	Status      string  `json:"status,omitempty" help:"with --by status, the status of these"`
@@ -196,5 +188,9 @@ func (a *app) countBy(ctx context.Context, v storage.Reader, f storage.Filters, 
 	}
 	defer a.noteForeign(foreign)
 	cells := func(t tally) []string { return []string{t.kind.cell(), count(t.Plans)} }
-	return errors.Join(printTable(a, tallies, cells, by.title(), ">PLANS"), unread)
+	title := strings.ToUpper(by.name)
+	if by.label != "" {
+		title = "LABEL " + by.label
+	}
+	return errors.Join(printTable(a, tallies, cells, title, ">PLANS"), unread)
 }

@@ -70,7 +70,11 @@ func fieldsOf(t reflect.Type) (fields []jsonField) {
 		case !tagged && name == "" || name == "-":
 			continue
 		}
-		fields = append(fields, jsonField{name, options != "", meaningOf(t, f)})
+		meaning, ok := f.Tag.Lookup("help")
+		if !ok { // structs of other packages have no tags for this tool
+			meaning = libraryFields[t.String()+"."+f.Name]
+		}
+		fields = append(fields, jsonField{name, options != "", meaning})
 		if of.Kind() == reflect.Struct {
 			for _, below := range fieldsOf(of) {
 				fields = append(fields, jsonField{name + "." + below.name, below.optional, below.meaning})
@@ -80,27 +84,8 @@ func fieldsOf(t reflect.Type) (fields []jsonField) {
 	return fields
 }
 
-// meaningOf returns what a field of a struct means. Structs of other packages have no tags for this tool.
-func meaningOf(t reflect.Type, f reflect.StructField) string {
-	if meaning, ok := f.Tag.Lookup("help"); ok {
-		return meaning
-	}
-	return libraryFields[t.String()+"."+f.Name]
-}
-
 // libraryFields says what the fields of structs of other packages mean.
 var libraryFields = map[string]string{
-	"firsthour.Finding.Number":        "the number of the probe",
-	"firsthour.Finding.Tried":         "what was tried",
-	"firsthour.Finding.Expected":      "what was expected",
-	"firsthour.Finding.Breaks":        "what in the vault depends on it",
-	"firsthour.Finding.Verdict":       "how the service answered: as expected, different, or not tried",
-	"firsthour.Finding.Parts":         "the requests of the probe",
-	"firsthour.Part.What":             "what was sent",
-	"firsthour.Part.Verdict":          "how the service answered",
-	"firsthour.Part.Seen":             "the answer, or why it was not tried",
-	"firsthour.Part.Expected":         "the answer that was expected",
-	"firsthour.Finding.Requests":      "how many requests were sent",
 	"retention.Policy.KeepDays":       "how many days a Completed or Stopped plan stays",
 	"retention.Policy.KeepFailedDays": "how many days a Failed plan stays",
 	"retention.Policy.Catalogue":      "whether past days get catalogues",

@@ -36,7 +36,7 @@ func (a *app) forkCommand() *cobra.Command {
 	var k forking
 	var e each
 	c := a.changesPlan("fork [ID]", "Run a plan again as a new plan, from its failure or from its start",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ []string) error {
 			k.dryRun = e.dryRun
 			return a.fork(ctx, v, id, k)
 		})
@@ -60,13 +60,11 @@ func (a *app) forkCommand() *cobra.Command {
 func (a *app) retryCommand() *cobra.Command {
 	var k forking
 	c := a.changesPlan("retry ID [ACTION...]", "Run a plan again from the action that failed",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error { return a.fork(ctx, v, id, k) })
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID, more []string) error {
+			k.allow = func(p *workflow.Plan) error { return allFailed(p, more) }
+			return a.fork(ctx, v, id, k)
+		})
 	c.Args = cobra.MinimumNArgs(1)
-	act := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		k.allow = func(p *workflow.Plan) error { return allFailed(p, args[1:]) }
-		return act(c, args)
-	}
 	k.addFlags(c.Flags())
 	addDryRun(c.Flags(), &k.dryRun)
 	return a.signed(c)

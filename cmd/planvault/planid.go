@@ -153,28 +153,30 @@ func onlyOne(of, end, among string, found map[uuid.UUID]string) (uuid.UUID, erro
 
 // onPlan is onVault for a command whose argument is the ID of a plan, or the last digits of one.
 func (a *app) onPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) *cobra.Command {
-	return a.onFoundPlan(use, short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ string) error { return act(ctx, v, id) })
-}
-
-// changesPlan is onPlan for a command that changes the plan. If the plan was named by its last digits, the command first
-// says which one that is.
-func (a *app) changesPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error) *cobra.Command {
-	return a.onFoundPlan(use, short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID, found string) error {
-		if found != "" {
-			fmt.Fprintln(a.stderr, found)
-		}
+	return a.onFoundPlan(use, short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ string, _ []string) error {
 		return act(ctx, v, id)
 	})
 }
 
-// onFoundPlan is onVault for a command with the ID of a plan, and what findPlan has found.
-func (a *app) onFoundPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID, found string) error) *cobra.Command {
+// changesPlan is onPlan for a command that changes the plan, and may have more arguments. If the plan was named by its last
+// digits, the command first says which one that is.
+func (a *app) changesPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID, more []string) error) *cobra.Command {
+	return a.onFoundPlan(use, short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID, found string, more []string) error {
+		if found != "" {
+			fmt.Fprintln(a.stderr, found)
+		}
+		return act(ctx, v, id, more)
+	})
+}
+
+// onFoundPlan is onVault for a command with the ID of a plan, what findPlan has found, and the arguments behind the ID.
+func (a *app) onFoundPlan(use, short string, act func(ctx context.Context, v *azblob.Vault, id uuid.UUID, found string, more []string) error) *cobra.Command {
 	c := a.onVault(use, short, func(ctx context.Context, v *azblob.Vault, args []string) error {
 		id, found, err := a.findPlan(ctx, v, args[0])
 		if err != nil {
 			return err
 		}
-		return act(ctx, v, id, found)
+		return act(ctx, v, id, found, args[1:])
 	})
 	c.Args = cobra.ExactArgs(1)
 	run := c.RunE

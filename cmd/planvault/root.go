@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
+	"github.com/planvault/azblob/engine/approve"
 	"github.com/planvault/azblob/internal/price"
 	"github.com/planvault/azblob/storage"
 )
@@ -224,8 +225,8 @@ func (a *app) explain(code int, err error) {
 		} else {
 			a.complain(fmt.Errorf("interrupted: %w", err))
 		}
-		if err := a.meter.traffic().trouble(); err != nil {
-			a.complain(err)
+		if why := a.meter.traffic().unanswered; why != nil {
+			a.complain(fmt.Errorf("the latest request had no answer: %w", withoutURL(why)))
 		}
 	case err == nil, errors.As(err, &exit) && exit.err == nil:
 	default:
@@ -315,7 +316,11 @@ func (a *app) commands() []group {
 			a.countCommand(), a.getCommand(), a.keysCommand(), a.listCommand(), a.logCommand(), a.nodesCommand(), a.reportCommand(),
 			a.showCommand(), a.stuckCommand(), a.vaultsCommand(), a.waitCommand(), a.webCommand(),
 		}},
-		{"Change one plan", []*cobra.Command{a.approveCommand(), a.forkCommand(), a.pauseCommand(), a.rejectCommand(), a.retryCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand()}},
+		{"Change one plan", []*cobra.Command{
+			a.decisionCommand("approve", "Approve an action that waits for it", approve.Approve),
+			a.decisionCommand("reject", "Reject an action that waits for an approval", approve.Reject),
+			a.forkCommand(), a.pauseCommand(), a.retryCommand(), a.signalCommand(), a.stopCommand(), a.takeoverCommand(),
+		}},
 		{"Keep the vault in order", []*cobra.Command{a.checkCommand(), a.doctorCommand(), a.drillCommand(), a.keyCommand(), a.recoverCommand(), a.resumeCommand(), a.statsCommand(), a.suspendCommand()}},
 		{"History", []*cobra.Command{
 			a.expireCommand(), a.exportCommand(), a.holdCommand(), a.importCommand(),
@@ -392,13 +397,8 @@ func refuseUnknownTopics(root *cobra.Command) {
 // onVault returns a command without arguments that works on the vault that flags, profile and environment name. The vault
 // is closed when the run ends.
 func (a *app) onVault(use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
-	return a.onVaultBy(a.open, use, short, act)
-}
-
-// onVaultBy is onVault for a vault that is opened in this way.
-func (a *app) onVaultBy(open func(context.Context, connection, ...azblob.Options) (*azblob.Vault, error), use, short string, act func(ctx context.Context, v *azblob.Vault, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, args []string) error {
-		v, err := open(c.Context(), a.connection)
+		v, err := a.open(c.Context(), a.connection)
 		if err != nil {
 			return err
 		}

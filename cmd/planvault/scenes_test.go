@@ -47,7 +47,7 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"failed":       sceneFailed,
 	"year":         sceneYear,
 	"policy":       scenePolicy,
-	"move":         sceneMove,
+	"move":         func(t *testing.T, s *stage) { s.followed(t) },
 	"role":         sceneRole,
 	"fleet":        sceneFleet,
 	"ended":        sceneEnded,
@@ -55,8 +55,11 @@ var scenes = map[string]func(t *testing.T, s *stage){
 	"denied-reads": sceneDenied(emulator.GetBlob),
 	"denied-lists": sceneDenied(emulator.ListBlobs),
 	"lost":         sceneLost,
-	"outage":       sceneOutage,
-	"away":         sceneAway,
+	"outage": func(t *testing.T, s *stage) { // nothing answers at the account
+		s.production(t)
+		s.network = fails(errors.New("no route to host"))
+	},
+	"away": sceneAway,
 }
 
 // accounts are the accounts of a scene by their names. A server knows none of these names, only its own.
@@ -211,12 +214,6 @@ func sceneTurns(t *testing.T, s *stage) {
 	time.Sleep(18 * time.Minute)
 }
 
-// sceneOutage: nothing answers at the account.
-func sceneOutage(t *testing.T, s *stage) {
-	s.production(t)
-	s.network = fails(errors.New("no route to host"))
-}
-
 // sceneMany: the only node that runs checkouts has died, and host-7 is full.
 func sceneMany(t *testing.T, s *stage) {
 	s.production(t)
@@ -333,12 +330,8 @@ func scenePolicy(t *testing.T, s *stage) {
 	})
 }
 
-// sceneMove: a follower keeps a copy of the account prod in the account next, and host-3 works. Two minutes later, host-4
-// starts on the copy.
-func sceneMove(t *testing.T, s *stage) { s.followed(t) }
-
-// followed makes a copy of the account prod in the account next, which follows it, with a node that works on prod. It
-// returns what ends that node.
+// followed makes a copy of the account prod in the account next, which follows it, with a node that works on prod. Three
+// minutes later, host-4 starts on the copy. It returns what ends the node on prod.
 func (s *stage) followed(t *testing.T) (kill func()) {
 	t.Helper()
 	s.history(t)

@@ -40,26 +40,37 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"planvault": scriptPlanvault, "fails": scriptFails, "plan": scriptPlan, "place": scriptPlace,
-			"keyed": scriptKeyed, "damage": scriptDamage,
+			"planvault": func(ts *testscript.TestScript, neg bool, args []string) {
+				if r := scriptRun(ts, args); neg != (r.code != exitDone) {
+					ts.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
+				}
+			},
+			"fails": scripted("N ARGS...", 1, func(ts *testscript.TestScript, _ *stage, args []string) {
+				if r := scriptRun(ts, args[1:]); strconv.Itoa(r.code) != args[0] {
+					ts.Fatalf("exit code %d, not %s\n%s%s", r.code, args[0], r.stdout, r.stderr)
+				}
+			}),
+			"plan":  scripted("ID STATUS NAME [LABELS [SUBMITTER]]", 3, scriptPlan),
+			"place": scripted("ID [asleep]", 1, scriptPlace),
+			"keyed": scripted("ID KEY", 2, scriptKeyed),
+			"damage": scripted("key:NAME|unique:NAME", 1, func(ts *testscript.TestScript, s *stage, args []string) {
+				if !s.server.Corrupt(prefix+"-control", "keys/"+strings.Replace(args[0], ":", "_3a", 1), func([]byte) []byte { return []byte("{") }) {
+					ts.Fatalf("key %s has no record", args[0])
+				}
+			}),
 		},
 	})
 }
 
 type stageKey struct{}
 
-func scriptPlanvault(ts *testscript.TestScript, neg bool, args []string) {
-	if r := scriptRun(ts, args); neg != (r.code != exitDone) {
-		ts.Fatalf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
-	}
-}
-
-func scriptFails(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: fails N ARGS...")
-	}
-	if r := scriptRun(ts, args[1:]); strconv.Itoa(r.code) != args[0] {
-		ts.Fatalf("exit code %d, not %s\n%s%s", r.code, args[0], r.stdout, r.stderr)
+// scripted returns a command of scripts that has at least a number of arguments.
+func scripted(usage string, least int, do func(ts *testscript.TestScript, s *stage, args []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) < least {
+			ts.Fatalf("usage: %s", usage)
+		}
+		do(ts, ts.Value(stageKey{}).(*stage), args)
 	}
 }
 
@@ -72,15 +83,17 @@ func scriptRun(ts *testscript.TestScript, args []string) result {
 	return r
 }
 
-func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 3 || len(args) > 5 {
-		ts.Fatalf("usage: plan ID STATUS NAME [LABELS [SUBMITTER]]")
-	}
-	id, err := uuid.Parse(args[0])
+// scriptID parses the ID of a plan.
+func scriptID(ts *testscript.TestScript, text string) uuid.UUID {
+	id, err := uuid.Parse(text)
 	ts.Check(err)
+	return id
+}
+
+func scriptPlan(ts *testscript.TestScript, s *stage, args []string) {
 	statuses, err := parseStatuses(args[1])
 	ts.Check(err)
-	p := planOf(id, statuses[0], args[2])
+	p := planOf(scriptID(ts, args[0]), statuses[0], args[2])
 	if len(args) > 3 && args[3] != "" {
 		p.Labels, err = workflow.ParseLabels(args[3])
 		ts.Check(err)
@@ -88,19 +101,14 @@ func scriptPlan(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 4 {
 		p.Submitted.By = args[4]
 	}
-	ts.Check(ts.Value(stageKey{}).(*stage).vault.Restore(context.Background(), p))
+	ts.Check(s.vault.Restore(context.Background(), p))
 }
 
-func scriptPlace(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) == 0 {
-		ts.Fatalf("usage: place ID [asleep]")
-	}
-	id, err := uuid.Parse(args[0])
-	ts.Check(err)
+func scriptPlace(ts *testscript.TestScript, s *stage, args []string) {
 	ctx := context.Background()
-	p, err := fleet.NewPlacer(ts.Value(stageKey{}).(*stage).vault, fleet.PlacerOptions{})
+	p, err := fleet.NewPlacer(s.vault, fleet.PlacerOptions{})
 	ts.Check(err)
-	c, err := p.Claim(id, fleet.ClaimOptions{External: workflow.External{Name: "queue", Ask: "queue show"}})
+	c, err := p.Claim(scriptID(ts, args[0]), fleet.ClaimOptions{External: workflow.External{Name: "queue", Ask: "queue show"}})
 	ts.Check(err)
 	defer c.Release()
 	plan, err := c.Take(ctx)
@@ -110,36 +118,21 @@ func scriptPlace(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func scriptKeyed(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: keyed ID KEY")
-	}
-	id, err := uuid.Parse(args[0])
-	ts.Check(err)
-	p := planOf(id, workflow.NotStarted, "keyed")
+func scriptKeyed(ts *testscript.TestScript, s *stage, args []string) {
+	p := planOf(scriptID(ts, args[0]), workflow.NotStarted, "keyed")
 	if name, unique := fleet.KeyOf(args[1]); unique {
 		p.Unique = name
 	} else {
 		p.Keys = []workflow.Key{{Name: name}}
 	}
-	ctx, v := context.Background(), ts.Value(stageKey{}).(*stage).vault
-	ts.Check(v.Restore(ctx, p))
-	n, err := fleet.Join(ctx, v, fleet.Options{})
+	ctx := context.Background()
+	ts.Check(s.vault.Restore(ctx, p))
+	n, err := fleet.Join(ctx, s.vault, fleet.Options{})
 	ts.Check(err)
-	p, err = v.Read(ctx, id)
+	p, err = s.vault.Read(ctx, p.ID)
 	ts.Check(err)
 	if err := n.Claim(ctx, p); !errors.Is(err, fleet.ErrNoTurn) {
 		ts.Check(err)
 	}
 	ts.Check(n.Leave(ctx))
-}
-
-func scriptDamage(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: damage key:NAME|unique:NAME")
-	}
-	s := ts.Value(stageKey{}).(*stage)
-	if !s.server.Corrupt(prefix+"-control", "keys/"+strings.Replace(args[0], ":", "_3a", 1), func([]byte) []byte { return []byte("{") }) {
-		ts.Fatalf("key %s has no record", args[0])
-	}
 }

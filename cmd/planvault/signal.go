@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/planvault/azblob"
-	"github.com/planvault/azblob/engine/approve"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
@@ -20,13 +19,11 @@ import (
 func (a *app) signalCommand() *cobra.Command {
 	var s fleet.Signal
 	c := a.changesPlan("signal ID NAME", "Tell a plan something that one of its actions waits for",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error { return a.signal(ctx, v, id, s) })
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID, more []string) error {
+			s.Name = more[0]
+			return a.signal(ctx, v, id, s)
+		})
 	c.Args = cobra.ExactArgs(2)
-	act := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		s.Name = args[1]
-		return act(c, args)
-	}
 	c.Flags().Func("json", "the payload, as `JSON`", func(text string) error {
 		if s.Payload = json.RawMessage(text); !json.Valid(s.Payload) {
 			return fmt.Errorf("it is not JSON; a text needs quotes: '\"text\"'")
@@ -65,30 +62,15 @@ func (a *app) signal(ctx context.Context, v *azblob.Vault, id uuid.UUID, s fleet
 	})
 }
 
-// approveCommand approves an action.
-func (a *app) approveCommand() *cobra.Command {
-	return a.decisionCommand("approve", "Approve an action that waits for it", approve.Approve)
-}
-
-// rejectCommand lets an action fail that waits for an approval.
-func (a *app) rejectCommand() *cobra.Command {
-	return a.decisionCommand("reject", "Reject an action that waits for an approval", approve.Reject)
-}
-
 // decide is [approve.Approve] or [approve.Reject].
 type decide func(ctx context.Context, vault storage.Vault, plan, action uuid.UUID, by workflow.Attribution) (int, error)
 
+// decisionCommand approves or rejects an action that waits for an approval.
 func (a *app) decisionCommand(verb, short string, send decide) *cobra.Command {
-	var action string
-	c := a.changesPlan(verb+" ID ACTION", short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
-		return a.decide(ctx, v, id, action, verb, send)
+	c := a.changesPlan(verb+" ID ACTION", short, func(ctx context.Context, v *azblob.Vault, id uuid.UUID, more []string) error {
+		return a.decide(ctx, v, id, more[0], verb, send)
 	})
 	c.Args = cobra.ExactArgs(2)
-	act := c.RunE
-	c.RunE = func(c *cobra.Command, args []string) error {
-		action = args[1]
-		return act(c, args)
-	}
 	return a.signed(c)
 }
 

@@ -21,7 +21,7 @@ func (a *app) stopCommand() *cobra.Command {
 	wait := false
 	var e each
 	c := a.changesPlan("stop [ID]", "Ask the owner of a plan to stop it",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ []string) error {
 			if e.dryRun {
 				return usageError("--dry-run is for the plans of a search")
 			}

@@ -153,7 +153,7 @@ type paused struct {
 }
 
 // pause pauses a plan, and says what it does now.
-func (a *app) pause(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+func (a *app) pause(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ []string) error {
 	reached := a.progress("pause", "plan", 0).then("run it again, which is safe")
 	defer reached.end()
 	by, err := a.asks(ctx, v)

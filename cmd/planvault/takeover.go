@@ -28,7 +28,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 	var t takeover
 	var node string
 	c := a.changesPlan("takeover ID", "Fence a plan from its owner, and hand it to the live nodes",
-		func(ctx context.Context, v *azblob.Vault, id uuid.UUID) (err error) {
+		func(ctx context.Context, v *azblob.Vault, id uuid.UUID, _ []string) (err error) {
 			if node != "" {
 				if t.evict, err = a.findNode(ctx, v.Control(), node); err != nil {
 					return err

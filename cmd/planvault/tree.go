@@ -54,7 +54,7 @@ func (t tree) head(root *report.Node) []string {
 	if reason := root.Reason(); reason != "" {
 		state += ": " + reason
 	}
-	lines := []string{t.bold(t.text(root.Title)) + "  " + state}
+	lines := []string{t.style("1", t.text(root.Title)) + "  " + state}
 	for _, f := range report.FactsOf(root).In("tree") {
 		lines = append(lines, fmt.Sprintf("  %-12s %s", f.Name, t.text(f.Text(t.time))))
 	}
@@ -180,8 +180,6 @@ func (t tree) paint(color, s string) string {
 	code := map[string]string{"ok": "32", "bad": "31", "run": "36", "stop": "33", "cut": "35", "idle": "2"}[color]
 	return t.style(code, s)
 }
-
-func (t tree) bold(s string) string { return t.style("1", s) }
 
 func (t tree) dim(s string) string { return t.style("2", s) }
 

@@ -30,10 +30,6 @@ type vaultRow struct {
 	Last   string `json:"last,omitempty" help:"the last one"`
 }
 
-func (r vaultRow) cells() []string {
-	return []string{r.Prefix, count(r.Days), orDash(r.First), orDash(r.Last)}
-}
-
 // listVaults prints the vaults of the account, whichever the prefix is.
 func (a *app) listVaults(ctx context.Context) error {
 	where := a.connection
@@ -62,7 +58,8 @@ func (a *app) listVaults(ctx context.Context) error {
 		account, _, _ := strings.Cut(a.places[0], ", prefix ")
 		return &exitError{exitFound, fmt.Errorf("no vault has a container in %s", account)}
 	}
-	return printTable(a, rows, vaultRow.cells, "PREFIX", ">DAYS", "FIRST", "LAST")
+	cells := func(r vaultRow) []string { return []string{r.Prefix, count(r.Days), orDash(r.First), orDash(r.Last)} }
+	return printTable(a, rows, cells, "PREFIX", ">DAYS", "FIRST", "LAST")
 }
 
 // What is said of containers of a first hour.

@@ -42,13 +42,8 @@ type ended struct {
 	Failure string    `json:"failure,omitempty" help:"which action failed first, and why"`
 }
 
-// The pauses between two looks grow with the wait.
+// longestAwait is the longest pause between two looks. The pauses grow with the wait.
 const longestAwait = time.Minute
-
-// awaitPause returns the pause after a wait of this length.
-func awaitPause(waited time.Duration) time.Duration {
-	return min(max(waited/4, awaitInterval), longestAwait)
-}
 
 // wait prints each plan when it is final. One search looks at all that are still open.
 func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error {
@@ -72,7 +67,7 @@ func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error
 		if len(open) == 0 {
 			return outcome
 		}
-		if !sleep.For(ctx, awaitPause(time.Since(began))) {
+		if !sleep.For(ctx, min(max(time.Since(began)/4, awaitInterval), longestAwait)) {
 			return stillOpen(open, ctx.Err())
 		}
 	}

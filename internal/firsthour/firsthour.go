@@ -73,21 +73,21 @@ const (
 
 // Finding is what a probe found.
 type Finding struct {
-	Number   int    `json:"number"`
-	Tried    string `json:"tried"`
-	Expected string `json:"expected"`
-	Breaks   string `json:"breaks"` // in the vault, if it differs
-	Verdict  string `json:"verdict"`
-	Parts    []Part `json:"parts"` // in the order of the requests
-	Requests int    `json:"requests"`
+	Number   int    `json:"number" help:"the number of the probe"`
+	Tried    string `json:"tried" help:"what was tried"`
+	Expected string `json:"expected" help:"what was expected"`
+	Breaks   string `json:"breaks" help:"what in the vault depends on it"`
+	Verdict  string `json:"verdict" help:"how the service answered: as expected, different, or not tried"`
+	Parts    []Part `json:"parts" help:"the requests of the probe"`
+	Requests int    `json:"requests" help:"how many requests were sent"`
 }
 
 // Part is a part of a probe.
 type Part struct {
-	What     string `json:"what"`
-	Verdict  string `json:"verdict"`
-	Seen     string `json:"seen"` // or why it was not tried
-	Expected string `json:"expected,omitempty"`
+	What     string `json:"what" help:"what was sent"`
+	Verdict  string `json:"verdict" help:"how the service answered"`
+	Seen     string `json:"seen" help:"the answer, or why it was not tried"`
+	Expected string `json:"expected,omitempty" help:"the answer that was expected"`
 }
 
 // Summary describes the parts in a line. Alone leaves out those that have another verdict than the probe.
