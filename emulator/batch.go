@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
@@ -18,10 +19,11 @@ const batchLimit = 256
 
 // parseBatch parses the items of a batch. https://learn.microsoft.com/rest/api/storageservices/blob-batch
 func (s *Server) parseBatch(c *call) *answer {
-	if c.http.Header.Get("Content-Type") == "" {
+	contentType := c.http.Header.Get("Content-Type")
+	if contentType == "" {
 		return failWith("MissingRequiredHeader", "Header: Content-Type.")
 	}
-	mediaType, params, err := c.mediaType()
+	mediaType, params, err := mime.ParseMediaType(contentType)
 	if err != nil || mediaType != "multipart/mixed" || params["boundary"] == "" {
 		return batchFailure(failWith("InvalidHeaderValue", "Header: Content-Type."))
 	}

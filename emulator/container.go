@@ -9,17 +9,11 @@ import (
 // deletion is how long the name of a deleted container can't be used: the least that the service promises.
 const deletion = 30 * time.Second
 
-// beingDeleted reports whether the name is held because its container was just deleted.
-func (s *Server) beingDeleted(name string, now time.Time) bool {
-	until, ok := s.state.deleted[name]
-	return ok && now.Before(until)
-}
-
 func (s *Server) createContainer(c *call) *answer {
 	if s.state.container(c.container) != nil {
 		return fail("ContainerAlreadyExists")
 	}
-	if s.beingDeleted(c.container, c.now) {
+	if c.now.Before(s.state.deleted[c.container]) { // its name is held
 		return fail("ContainerBeingDeleted")
 	}
 	ct := newContainer(c.container)

@@ -1,9 +1,6 @@
 package emulator
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // This file has what differs on accounts with a hierarchical namespace (Azure Data Lake Storage), as far as the
 // documentation or an issue that quotes the service says so.
@@ -90,14 +87,4 @@ func (s *Server) checkHierarchy(ct *container, l listing) *answer {
 		}
 	}
 	return nil
-}
-
-// writeResourceType writes whether an item of a listing is a directory, as the service does since version
-// 2020-10-02: https://learn.microsoft.com/rest/api/storageservices/list-blobs
-func (b *blob) writeResourceType(w *bytes.Buffer) {
-	if b.directory() {
-		w.WriteString("<ResourceType>directory</ResourceType>")
-	} else {
-		w.WriteString("<ResourceType>file</ResourceType>")
-	}
 }

@@ -74,17 +74,8 @@ func (c *call) parseListing(limit int) *answer {
 	return nil
 }
 
-func (l *listing) describe(r *Request) {
-	r.Prefix, r.StartFrom, r.Delimiter, r.Include = l.prefix, l.startFrom, l.delimiter, l.include
-	r.Marker, r.MaxResults = l.after, l.max
-}
-
 // Markers are opaque to clients. They contain an encoded name.
 const markerPrefix = "2!"
-
-func makeMarker(name string) string {
-	return markerPrefix + base64.RawURLEncoding.EncodeToString([]byte(name))
-}
 
 func parseMarker(marker string) (string, bool) {
 	encoded, ok := strings.CutPrefix(marker, markerPrefix)
@@ -144,7 +135,7 @@ func (c *call) pageAnswer(most int, next string, write func(*bytes.Buffer)) *ans
 		if next == "" {
 			w.WriteString("<NextMarker/>")
 		} else {
-			writeElement(&w, "NextMarker", makeMarker(next))
+			writeElement(&w, "NextMarker", markerPrefix+base64.RawURLEncoding.EncodeToString([]byte(next)))
 		}
 		w.WriteString("</EnumerationResults>")
 		return w.Bytes()
@@ -306,8 +297,11 @@ func (b *blob) write(w *bytes.Buffer, metadata, hierarchical bool) {
 		writeElement(w, "AccessTierInferred", "true")
 	}
 	w.WriteString("<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState><ServerEncrypted>true</ServerEncrypted>")
-	if hierarchical {
-		b.writeResourceType(w)
+	switch { // since version 2020-10-02: https://learn.microsoft.com/rest/api/storageservices/list-blobs
+	case hierarchical && b.directory():
+		writeElement(w, "ResourceType", "directory")
+	case hierarchical:
+		writeElement(w, "ResourceType", "file")
 	}
 	w.WriteString("</Properties>")
 	if metadata {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -128,7 +127,8 @@ func (s *Server) parse(cl *client, r *http.Request, body []byte) *call {
 	c.entry.Range = rangeHeader(r.Header)
 	c.entry.Metadata = c.metadata
 	c.entry.In = int64(len(body))
-	c.list.describe(&c.entry)
+	c.entry.Prefix, c.entry.StartFrom, c.entry.Delimiter, c.entry.Include = c.list.prefix, c.list.startFrom, c.list.delimiter, c.list.include
+	c.entry.Marker, c.entry.MaxResults = c.list.after, c.list.max
 	for _, item := range c.items {
 		c.entry.Items = append(c.entry.Items, item.entry)
 	}
@@ -298,11 +298,6 @@ func (c *call) checkHeaders(at level) *answer {
 	var bad *answer
 	c.cond, bad = parseConditions(h)
 	return bad
-}
-
-// mediaType returns the media type of the request and its parameters.
-func (c *call) mediaType() (string, map[string]string, error) {
-	return mime.ParseMediaType(c.http.Header.Get("Content-Type"))
 }
 
 // answer is an answer of the service.

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"html/template"
@@ -143,3 +144,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 //go:embed pages static
 var files embed.FS
+
+// static serves the styles and scripts.
+func (s *Server) static(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	body, err := files.ReadFile("static/" + name)
+	if err != nil {
+		s.noPage(w, r)
+		return
+	}
+	if name == "style.css" {
+		body = append([]byte(report.Style()), body...)
+	}
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
+}

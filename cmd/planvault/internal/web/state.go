@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/report"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage"
@@ -301,4 +303,22 @@ func (s *Server) untilNext(now *state) time.Duration {
 		return min(s.o.Interval, soon)
 	}
 	return s.o.Interval
+}
+
+// counterKey is the key of a context's counter of requests.
+type counterKey struct{}
+
+// counted returns a context whose requests are counted, if the vault has the [Observer].
+func counted(ctx context.Context) (context.Context, *atomic.Int64) {
+	n := new(atomic.Int64)
+	return context.WithValue(ctx, counterKey{}, n), n
+}
+
+// Observer returns the observer that a vault needs so that the pages can say how many requests a look took.
+func Observer() azblob.Observer {
+	return azblob.Observer{Request: func(ctx context.Context, _ azblob.RequestEvent) {
+		if n, ok := ctx.Value(counterKey{}).(*atomic.Int64); ok {
+			n.Add(1)
+		}
+	}}
 }
