@@ -44,6 +44,7 @@ const (
 	metaKeepTurn   = "keepturn"   // like metaUnique, only of an open plan
 	metaUnique     = "unique"
 	metaWaitsFor   = "waitsfor"   // only of an open plan that waits for a turn
+	metaDeadline   = "deadline"   // only of an open plan that takes turns
 	metaForkedFrom = "forkedfrom" // only of a fork
 	metaStarted    = "started"    // like metaTTL, of a member
 	metaTTL        = "ttl"        // its form is the same in every schema, like that of metaPhase
@@ -83,13 +84,14 @@ var listed = []listedField{
 	rowOf(metaSubmitter, false, func(r *storage.ListResult) *string { return &r.SubmittedBy }, plainText, decodeText),
 	rowOf(metaState, true, func(r *storage.ListResult) *workflow.State { return &r.State }, stateMetadata, stateOf),
 	rowOf(metaOwner, false, func(r *storage.ListResult) *uuid.UUID { return &r.Owner }, idText, parseV7),
-	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, wakeText, parseTime),
+	rowOf(metaWakeAt, false, func(r *storage.ListResult) *time.Time { return &r.WakeAt }, timeIfAny, parseTime),
 	rowOf(metaLastSignal, false, func(r *storage.ListResult) *int { return &r.LastSignal }, countText[int], parseCount[int]),
 	rowOf(metaExternal, false, func(r *storage.ListResult) *string { return &r.External }, plainText, decodeText),
 	rowOf(metaKeys, false, func(r *storage.ListResult) *[]string { return &r.Keys }, keysText, parseKeys),
 	rowOf(metaKeepTurn, false, func(r *storage.ListResult) *workflow.KeepTurn { return &r.KeepTurn }, keepTurnText, parseKeepTurn),
 	rowOf(metaUnique, false, func(r *storage.ListResult) *string { return &r.Unique }, plainText, decodeText),
 	rowOf(metaWaitsFor, false, func(r *storage.ListResult) *string { return &r.WaitsFor }, plainText, decodeText),
+	rowOf(metaDeadline, false, func(r *storage.ListResult) *time.Time { return &r.Deadline }, timeIfAny, parseTime),
 	rowOf(metaForkedFrom, false, func(r *storage.ListResult) *uuid.UUID { return &r.ForkedFrom }, idText, parseV7),
 	rowOf(metaEpoch, false, func(r *storage.ListResult) *int64 { return &r.Epoch }, countText[int64], parseCount[int64]),
 	rowOf(metaLabels, false, func(r *storage.ListResult) *map[string]string { return &r.Labels }, labelsText, parseLabels),
@@ -118,7 +120,7 @@ func idText(id uuid.UUID) (string, error) {
 
 func timeText(t time.Time) (string, error) { return t.UTC().Format(time.RFC3339Nano), nil }
 
-func wakeText(t time.Time) (string, error) {
+func timeIfAny(t time.Time) (string, error) {
 	if t.IsZero() {
 		return "", nil
 	}

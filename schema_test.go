@@ -599,7 +599,7 @@ func checkPlanMetadata(t *testing.T, what string, plan *workflow.Plan) {
 			t.Errorf("%s: only %d bytes are left of %s", what, len(field.is), field.name)
 		}
 	}
-	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.SubmittedBy != plan.Submitted.By || r.Owner != plan.Owner || r.Epoch != plan.Epoch || r.ForkedFrom != plan.ForkedFrom || !maps.Equal(r.Labels, plan.Labels) || r.WaitsFor != driver.Listed(plan).WaitsFor || r.Unique != driver.Listed(plan).Unique || r.KeepTurn != driver.Listed(plan).KeepTurn || !slices.Equal(r.Keys, driver.Listed(plan).Keys) {
+	if r.State.Status != plan.State.Status || !r.SubmitTime.Equal(plan.SubmitTime) || r.GroupID != plan.GroupID || r.SubmittedBy != plan.Submitted.By || r.Owner != plan.Owner || r.Epoch != plan.Epoch || r.ForkedFrom != plan.ForkedFrom || !maps.Equal(r.Labels, plan.Labels) || r.WaitsFor != driver.Listed(plan).WaitsFor || r.Unique != driver.Listed(plan).Unique || r.KeepTurn != driver.Listed(plan).KeepTurn || !slices.Equal(r.Keys, driver.Listed(plan).Keys) || !r.Deadline.Equal(driver.Listed(plan).Deadline) {
 		t.Errorf("%s: %+v is listed", what, r)
 	}
 }

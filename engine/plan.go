@@ -55,7 +55,7 @@ func (r *run) beginPlan() error {
 	}
 	err := r.beginOwned()
 	r.own.Release(1) // a stop need not wait for the turns
-	if err != nil || r.takeTurns == nil || r.scope.Err() != nil || !r.plan.Ending.At.IsZero() {
+	if err != nil || r.takeTurns == nil || r.scope.Err() != nil || fleet.OnlyEnds(r.plan, r.now()) {
 		return err
 	}
 	return r.takeTurnsAlone()

@@ -78,7 +78,7 @@ func (a *alone) takeTurns(ctx context.Context, plan *workflow.Plan) error {
 // It notes when to look again.
 func (a *alone) waitsForTurn(ctx context.Context, plan *workflow.Plan) bool {
 	begun := plan.State.Status == workflow.Running && plan.WaitsFor == ""
-	if begun || !fleet.TakesTurns(plan) || plan.Reason == workflow.StopRequested || !plan.Deadline.IsZero() && !plan.Deadline.After(a.now()) {
+	if begun || !fleet.TakesTurns(plan) || fleet.OnlyEnds(plan, a.now()) {
 		return false
 	}
 	err := fleet.LookForTurns(ctx, a.vault, plan)

@@ -102,8 +102,7 @@ func TestTurnOfASleeper(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForNoTurn stops plans that wait for a turn, or lets their deadlines pass: they end, and nothing of them runs. Nodes
-// see such a deadline when the turn comes.
+// TestStopWaitsForNoTurn stops plans that wait for a turn, or lets their deadlines pass: they end, and nothing of them runs.
 func TestStopWaitsForNoTurn(t *testing.T) {
 	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
 		onStage(t, func(t *testing.T, s *stage) {
@@ -128,8 +127,8 @@ func TestStopWaitsForNoTurn(t *testing.T) {
 			if end := s.read(stopped.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.StopRequested {
 				t.Errorf("a minute after the stop:\n%s", outline(end))
 			}
-			time.Sleep(6 * time.Minute)
-			if end := s.read(late.ID); o.Fleet == nil && end.State.Status != workflow.Stopped {
+			time.Sleep(4*time.Minute + 20*time.Second)
+			if end := s.read(late.ID); end.State.Status != workflow.Stopped {
 				t.Errorf("after the deadline:\n%s", outline(end))
 			}
 			must(t, <-ended)
@@ -233,4 +232,36 @@ func TestRunPlanStopsWithoutTurn(t *testing.T) {
 		must(t, <-ended)
 		s.wantTurns("first")
 	})
+}
+
+// TestEndingWaitsForNoTurn: a plan sleeps without its turn, which another one has, and its outcome is stored already, or that its
+// deadline has passed, by another clock. An engine that is alone ends it at once.
+func TestEndingWaitsForNoTurn(t *testing.T) {
+	for name, change := range map[string]func(p *workflow.Plan){
+		"the outcome is stored": func(p *workflow.Plan) { p.Ending.At = time.Now() },
+		"the deadline has passed": func(p *workflow.Plan) {
+			p.Reason, p.Deadline = workflow.DeadlineExceeded, time.Now().Add(time.Hour)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				holder, v := s.keyed("holder", second("no")), s.open()
+				must(t, fleet.TakeTurns(t.Context(), v, holder))
+				holder.State.Status, holder.State.Start, holder.Owner, holder.Epoch = workflow.Running, time.Now(), workflow.NewV7(), 1
+				must(t, v.UpdatePlan(t.Context(), holder))
+				p := s.keyed("ending", second("no"))
+				change(p)
+				p.State.Status, p.State.Start, p.Alone = workflow.Running, time.Now(), true
+				p.WakeAt, p.WaitsFor = time.Now(), "cluster"
+				must(t, v.UpdatePlan(t.Context(), p))
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				must(t, s.engine(s.process(), engine.Options{}).Run(ctx))
+				if got := s.read(p.ID); !got.State.Status.Final() {
+					t.Errorf("it is\n%s", outline(got))
+				}
+				s.wantNames()
+			})
+		})
+	}
 }

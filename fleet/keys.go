@@ -211,9 +211,10 @@ func (all keyStates) sorted() (list []KeyState) {
 	return list
 }
 
-// awaited returns the turns that a plan waits for at a time by the store's clock. One that has not begun may find room.
+// awaited returns the turns that a plan waits for at a time by the store's clock. One that has not begun may find room. One whose
+// deadline has passed ends without.
 func awaited(p storage.ListResult, now time.Time) []turn {
-	if p.Owner != uuid.Nil || p.WakeAt.After(now.Add(resolution)) {
+	if p.Owner != uuid.Nil || p.WakeAt.After(now.Add(resolution)) || overdue(p.Deadline, now) {
 		return nil
 	}
 	begun := p.State.Status != workflow.NotStarted

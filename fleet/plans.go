@@ -121,6 +121,9 @@ func (c *candidate) isDue(at time.Time) bool { return c.waits() && !c.due.After(
 // waits reports whether the candidate has a time at which it is due.
 func (c *candidate) waits() bool { return !c.busy && !c.broken && !c.alien }
 
+// waitsForTurns reports whether the candidate has to take turns.
+func (c *candidate) waitsForTurns() bool { return c.waits() && !c.second && len(c.turns) > 0 }
+
 // ready returns the time since which the plan could run. Who has waited longest goes first.
 func (c *candidate) ready(id uuid.UUID) time.Time {
 	if c.slept.IsZero() || c.turnless {
@@ -140,7 +143,7 @@ func (f *finder) step() (more bool, changed <-chan struct{}) {
 	f.offerUnsuited(at)
 	f.noteLetGo(at, v)
 	f.noteFreed(at)
-	f.noteStopped(at, v)
+	f.noteEnding(at, v)
 	more = f.recheck(at, v)
 	if more && !at.Before(f.nextFull) && f.n.free() { // without a free place, nothing is looked for
 		if more = f.searchAll(at, v); f.n.view().departures != f.departures {
@@ -202,9 +205,13 @@ func (f *finder) next() time.Time {
 	if due, any := f.n.nextSleeper(); any && due.Before(next) && f.waking() < f.most {
 		next = due
 	}
-	first := f.nextOf(time.Now())
+	now := time.Now()
+	first := f.nextOf(now)
 	for id, c := range f.open {
-		if due := f.dueTurns(c); c.waits() && due.Before(next) && (due.After(time.Now()) || f.mayTakeTurns(id, c, first)) {
+		if c.waitsForTurns() && !c.turns[0].deadline.IsZero() {
+			next = earlier(next, now.Add(c.turns[0].deadline.Sub(f.n.Now())))
+		}
+		if due := f.dueTurns(c); c.waits() && due.Before(next) && (due.After(now) || f.mayTakeTurns(id, c, first)) {
 			next = due
 		}
 	}
@@ -213,6 +220,13 @@ func (f *finder) next() time.Time {
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b

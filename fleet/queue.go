@@ -48,13 +48,12 @@ func hasTurns(plan *workflow.Plan) bool {
 	return plan.State.Status == workflow.Running && plan.WaitsFor == ""
 }
 
-// onlyEnds reports whether nothing more of a plan begins but what is deferred.
+// onlyEnds is [OnlyEnds], and also of a plan whose stop this node has seen.
 func (n *Node) onlyEnds(plan *workflow.Plan) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, asked := n.stopLocked(plan.ID)
-	return asked || plan.Reason == workflow.StopRequested || plan.Reason == workflow.DeadlineExceeded || !plan.Ending.At.IsZero() ||
-		!plan.Deadline.IsZero() && !plan.Deadline.After(n.clock.when(time.Now()))
+	return asked || OnlyEnds(plan, n.clock.when(time.Now()))
 }
 
 // GiveTurns is the function [GiveTurns] for a plan that the node has ended. Plans here that wait for these turns try at once. An
@@ -95,10 +94,10 @@ func turnsIn(r storage.ListResult) (all []turn) {
 		return nil
 	}
 	for _, name := range r.Keys {
-		all = append(all, turn{r.ID, name, false, workflow.MaxKeyLimit})
+		all = append(all, turn{r.ID, name, false, workflow.MaxKeyLimit, r.Deadline})
 	}
 	if r.WaitsFor != "" && !slices.Contains(r.Keys, r.WaitsFor) {
-		all = append(all, turn{r.ID, r.WaitsFor, true, 1})
+		all = append(all, turn{r.ID, r.WaitsFor, true, 1, r.Deadline})
 	}
 	return all
 }
@@ -163,7 +162,7 @@ func (f *finder) takes(id uuid.UUID, begins bool) {
 
 // await makes a plan wait for a key that had no room for it, and all others that want the key.
 func (f *finder) await(id uuid.UUID, c *candidate, no *NoTurnError, sleeps bool) {
-	t := turn{id, no.Name, no.Unique, workflow.MaxKeyLimit}
+	t := turn{plan: id, name: no.Name, unique: no.Unique, limit: workflow.MaxKeyLimit}
 	v := f.n.view()
 	pause := f.n.o.Interval
 	if !f.n.isHome(id, c.turns, v) {
@@ -206,14 +205,17 @@ func (n *Node) turnsOf(plan uuid.UUID) []turn {
 	return nil
 }
 
-// noteStopped lets plans go on that wait for turns and were asked to stop: they end without. The first by hash has a head start.
-func (f *finder) noteStopped(at time.Time, v view) {
+// noteEnding lets plans go on that wait for turns, and that were asked to stop or whose deadline has passed: they end without. The
+// first by hash has a head start.
+func (f *finder) noteEnding(at time.Time, v view) {
 	f.n.mu.Lock()
-	stops := f.n.stops // it does not change
+	stops, now := f.n.stops, f.n.clock.when(at) // the map does not change
 	f.n.mu.Unlock()
-	for id := range stops {
-		c := f.open[id]
-		if c == nil || !c.waits() || c.second || len(c.turns) == 0 {
+	for id, c := range f.open {
+		if !c.waitsForTurns() {
+			continue
+		}
+		if _, asked := stops[id]; !asked && !overdue(c.turns[0].deadline, now) {
 			continue
 		}
 		due := at

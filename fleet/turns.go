@@ -81,10 +81,11 @@ func KeyOf(record string) (name string, unique bool) {
 
 // turn is what a plan takes.
 type turn struct {
-	plan   uuid.UUID
-	name   string
-	unique bool
-	limit  int
+	plan     uuid.UUID
+	name     string
+	unique   bool
+	limit    int
+	deadline time.Time // of the plan, by the store's clock: then it ends without
 }
 
 func (t turn) record() string {
@@ -97,17 +98,27 @@ func (t turn) record() string {
 // turnsOf returns the turns that a plan takes, in the order in which all plans take them: fewer take one in vain.
 func turnsOf(p *workflow.Plan) (all []turn) {
 	for _, k := range p.Keys {
-		all = append(all, turn{p.ID, k.Name, false, cmp.Or(k.Limit, 1)})
+		all = append(all, turn{p.ID, k.Name, false, cmp.Or(k.Limit, 1), p.Deadline})
 	}
 	slices.SortFunc(all, func(a, b turn) int { return strings.Compare(a.name, b.name) })
 	if p.Unique != "" {
-		all = append(all, turn{p.ID, p.Unique, true, 1})
+		all = append(all, turn{p.ID, p.Unique, true, 1, p.Deadline})
 	}
 	return all
 }
 
 // TakesTurns reports whether a plan works only with turns.
 func TakesTurns(p *workflow.Plan) bool { return len(p.Keys) > 0 || p.Unique != "" }
+
+// OnlyEnds reports whether nothing more of a plan begins at a time of the store's clock, but what is deferred: it was asked to stop,
+// its deadline has passed, or its outcome is stored. Such a plan needs no turns. A stop request that its owner has not yet stored
+// does not show.
+func OnlyEnds(p *workflow.Plan, at time.Time) bool {
+	return p.Reason == workflow.StopRequested || p.Reason == workflow.DeadlineExceeded || !p.Ending.At.IsZero() || overdue(p.Deadline, at)
+}
+
+// overdue reports whether a plan's deadline has passed, if it has one.
+func overdue(deadline, at time.Time) bool { return !deadline.IsZero() && !deadline.After(at) }
 
 // TakeTurns takes the turns of a running plan for its owner, who calls it before anything of the plan runs: after a claim, a
 // takeover and a wake. Nodes and claims of a [Placer] do so by themselves.
@@ -412,7 +423,7 @@ func ReserveUnique(ctx context.Context, vault storage.Vault, plan *workflow.Plan
 	if err != nil {
 		return uuid.Nil, err
 	}
-	err = s.takeTurn(ctx, turn{plan.ID, plan.Unique, true, 1}, false)
+	err = s.takeTurn(ctx, turn{plan.ID, plan.Unique, true, 1, plan.Deadline}, false)
 	if no, ok := errors.AsType[*NoTurnError](err); ok && no.Err == nil {
 		return no.Holder, fmt.Errorf("plan %s has unique %q: %w", no.Holder, plan.Unique, storage.ErrExists)
 	}

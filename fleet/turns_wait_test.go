@@ -449,26 +449,62 @@ func TestTurnsNotBefore(t *testing.T) {
 	})
 }
 
-// TestTurnsDeadline: a plan whose deadline passes while it waits ends when it is its turn, and nothing of it runs.
+// TestTurnsDeadline: plans whose deadline passes while they wait go on at once, to end without a turn. One waits for another key,
+// too, one was claimed in vain, one sleeps without its turn, one has a Unique, and of one the deadline has passed when it is found.
 func TestTurnsDeadline(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
-		holder := holds(t, p, n, a)
-		plan := plantest.Sized(1, 1, 1)
-		plan.Keys, plan.Deadline = []workflow.Key{a}, time.Now().Add(10*time.Minute)
-		must(t, p.Create(t.Context(), plan))
+		deadline := time.Now().Add(10*time.Minute + 3*time.Second)
+		late := func(deadline time.Time, unique string, keys ...workflow.Key) *workflow.Plan {
+			plan := plantest.Sized(1, 1, 1)
+			plan.Name, plan.Keys, plan.Unique, plan.Deadline, plan.KeepTurn = "late", keys, unique, deadline, workflow.KeepWhileAwake
+			must(t, p.Create(t.Context(), plan))
+			return plan
+		}
+		sleeper := late(deadline, "", a)
+		must(t, n.Claim(t.Context(), sleeper))
+		must(t, n.Sleep(t.Context(), sleeper, n.Now().Add(5*time.Minute), 0))
+		holder := late(time.Time{}, "u", a)
+		must(t, n.Claim(t.Context(), holder))
+		must(t, fleet.PauseKey(t.Context(), p, "b", time.Now().Add(time.Hour), ana))
+		waits := []*workflow.Plan{sleeper, late(deadline, "", a), late(deadline, "", a, b), late(deadline, "", a), late(deadline, "u")}
+		if err := n.Claim(t.Context(), waits[3]); !errors.Is(err, fleet.ErrNoTurn) {
+			t.Fatal(err)
+		}
+		patient := keyed(t, p, "patient", a)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		q, m := start(t, store, fleet.Options{})
-		found := plans(ctx, t, m)
-		time.Sleep(20 * time.Minute)
-		ends(t, p, n, holder)
-		within(t, found, time.Minute)
-		k, err := q.FindKey(ctx, "key:a")
-		must(t, err)
-		if len(k.Holders) > 0 {
-			t.Errorf("it took a turn: %v", k.Holders)
+		nodes := map[*fleet.Node]<-chan *workflow.Plan{n: plans(ctx, t, n), m: plans(ctx, t, m)}
+		time.Sleep(time.Until(deadline) - time.Second)
+		for _, found := range nodes {
+			if len(found) > 0 {
+				t.Error("one goes on before its deadline")
+			}
 		}
+		goOn := func(plans ...*workflow.Plan) {
+			t.Helper()
+			for i, plan := range plans {
+				if got := read(t, q, plan.ID); got.Owner == uuid.Nil {
+					t.Errorf("plan %d is %s, and waits for %q", i, got.State.Status, got.WaitsFor)
+				}
+			}
+		}
+		time.Sleep(time.Second + time.Millisecond)
+		goOn(waits[1:3]...) // that both nodes know
+		found := late(time.Now().Add(-time.Hour), "", a)
+		time.Sleep(10 * time.Second)
+		goOn(waits...)
+		time.Sleep(10 * time.Second)
+		goOn(found)
+		if taken := holders(t, q, "key:a"); len(taken) != 1 || !taken[holder.ID] {
+			t.Errorf("the turns have %v", taken)
+		}
+		if got := read(t, q, patient.ID); got.State.Status != workflow.NotStarted {
+			t.Errorf("the plan without a deadline is %s", got.State.Status)
+		}
+		ends(t, p, n, holder)
+		becomes(t, q, patient.ID, workflow.Running, time.Minute)
 	})
 }
 

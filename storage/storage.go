@@ -225,12 +225,13 @@ type ListResult struct {
 	LastSignal int
 	ForkedFrom uuid.UUID
 	// External is the plan's External.Name, Keys are the names of its Keys, sorted, and the others are the plan's own. They are
-	// empty if the plan is final.
+	// empty if the plan is final, and so is Deadline if it takes no turns.
 	External string
 	Keys     []string
 	KeepTurn workflow.KeepTurn
 	Unique   string
 	WaitsFor string
+	Deadline time.Time
 }
 
 // Asleep reports whether the plan sleeps, or has not begun, until WakeAt.

@@ -31,6 +31,9 @@ func Listed(p *workflow.Plan) storage.ListResult {
 			r.Keys = append(r.Keys, k.Name)
 		}
 		slices.Sort(r.Keys)
+		if len(p.Keys) > 0 || p.Unique != "" {
+			r.Deadline = p.Deadline
+		}
 	}
 	if len(p.Labels) > 0 {
 		r.Labels = p.Labels

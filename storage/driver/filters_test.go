@@ -108,7 +108,7 @@ func TestListedIsWhole(t *testing.T) {
 	driver.Complete(p)
 	p.Submitted.By = "ops"
 	p.External.Name, p.Keys, p.WaitsFor = "queue", []workflow.Key{{Name: "k"}}, "k"
-	p.KeepTurn, p.Unique = workflow.KeepWhileAwake, "u"
+	p.KeepTurn, p.Unique, p.Deadline = workflow.KeepWhileAwake, "u", time.Now()
 	p.Owner, p.Epoch, p.WakeAt, p.LastSignal, p.ForkedFrom, p.State = workflow.NewV7(), 1, time.Now(), 1, workflow.NewV7(), workflow.State{Status: workflow.Running, Start: time.Now(), End: time.Now(), ETag: "1"}
 	r := driver.Listed(p)
 	v := reflect.ValueOf(r)

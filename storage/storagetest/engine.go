@@ -142,7 +142,7 @@ func engineSleep(s *stage) {
 
 func engineNotBefore(s *stage) {
 	plan := allKinds()
-	plan.NotBefore, plan.Deadline = moment.Add(time.Hour), moment.Add(2*time.Hour)
+	plan.NotBefore, plan.Deadline, plan.Keys = moment.Add(time.Hour), moment.Add(2*time.Hour), []workflow.Key{{Name: "west"}}
 	s.create(plan)
 	s.shows(s.open(), plan)
 	listed := func() storage.ListResult {
@@ -153,12 +153,12 @@ func engineNotBefore(s *stage) {
 		}
 		return found[0]
 	}
-	if r := listed(); !r.WakeAt.Equal(plan.NotBefore) || !r.Asleep() {
+	if r := listed(); !r.WakeAt.Equal(plan.NotBefore) || !r.Asleep() || !r.Deadline.Equal(plan.Deadline) {
 		s.Errorf("a plan that must not begin yet is listed as %+v", r)
 	}
 	plan.State.Status = workflow.Running
 	s.update(plan)
-	if r := listed(); !r.WakeAt.IsZero() || r.Asleep() {
+	if r := listed(); !r.WakeAt.IsZero() || r.Asleep() || !r.Deadline.Equal(plan.Deadline) {
 		s.Errorf("a plan that has begun is listed as %+v", r)
 	}
 	plan.State.Status, plan.Reason = workflow.Stopped, workflow.DeadlineExceeded
