@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 	"github.com/planvault/azblob/workflow"
@@ -68,7 +69,7 @@ func (e *NoTurnError) Unwrap() error { return ErrNoTurn }
 // The names of records begin with these.
 const (
 	keyRecord    = "key:"
-	uniqueRecord = "unique:"
+	uniqueRecord = plannote.UniqueRecord
 )
 
 // KeyOf returns the name of the key in the name of a record, or the text of a plan's Unique.
@@ -200,7 +201,7 @@ func (t turn) full(k storage.KeyRecord) error {
 }
 
 // findKey reads a record. It creates one that is not there: that of a key is then to be searched. A Unique is searched for only if
-// its record was repaired or copied.
+// its record was repaired.
 func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 	for {
 		k, err := s.FindKey(ctx, t.record())

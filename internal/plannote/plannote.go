@@ -1,5 +1,5 @@
 // Package plannote names the notes that ask something of a plan: its pause and its signals. Package fleet writes and reads
-// them, and package mirror copies them.
+// them, and package mirror copies them. It also names the records of Uniques.
 package plannote
 
 import (
@@ -16,6 +16,9 @@ const (
 	pausePrefix  = "pause-"
 	signalPrefix = "signal-"
 )
+
+// UniqueRecord begins the name of the record that says which plan has a Unique. The Unique follows.
+const UniqueRecord = "unique:"
 
 // Pause returns the name of the note that pauses a plan.
 func Pause(plan uuid.UUID) string { return fmt.Sprintf("%s%x", pausePrefix, plan[:]) }

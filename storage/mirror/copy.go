@@ -301,18 +301,19 @@ func (f *replica) mark(ctx context.Context, r storage.Roster) error {
 }
 
 // Promote makes a copy a vault of its own: from then on, no mirror writes to it, and engines may work on it. It first marks
-// the copy as promoted, and then ends its suspension. It may be repeated. by says who asks, for the audit log of the copy.
+// the copy as promoted, then reserves the Uniques of its open plans, with a Search for them and a request for each that has one,
+// and then ends its suspension. It may be repeated. by says who asks, for the audit log of the copy.
 // [ErrNoCopy] means that the vault is no copy; nothing was changed.
 func Promote(ctx context.Context, copied storage.Vault, by workflow.Attribution) error {
 	control, err := storage.Require[storage.Control](copied)
 	if err = errors.Join(storage.CheckBy(by), err); err == nil {
 		entry := storage.AuditEntry{What: "promote", By: by}
-		err = storage.Audit(ctx, copied, entry, func(ctx context.Context) error { return promote(ctx, control, by.By) })
+		err = storage.Audit(ctx, copied, entry, func(ctx context.Context) error { return promote(ctx, side{copied, control}, by.By) })
 	}
 	return failed("Promote", err)
 }
 
-func promote(ctx context.Context, copied storage.Control, by string) error {
+func promote(ctx context.Context, copied side, by string) error {
 	found := false // its origin
 	steps := []struct {
 		note string
@@ -325,6 +326,9 @@ func promote(ctx context.Context, copied storage.Control, by string) error {
 			}
 			if !found {
 				return fmt.Errorf("%w: the service contradicts itself about whether there is a note %s: call again", storage.ErrUnavailable, noteOrigin)
+			}
+			if err := reserveUniques(ctx, copied); err != nil {
+				return err
 			}
 			return copied.RemoveNote(ctx, n.Name, n.Version)
 		}},

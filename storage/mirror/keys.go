@@ -6,11 +6,54 @@ import (
 	"iter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/planvault/azblob/internal/plannote"
 	"github.com/planvault/azblob/storage"
+	"github.com/planvault/azblob/storage/driver"
+	"github.com/planvault/azblob/workflow"
 )
 
 // Of the records of keys, a copy has what operators have set: limits and pauses. It has no holders, and its records are not
-// searched: a promoted copy finds by its own plans who has turns, and gives none twice.
+// searched: a promoted copy finds by its own plans who has turns, and gives none twice. Of Uniques it has no records until it is
+// promoted, because whoever submits a plan searches for none.
+
+// reserveUniques reserves the Unique of each open plan that has one, as Submit does. Of several with the same one, a plan that works
+// gets it, or else the oldest. A record that is there already stays.
+func reserveUniques(ctx context.Context, copied side) error {
+	first := map[string]storage.ListResult{}
+	found, err := copied.Search(ctx, storage.Filters{ByStatus: []workflow.Status{workflow.NotStarted, workflow.Running}})
+	if err != nil {
+		return err
+	}
+	for f := range found {
+		p, other := f.Result, first[f.Result.Unique]
+		switch {
+		case f.Err != nil && !single(f.Err) && !errors.Is(f.Err, storage.ErrForeign):
+			return f.Err
+		case f.Err != nil || p.Unique == "":
+		case other.Unique == "", works(p) && !works(other), works(p) == works(other) && driver.NewestFirst(other.ID, p.ID) < 0:
+			first[p.Unique] = p
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(defaultConcurrency)
+	for unique, p := range first {
+		g.Go(func() error {
+			_, err := copied.PutKey(ctx, storage.KeyRecord{
+				Name: plannote.UniqueRecord + unique, Searched: true, Holders: []storage.Holder{{Plan: p.ID, Limit: 1, Taken: true}},
+			})
+			if errors.Is(err, storage.ErrExists) {
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// works reports whether a plan may have a turn for its Unique.
+func works(p storage.ListResult) bool { return p.State.Status == workflow.Running && p.WaitsFor == "" }
 
 // bringKeys copies what operators have set of keys, and removes what they have no longer set.
 func (r *run) bringKeys(ctx context.Context) {

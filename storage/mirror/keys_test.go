@@ -1,11 +1,16 @@
 package mirror_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/hooked"
+	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
 	"github.com/planvault/azblob/storage/mirror"
@@ -62,5 +67,51 @@ func TestKeysOfACopy(t *testing.T) {
 		must(t, from.Control().RemoveKey(t.Context(), "limited", limited.Version))
 		run(t, from, to, mirror.Options{})
 		expect()
+	})
+}
+
+// TestUniquesOfACopy: in a promoted copy, no second plan gets the Unique of an open one. Of two open ones, that which works has it.
+// Promote may fail meanwhile, and is repeated.
+func TestUniquesOfACopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from, to := memvault.New(nil, memvault.Options{}), memvault.New(nil, memvault.Options{})
+		unique := func(text string, status workflow.Status) *workflow.Plan {
+			time.Sleep(time.Millisecond)
+			p := plantest.Small()
+			p.Unique = text
+			must(t, from.Create(t.Context(), p))
+			moveOn(t, from, p, status)
+			return p
+		}
+		open := unique("open", workflow.NotStarted)
+		unique("open", workflow.NotStarted)
+		waits, works := unique("works", workflow.Running), unique("works", workflow.Running)
+		waits.Epoch, waits.WakeAt, waits.WaitsFor = 1, time.Now(), "works"
+		update(t, from, waits)
+		unique("over", workflow.Completed)
+		run(t, from, to, mirror.Options{})
+		failing := true
+		hook := hooked.Wrap(to, hooked.On("PutKey", func(c *hooked.Call) error {
+			if failing && c.Key.Name == "unique:works" {
+				return &storage.Error{Op: c.Op, Err: storage.ErrUnavailable}
+			}
+			return c.Do()
+		}))
+		if err := mirror.Promote(t.Context(), hook, by); !errors.Is(err, storage.ErrUnavailable) {
+			t.Fatalf("it was promoted: %v", err)
+		}
+		if _, err := to.Control().FindNote(t.Context(), storage.NoteSuspended); err != nil {
+			t.Errorf("it is open: %v", err)
+		}
+		failing = false
+		must(t, mirror.Promote(t.Context(), hook, by))
+		for text, want := range map[string]uuid.UUID{"open": open.ID, "works": works.ID, "over": uuid.Nil} {
+			second := plantest.Small()
+			second.ID, second.Unique = workflow.NewV7(), text
+			holder, err := fleet.ReserveUnique(t.Context(), to, second)
+			if holder != want || errors.Is(err, storage.ErrExists) != (want != uuid.Nil) {
+				t.Errorf("plan %s has %q: %v", holder, text, err)
+			}
+		}
 	})
 }

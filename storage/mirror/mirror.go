@@ -18,7 +18,8 @@
 // again in a promoted copy. Pause a plan of a copy after Promote: the next mirror removes a pause that the source does not have.
 //
 // Of the keys that plans take turns for, it copies the limits and pauses that operators have set: [Run] each time, and [Follow]
-// when it begins and with each comparison. Who has a turn is not copied. A promoted copy finds it by its own plans.
+// when it begins and with each comparison. Who has a turn is not copied. A promoted copy finds it by its own plans, and
+// [Promote] reserves the Uniques of those that are open.
 //
 // Use vaults with a nil registry, as for package bundle.
 package mirror
