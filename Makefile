@@ -19,7 +19,7 @@ unit: export GOMEMLIMIT = 2GiB
 
 # What the race pass leaves to `make verify`: packages that start no goroutines, and programs and harnesses that run vaults
 # and engines concurrently, which the tests of these do under the detector.
-UNRACED = cmd/planvault/internal/(human|report|sample)|examples/(engine|placed)|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|price|processtest|protocol|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
+UNRACED = cmd/planvault/internal/(human|report|sample)|examples/(engine|placed)|integration|internal/(azurite|azurite/azuritetest|catalogue|conformance|efforttest|firsthour|goldentest|hooked|oracle|price|processtest|protocol|same|secrets|trial|vaulttest)|plugins|plugins/registry|storage|storage/(driver|storagetest|storagetest/metamorphic)|tests/(costs|module)|workflow|internal/plantest
 
 # All tests, and the tests under the race detector with -short, two at a time, because each of them has stretches that keep one
 # core busy. `make lint` runs go vet.

@@ -649,6 +649,7 @@ func TestMetadataThatCantBeRead(t *testing.T) {
 // TestForms tells what another program wrote from what a vault wrote. Whatever is lost of a vault's blob, even if
 // something of the other form comes in its place, it stays the vault's.
 func TestForms(t *testing.T) {
+	efforttest.NotShort(t, "it starts no goroutine")
 	plan, number := goldenPlan(), `{"Status":3,"Start":"2026-01-02T03:04:05Z"}`
 	theirs := map[string]string{metaPlanID: plan.ID.String(), metaPlanType: typeEntry, metaState: number}
 	for state, want := range map[string]bool{

@@ -398,6 +398,7 @@ func TestFidelity(t *testing.T) {
 // TestAnswers sends the requests of TestFidelity to the emulator alone, and compares its answers with
 // those in testdata, so that the tests without Azurite see what the comparison has shown.
 func TestAnswers(t *testing.T) {
+	efforttest.NotShort(t, "it sends one request at a time; TestConcurrentUseOfEverything sends several")
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Hour) // the bubble begins at the time of past
 		e := emulator.New(emulator.Options{NoLog: true})

@@ -161,7 +161,7 @@ func TestLaterKilled(t *testing.T) {
 	for _, inFleet := range []bool{false, true} {
 		for _, atMost := range []int{0, 1} {
 			for _, after := range []bool{false, true} {
-				for at := 1; ; at++ {
+				for at := 1; ; at += efforttest.Pick(3, 1, 1) {
 					var reached atomic.Bool
 					onStage(t, func(t *testing.T, s *stage) {
 						s.stored = nil

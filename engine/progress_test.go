@@ -15,6 +15,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/plugins/registry"
 	"github.com/planvault/azblob/storage"
@@ -292,6 +293,7 @@ func TestEvictedEngine(t *testing.T) {
 
 // TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for hours, in an engine for one plan.
 func TestWaitingPlansHoldNoPlace(t *testing.T) {
+	efforttest.NotShort(t, "it waits for hours of virtual time")
 	for _, inFleet := range []bool{false, true} {
 		onStage(t, func(t *testing.T, s *stage) {
 			waits := block("b", sequence("s", second("late")))

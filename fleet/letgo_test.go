@@ -386,6 +386,7 @@ func TestOfferOfAPlanThatChanged(t *testing.T) {
 // TestUnsuitedPlans: a plan that a program has no plugins for is read once, and again in a new version. If it sleeps, one node
 // lists it for the others.
 func TestUnsuitedPlans(t *testing.T) {
+	efforttest.NotShort(t, "it looks each second for hours of virtual time")
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
 		var reads, errs atomic.Int64

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -196,6 +197,7 @@ func TestSignalsReachTheOwner(t *testing.T) {
 
 // TestSignalsAreComparedSeldom: a plan that waits for months with a signal costs a few searches.
 func TestSignalsAreComparedSeldom(t *testing.T) {
+	efforttest.NotShort(t, "it counts the searches of a week")
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p := open(store)
 		plan := create(t, p, 1).ID

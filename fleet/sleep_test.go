@@ -117,6 +117,7 @@ func TestSleep(t *testing.T) {
 // TestSignalsWakeOnce: a plan that sleeps is woken by the signals after the one that Sleep names, whenever they come, and by
 // no other one, although other nodes know of it.
 func TestSignalsWakeOnce(t *testing.T) {
+	efforttest.NotShort(t, "it sleeps for days of virtual time; TestSleep wakes plans under the race detector")
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
 		other, m := start(t, store, fleet.Options{})
@@ -301,6 +302,7 @@ func inUse() uint64 {
 
 // TestNotBefore offers and creates plans that must not begin yet, and looks when they do, and on how many nodes.
 func TestNotBefore(t *testing.T) {
+	efforttest.NotShort(t, "it waits for weeks of virtual time; TestSleep wakes plans under the race detector")
 	const d = 50 * time.Hour // the searches of each interval no longer find the plan
 	for name, happen := range map[string]func(t *testing.T, p *processtest.Process, n *fleet.Node, plan *workflow.Plan) time.Duration{
 		"nothing": func(*testing.T, *processtest.Process, *fleet.Node, *workflow.Plan) time.Duration { return d },

@@ -265,6 +265,7 @@ func TestFirstHourIsInterrupted(t *testing.T) {
 // TestFirstHourThatWasKilled leaves containers. The tool says what they are, and the next first hour removes them. It needs
 // no prefix.
 func TestFirstHourThatWasKilled(t *testing.T) {
+	efforttest.NotShort(t, "TestFirstHourAtATerminal runs the probes under the race detector")
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		for _, day := range []string{"2000-01-01", "2000-01-02"} {

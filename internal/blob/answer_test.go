@@ -277,6 +277,7 @@ func TestRefusalsHaveACode(t *testing.T) {
 // TestBodiesBeyondTheLimitAreNotRead announces a body that is larger than any Put writes, or sends a larger
 // answer than any batch has.
 func TestBodiesBeyondTheLimitAreNotRead(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	inFilledWorld(t, func(t *testing.T, w *world) {
 		var sent *watched
 		n, length := 0, int64(300<<20)

@@ -193,7 +193,7 @@ func TestTwoFollowers(t *testing.T) {
 			}()
 		}
 		far := map[uuid.UUID]int{}
-		for range 500 {
+		for range efforttest.Pick(150, 500, 500) {
 			w.work()
 			time.Sleep(7 * time.Second)
 			s := w.standing()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/internal/vaulttest"
 	"github.com/planvault/azblob/storage"
@@ -183,7 +184,7 @@ func TestPlansKnowTheirNotes(t *testing.T) {
 		mirrored := mirrors[k.mirror]
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for begins := 1; begins < 30; begins++ {
+				for begins := 1; begins < 30; begins += efforttest.Pick(6, 1, 1) {
 					for dies := begins; dies < 36; dies++ {
 						w, to := newWorld(t, 1), memvault.New(nil, memvault.Options{})
 						p := created(t, w.from, workflow.Running)

@@ -258,15 +258,13 @@ func TestLateDuplicatesOfALife(t *testing.T) {
 // TestLateDeletes delivers a second copy of each request of a Delete at each point of a Create or Restore of the same ID,
 // and after it. The new plan is whole.
 func TestLateDeletes(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	runs := 0
 	for name, in := range map[string]vaulttest.State{"not started": vaulttest.NotStarted, "running": vaulttest.AtWork, "final": vaulttest.Final} {
-		if testing.Short() && name != "running" {
-			continue
-		}
 		for nth, next := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 			for n, more := 1, true; more; n++ {
 				for k, late := 0, false; !late; k++ {
-					if n > 1 && efforttest.Pick(!vaulttest.Sampled(64, n+nth, k), !vaulttest.Sampled(4, n+nth, k), false) && k < 20 {
+					if n > 1 && !efforttest.Long() && !vaulttest.Sampled(4, n+nth, k) && k < 20 {
 						continue
 					}
 					runs++

@@ -253,6 +253,7 @@ func wrongs() map[string]wrong {
 // TestWrongCatalogues stores a wrong catalogue, and lets Check, Catalogue with Verify or a thorough Repair find it: in a dry run,
 // and after a crash at each request of an earlier one. No listing reads a catalogue that does not name its day.
 func TestWrongCatalogues(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	menders := map[string]func(ctx context.Context, v *azblob.Vault, dry bool) (days int, err error){
 		"Verify": func(ctx context.Context, v *azblob.Vault, dry bool) (int, error) {
 			report, err := v.Admin().Catalogue(ctx, azblob.CatalogueOptions{Verify: true, DryRun: dry})

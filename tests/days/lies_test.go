@@ -244,6 +244,7 @@ func TestClosedDayBesideLies(t *testing.T) {
 // TestWrongCatalogueBesideOneFalseAnswer gives Check and a thorough Repair one false answer to each request, of a day whose
 // catalogue lacks a plan. Neither says that the day is sound.
 func TestWrongCatalogueBesideOneFalseAnswer(t *testing.T) {
+	efforttest.NotShort(t, efforttest.OneAtATime)
 	vaulttest.InBubble(t, "all", func(t *testing.T, server *emulator.Server) {
 		wrong := wrongs()["lacks a plan"]
 		v := vaulttest.OnEmulator(t, server)

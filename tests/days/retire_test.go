@@ -282,7 +282,7 @@ func TestRetentionOverYears(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		enforcers := []*retention.Enforcer{retention.NewEnforcer(vaulttest.Offered[retention.Vault](h.v), "a"), retention.NewEnforcer(vaulttest.Offered[retention.Vault](h.v), "b")}
 		idle, steps := 0, 0
-		for day := range efforttest.Pick(200, 400, 1095) {
+		for day := range efforttest.Pick(80, 400, 1095) {
 			h.live(day)
 			for look := range 6 {
 				time.Sleep(4 * time.Hour)
@@ -301,7 +301,7 @@ func TestRetentionOverYears(t *testing.T) {
 				}
 			}
 		}
-		if idle > 3 || steps < efforttest.Pick(150, 300, 900) {
+		if idle > 3 || steps < efforttest.Pick(40, 300, 900) {
 			t.Errorf("a look without a step took up to %d requests, and there were %d steps", idle, steps)
 		}
 	})
