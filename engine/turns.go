@@ -171,9 +171,9 @@ func (a *alone) giveTurns(ctx context.Context, plan *workflow.Plan) {
 	}
 }
 
-// sweepsTurns sweeps the turns once a day, see [fleet.SweepTurns].
+// sweepsTurns sweeps the turns after an hour, and then once a day, see [fleet.SweepTurns].
 func (a *alone) sweepsTurns(ctx context.Context) {
-	for sleep.For(ctx, 24*time.Hour) {
+	for wait := time.Hour; sleep.For(ctx, wait); wait = 24 * time.Hour {
 		if err := fleet.SweepTurns(ctx, a.vault, a.now()); err != nil && ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
 			a.opts.Observer.Problem(ctx, ProblemEvent{err})
 		}

@@ -64,32 +64,35 @@ func TestTurnsRefused(t *testing.T) {
 	}
 }
 
-// TestSweepAlone ends a plan whose turn can't be given back, and nobody waits for it: an engine without a fleet sweeps it.
+// TestSweepAlone ends a plan whose turn can't be given back for some hours, and nobody waits for it: an engine without a fleet sweeps
+// it, an hour after its start or a day later.
 func TestSweepAlone(t *testing.T) {
 	efforttest.NotShort(t, "it polls for hours of virtual time")
-	onStage(t, func(t *testing.T, s *stage) {
-		s.keyed("first", second("first"))
-		v, _ := storage.As[storage.Control](s.open())
-		p := s.process()
-		p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
-			if k, err := v.FindKey(t.Context(), "key:cluster"); err == nil && len(k.Holders) > 0 && time.Since(s.began) < time.Hour {
-				return processtest.Unavailable(c.Op)
+	for refused, swept := range map[time.Duration]time.Duration{30 * time.Minute: time.Hour, 2 * time.Hour: 25 * time.Hour} {
+		onStage(t, func(t *testing.T, s *stage) {
+			s.keyed("first", second("first"))
+			v, _ := storage.As[storage.Control](s.open())
+			p := s.process()
+			p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
+				if k, err := v.FindKey(t.Context(), "key:cluster"); err == nil && len(k.Holders) > 0 && time.Since(s.began) < refused {
+					return processtest.Unavailable(c.Op)
+				}
+				return do()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), swept+10*time.Minute)
+			defer cancel()
+			e, err := engine.New(p, engine.Options{NoRetention: true})
+			must(t, err)
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			time.Sleep(swept - 5*time.Minute)
+			for _, want := range []int{1, 0} {
+				k, err := v.FindKey(t.Context(), "key:cluster")
+				if time.Sleep(10 * time.Minute); err != nil || len(k.Holders) != want {
+					t.Errorf("refused for %v: the record has %+v: %v", refused, k, err)
+				}
 			}
-			return do()
+			must(t, <-ended)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Hour)
-		defer cancel()
-		e, err := engine.New(p, engine.Options{NoRetention: true})
-		must(t, err)
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx) }()
-		for _, want := range []int{1, 0} {
-			time.Sleep(12 * time.Hour)
-			k, err := v.FindKey(t.Context(), "key:cluster")
-			if time.Sleep(time.Minute); err != nil || len(k.Holders) != want {
-				t.Errorf("the record has %+v: %v", k, err)
-			}
-		}
-		must(t, <-ended)
-	})
+	}
 }

@@ -16,7 +16,7 @@ const keptUnused = 30 * day
 
 // SweepTurns removes from the records of all keys and Uniques the plans that have no turn, and the records that have neither
 // plans nor settings and have not changed for 30 days. now is the time by the store's clock. The member of a fleet that looks
-// after the gauges does so once a day, and so does an engine without a fleet; no turn waits for it.
+// after the gauges does so an hour after its start, and then once a day, and so does an engine without a fleet; no turn waits for it.
 //
 // It costs a list for each 5,000 records, and for each one with plans a read, the Search of these, and a write if one has no turn.
 // It goes on after the errors of single records, and returns them with the others of the vault. Two sweeps at once do no harm.
@@ -82,10 +82,10 @@ func (s store) sweepKey(ctx context.Context, record string) error {
 	return err
 }
 
-// sweepsTurns sweeps the turns on each day by the store's clock, if this node looks after the gauges: within an hour of midnight,
-// or of being elected. A failure is repeated an hour later.
+// sweepsTurns sweeps the turns on each day by the store's clock, if this node looks after the gauges: within an hour of its join,
+// of midnight, or of being elected. A fleet whose nodes live for less than a day sweeps, too. A failure is repeated an hour later.
 func (n *Node) sweepsTurns() {
-	swept := n.Now().Truncate(day)
+	var swept time.Time
 	n.every(time.Hour, nil, func(ctx context.Context) (time.Duration, error) {
 		if today := n.Now().Truncate(day); !today.Equal(swept) && n.looksAfterGauges() {
 			if err := n.store.sweepTurns(ctx, n.Now()); err != nil {

@@ -414,7 +414,7 @@ func TestSweepTurns(t *testing.T) {
 		}
 		join(t, q, fleet.Options{Interval: 10 * time.Minute, NoGauges: true})
 		time.Sleep(26 * time.Hour)
-		if got := holders(t, p, "key:many"); len(got) != 1 || !got[holder.ID] || lists.Load() != 1 {
+		if got := holders(t, p, "key:many"); len(got) != 1 || !got[holder.ID] || lists.Load() != 2 {
 			t.Errorf("%d holders are left after %d sweeps", len(got), lists.Load())
 		}
 		time.Sleep(32 * 24 * time.Hour)
@@ -428,6 +428,30 @@ func TestSweepTurns(t *testing.T) {
 		}
 		if lists.Load() < 32 || lists.Load() > 35 {
 			t.Errorf("%d sweeps in 33 days", lists.Load())
+		}
+	})
+}
+
+// TestSweepOfShortLives replaces the only node of a fleet each night. All the same, the turns are swept each day.
+func TestSweepOfShortLives(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p := open(store)
+		k := storage.KeyRecord{Name: "key:left", Searched: true}
+		for range 3 {
+			time.Sleep(30 * time.Minute) // half past midnight
+			var err error
+			k.Holders = []storage.Holder{{Plan: workflow.NewV7(), Limit: 1, Taken: true}} // which is gone
+			k.Version, err = p.PutKey(t.Context(), k)
+			must(t, err)
+			n := join(t, open(store), fleet.Options{Interval: 10 * time.Minute, NoGauges: true})
+			time.Sleep(23*time.Hour + 20*time.Minute)
+			if got := holders(t, p, "key:left"); len(got) > 0 {
+				t.Errorf("%v: holders %v are left", time.Now(), got)
+			}
+			must(t, n.Leave(t.Context()))
+			k, err = p.FindKey(t.Context(), "key:left")
+			must(t, err)
+			time.Sleep(10 * time.Minute)
 		}
 	})
 }

@@ -104,6 +104,8 @@ var events = []event{
 			}
 		})
 	}},
+	{"pause key", 10, (*week).pauseKey},
+	lasting("denied keys", 4, false, 20, func(*week) *emulator.Rule { return emulator.On().Path("keys/").Where(writes).Do(denied) }),
 	{"stop", 10, func(w *week, p *process) {
 		all := w.openPlans()
 		if len(all) == 0 || p.engine == nil {

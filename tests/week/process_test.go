@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -198,6 +199,9 @@ func (p *process) Do(req *http.Request) (*http.Response, error) {
 		req = req.WithContext(ctx)
 	}
 	resp, err := send(req, p.ahead, p.transport.Do)
+	if err == nil && resp.StatusCode == http.StatusCreated && strings.Contains(req.URL.Path, "/keys/") {
+		p.w.keyWritten(p)
+	}
 	time.Sleep(time.Duration(lags.IntN(15_000_000)))
 	p.frozen()
 	return resp, err

@@ -69,6 +69,7 @@ func (w *week) look() {
 			p.since = now
 		}
 	}
+	w.givesBack(now)
 	for _, c := range open {
 		w.lookFor(c, now)
 		w.lookForLaters(c, now)

@@ -84,6 +84,9 @@ func (w *week) catchUp() {
 	}
 	for _, r := range requests {
 		dir, name := path.Split(r.Blob)
+		if r.Op == emulator.ListBlobs && r.Prefix == "keys/" {
+			w.counts["sweep"]++
+		}
 		if r.Op != emulator.PutBlob || r.Status != 201 || dir == "open/" {
 			continue
 		}
@@ -152,6 +155,9 @@ func (w *week) entry(c *career, r emulator.Request) {
 	w.note(nil, c, "%s", c.status)
 	w.counts[c.status.String()]++
 	delete(w.open, c.plan.ID)
+	if i := slices.IndexFunc(w.alive, func(p *process) bool { return p.name == r.Client }); i >= 0 && len(c.plan.Keys) > 0 {
+		w.ended = append(w.ended, ending{c, w.alive[i], r.Time})
+	}
 	for _, d := range c.parts {
 		c.completes = c.completes && d.unended < engineCrashes // one more may be stored without a call
 	}

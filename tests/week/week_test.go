@@ -62,6 +62,8 @@ type week struct {
 	nodes  map[uuid.UUID]*process
 	plans  map[uuid.UUID]*career
 	open   map[uuid.UUID]*career // that are stored and not final
+	ended  []ending
+	pauses map[string]keyPause
 	outage *fault
 	// stirred is when something happened to any process.
 	stirred time.Time
@@ -74,6 +76,7 @@ type week struct {
 	counts        map[string]int
 
 	lives, requests, calls int
+	underWay               int // calls of people
 }
 
 // entry is something that happens at a time.
@@ -96,10 +99,14 @@ func (w *week) draws(what ...any) *rand.Rand {
 
 // call makes a call beside all others.
 func (w *week) call(do func(context.Context)) {
+	w.underWay++
 	w.running.Go(func() {
 		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Minute)
 		defer cancel()
 		do(ctx)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.underWay--
 	})
 }
 
@@ -186,7 +193,7 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		w := &week{
 			t: t, seed: seed, server: emulator.New(emulator.Options{}), ctx: ctx, began: time.Now(),
 			seats: make([]*process, 5), nodes: map[uuid.UUID]*process{}, plans: map[uuid.UUID]*career{}, open: map[uuid.UUID]*career{},
-			found: map[string]int{}, counts: map[string]int{},
+			pauses: map[string]keyPause{}, found: map[string]int{}, counts: map[string]int{},
 		}
 		w.longestAction = min(6*time.Hour, long/6)
 		reg := registry.Must(plugins.Typed[task, string](common), plugins.Typed[task, string](rare))
@@ -197,7 +204,7 @@ func play(t *testing.T, seed uint64, long time.Duration) {
 		w.rest(long)
 		over()
 		w.running.Wait()
-		w.conclude(context.WithoutCancel(ctx), long)
+		w.conclude(context.WithoutCancel(ctx))
 	})
 	t.Logf("took %v", time.Since(real).Round(time.Millisecond))
 }
@@ -221,7 +228,7 @@ func (w *week) begin(long time.Duration) {
 		})
 	}
 	often("event", 0, 4*time.Minute, w.disturb)
-	often("plan", 0, 5*time.Minute, w.submit)
+	often("plan", 0, 3*time.Minute, w.submit)
 	w.until(func() bool { return !time.Now().Before(end) })
 }
 
@@ -254,15 +261,22 @@ func (w *week) rest(long time.Duration) {
 		w.after(time.Duration(i)*time.Minute, func() { w.deploy(i, p) })
 	}
 	end := time.Now().Add(2*w.longestAction + 8*time.Hour)
-	w.until(func() bool { return len(w.open)+len(w.agenda)+len(w.debris()) == 0 || time.Now().After(end) }) // a fork may be to come
-	if long > day && len(w.open) == 0 {
-		end = time.Now().Add(sweepTime)
-		w.until(func() bool { return !w.held() || time.Now().After(end) })
+	w.until(func() bool { // a fork may be to come
+		return len(w.open)+len(w.agenda)+w.underWay+len(w.debris()) == 0 || time.Now().After(end)
+	})
+	if len(w.open) > 0 {
+		return
 	}
+	w.leaves()
+	for i, p := range w.seats {
+		w.deploy(i, p)
+	}
+	end = time.Now().Add(sweepTime)
+	w.until(func() bool { return !w.held() || time.Now().After(end) })
 }
 
 // conclude compares what is stored with what is known.
-func (w *week) conclude(ctx context.Context, long time.Duration) {
+func (w *week) conclude(ctx context.Context) {
 	time.Sleep(15 * time.Minute) // Recovery leaves alone what is younger
 	vaulttest.Must(w.t, w.operator.Recovery(ctx))
 	w.mu.Lock()
@@ -276,7 +290,7 @@ func (w *week) conclude(ctx context.Context, long time.Duration) {
 			w.find("lost", c, "it is not as it was stored: %v", err)
 		}
 	}
-	w.turnsLeft(ctx, long > day)
+	w.turnsLeft()
 	if left := w.debris(); len(left) > 0 {
 		w.find("debris", nil, "notes are left: %v", left)
 	}
