@@ -152,15 +152,16 @@ func (e *Engine) runClaimed(running context.Context, claim *fleet.Claim, id uuid
 		})
 	}
 	waits := func() bool { return errors.Is(err, fleet.ErrAsleep) || errors.Is(err, fleet.ErrPaused) }
+	worked := err == nil && !plan.State.Status.Final()
 	switch {
-	case err == nil && !plan.State.Status.Final():
+	case worked:
 		plan, err = e.workOn(running, claim, plan, o)
 	case !waits():
 		err = shutDown(running, err)
 	}
 	switch {
-	case plan == nil && waits(): // it could not be claimed, or again after a conflict or an unknown outcome
-		placed, err := e.waitsOutside(running, claim, id, err)
+	case waits() && (!worked || plan == nil): // it could not be claimed, or again after a conflict or an unknown outcome
+		placed, err := e.waitsOutside(running, claim, id, plan, err)
 		return placed, shutDown(running, err)
 	case err != nil && !errors.Is(err, fleet.ErrAsleep):
 		return Placed{}, err
@@ -181,12 +182,13 @@ func (e *Engine) workOn(running context.Context, claim *fleet.Claim, plan *workf
 	return e.workFor(running, owner, plan, slot)
 }
 
-// waitsOutside says how a plan waits that can't be claimed because of that.
-func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.UUID, because error) (p Placed, err error) {
-	err = e.insist(ctx, func(ctx context.Context) error {
-		plan, err := e.vault.Read(ctx, id)
-		if err != nil {
-			return err
+// waitsOutside says how a plan waits that can't be claimed because of that. It reads the plan if that is nil.
+func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.UUID, plan *workflow.Plan, because error) (p Placed, err error) {
+	err = e.insist(ctx, func(ctx context.Context) (err error) {
+		if plan == nil {
+			if plan, err = e.vault.Read(ctx, id); err != nil {
+				return err
+			}
 		}
 		if plan.Owner != uuid.Nil && !plan.State.Status.Final() { // another has woken it since
 			return &fleet.OwnedError{Owner: plan.Owner, Epoch: plan.Epoch, External: plan.External}
@@ -205,6 +207,9 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 		case resumed:
 			p.WakeAt = claim.Now()
 		case turnless:
+			if no.Err != nil {
+				e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("run plan %s: %w", id, no)})
+			}
 			p.WakeAt, p.LastSignal = claim.Now().Add(turnPause), fleet.MaxSignals
 			if no.PausedUntil.After(p.WakeAt) {
 				p.WakeAt = no.PausedUntil

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,4 +96,44 @@ func TestSweepAlone(t *testing.T) {
 			must(t, <-ended)
 		})
 	}
+}
+
+// TestRunPlanTurnRefused has a vault that refuses to say who has turns. RunPlan says so, and when to call again; after the first
+// call, it stores nothing.
+func TestRunPlanTurnRefused(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p, v, updates := s.keyed("late", second("late")), s.process(), 0
+		v.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			switch c.Op {
+			case "FindKey":
+				return &storage.Error{Op: c.Op, Err: storage.ErrDenied}
+			case "UpdatePlan":
+				updates++
+			}
+			return do()
+		})
+		problems := 0
+		e := s.engine(v, engine.Options{Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) {
+			if problems++; !errors.Is(e.Err, fleet.ErrNoTurn) {
+				t.Error(e.Err)
+			}
+		}}})
+		for range 3 {
+			got, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+			must(t, err)
+			if got.Plan.WaitsFor != "cluster" || !got.WakeAt.After(time.Now()) {
+				t.Errorf("it waits as %+v", got)
+			}
+			time.Sleep(time.Until(got.WakeAt))
+		}
+		if problems != 3 || updates != 2 {
+			t.Errorf("%d problems and %d updates of the plan", problems, updates)
+		}
+		v.On(nil)
+		got, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+		must(t, err)
+		if got.Plan.State.Status != workflow.Completed {
+			t.Error(outline(got.Plan))
+		}
+	})
 }

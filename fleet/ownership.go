@@ -150,6 +150,9 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 	if err := n.mayGoOn(plan, plan.NotBefore, MaxSignals); err != nil {
 		return err
 	}
+	if err := n.looksFirst(ctx, plan); err != nil {
+		return err
+	}
 	before := *plan
 	plan.State.Status, plan.State.Start = workflow.Running, n.Now()
 	plan.Owner, plan.Epoch, plan.External = n.id, plan.Epoch+1, n.o.external
@@ -176,7 +179,7 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 // Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
 // still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
 //
-// Errors: [ErrAsleep]; [ErrPaused]; [ErrOwned] if another member works on the plan, if it was begun by an engine without claims,
+// Errors: [ErrAsleep] and [ErrPaused], beside the plan as it is stored; [ErrOwned] if another member works on the plan, if it was begun by an engine without claims,
 // or if an engine of another kind places it;
 // [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
 // [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
@@ -188,6 +191,9 @@ func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err
 	if errors.Is(err, ErrFenced) {
 		n.fenced(id)
 	}
+	if err != nil && !errors.Is(err, ErrAsleep) && !errors.Is(err, ErrPaused) {
+		return nil, err
+	}
 	return plan, err
 }
 
@@ -195,7 +201,7 @@ func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err
 const maxRounds = 16
 
 // take reads a plan and does what its state calls for. After a conflict it begins again with the read, because what it
-// read before does not belong to the next epoch. It returns no plan with an error.
+// read before does not belong to the next epoch. Beside an error, the plan is only as it is stored if it waits.
 func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 	began := time.Now()
 	for round := 1; ; round++ {
@@ -219,7 +225,7 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 			err = fmt.Errorf("%w: others have taken it since, and it sleeps in epoch %d", ErrFenced, plan.Epoch)
 		case plan.Asleep():
 			if err := n.mayWake(ctx, plan); err != nil {
-				return nil, err
+				return plan, err
 			}
 			err = n.rouse(ctx, plan)
 		default:
@@ -236,12 +242,9 @@ func (n *Node) take(ctx context.Context, id uuid.UUID) (*workflow.Plan, error) {
 		case err == nil && (plan.State.Status.Final() || n.o.handsOver):
 			return plan, nil
 		case err == nil:
-			if err = n.takeTurns(ctx, plan, had); err != nil {
-				return nil, err
-			}
-			return plan, nil
+			return plan, n.takeTurns(ctx, plan, had)
 		case !conflicted(err) || ctx.Err() != nil:
-			return nil, err
+			return plan, err
 		case round == maxRounds:
 			return nil, fmt.Errorf("the plan changed in each of %d rounds, so try again later: %w", round, err)
 		}

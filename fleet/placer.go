@@ -117,9 +117,10 @@ func (p *Placer) Claim(plan uuid.UUID, o ClaimOptions) (*Claim, error) {
 // Take costs what [Node.Claim] or [Node.Take] costs, and a Roster for the first time.
 //
 // Errors: [storage.ErrNotFound]; [ErrOwned], in an [OwnedError] that tells the epoch, if the plan has another owner, or others
-// place it; [ErrFenced] if this claim owned it and another owner does now; [ErrAsleep] before the plan's time, and [ErrPaused];
-// [ErrSuspended]; [storage.ErrInvalid] for a vault that accepts updates without versions; [storage.ErrConflict] if the plan kept
-// changing; otherwise those of Roster, Read and the updates.
+// place it; [ErrFenced] if this claim owned it and another owner does now; [ErrAsleep] before the plan's time, or with [ErrNoTurn]
+// if it has to wait for a turn, and [ErrPaused], both beside the plan as it is stored; [ErrSuspended]; [storage.ErrInvalid] for a
+// vault that accepts updates without versions; [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read
+// and the updates.
 func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) {
 	if !c.node.hasLooked() {
 		asked := time.Now()

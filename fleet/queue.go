@@ -43,6 +43,18 @@ func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan, had bool) err
 	return fmt.Errorf("%w: %w", ErrAsleep, no)
 }
 
+// looksFirst returns an error if a plan that an engine of another kind places has to wait for a turn. Nodes look before they read
+// a plan. The first claim of a plan that nobody places yet needs no look: from then on, nodes leave it alone.
+func (n *Node) looksFirst(ctx context.Context, plan *workflow.Plan) error {
+	if plan.External.Name == "" || n.onlyEnds(plan) {
+		return nil
+	}
+	if err := n.store.lookAtTurns(ctx, turnsAhead(plan)); err != nil {
+		return fmt.Errorf("%w: %w", ErrAsleep, err)
+	}
+	return nil
+}
+
 // hasTurns reports whether a plan had turns before this node came to own it.
 func hasTurns(plan *workflow.Plan) bool {
 	return plan.State.Status == workflow.Running && plan.WaitsFor == ""

@@ -90,7 +90,10 @@ func (n *Node) mayWake(ctx context.Context, plan *workflow.Plan) error {
 	if err := n.mayGoOn(plan, plan.WakeAt, plan.LastSignal); err != nil {
 		return err
 	}
-	return n.resumed(ctx, plan)
+	if err := n.resumed(ctx, plan); err != nil {
+		return err
+	}
+	return n.looksFirst(ctx, plan)
 }
 
 // mayGoOn returns an error unless a plan that waits for a time, or a signal after the last one, is due and not paused, or was

@@ -159,3 +159,41 @@ func TestCostOfWaiting(t *testing.T) {
 		})
 	}
 }
+
+// TestCostOfPlacedWaiting bounds the requests of RunPlan for a plan that waits for a turn, called again and again as it says. They
+// don't depend on the size of the plan but for its Read.
+func TestCostOfPlacedWaiting(t *testing.T) {
+	efforttest.NotShort(t, "it counts")
+	const bound = 11 // a call, with the engine's looks in between
+	onTurnstile(t, func(t *testing.T, s *turnstile) func() {
+		first, next := s.plan(time.Hour, "a"), s.plan(0, "a")
+		e, err := engine.New(s.vault, engine.Options{})
+		vaulttest.Must(t, err)
+		o := engine.RunOptions{External: workflow.External{Name: "queue"}}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.RunPlan(t.Context(), first.ID, o)
+			ended <- err
+		}()
+		time.Sleep(time.Minute)
+		waits := func() {
+			placed, err := e.RunPlan(t.Context(), next.ID, o)
+			vaulttest.Must(t, err)
+			time.Sleep(time.Until(placed.WakeAt))
+		}
+		waits() // it makes the plan the queue's
+		const calls = 50
+		all, keys := s.counted(func() {
+			for range calls {
+				waits()
+			}
+		})
+		t.Logf("%.2f requests a call, %.2f for the record of the key", all/calls, keys/calls)
+		if all > bound*calls {
+			t.Errorf("%.2f requests a call, at most %d are allowed", all/calls, bound)
+		}
+		vaulttest.Must(t, <-ended)
+		waits()
+		return func() {}
+	})
+}
