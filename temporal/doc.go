@@ -26,10 +26,10 @@
 // as in a fleet. While Temporal does not answer, a plan that runs goes on. A worker that stops drains first, and the next one
 // goes on at once; see [WorkerOptions].
 //
-// An attempt that meets an owner takes the plan over if the owner is an earlier attempt of the same workflow, and Temporal
-// confirms that this attempt is the current one. It leaves the plan to any other owner, such as a workflow of another
-// cluster, or a node of a fleet to which somebody has handed the plan over. The workflow then fails with the type Owned or
-// Fenced. Clusters that share a vault need namespaces of different names.
+// An attempt that meets an owner takes the plan over if the owner is an earlier attempt of the same workflow, or one of an earlier
+// run that was terminated and has not heard of it, and Temporal confirms that this attempt is the current one. It leaves the plan
+// to any other owner, such as a workflow of another cluster, or a node of a fleet to which somebody has handed the plan over. The
+// workflow then fails with the type Owned. Clusters that share a vault need namespaces of different names.
 //
 // A worker does nothing but that. A job, such as a schedule of Temporal, must call the vault's Recovery each hour, and enforce
 // retention, unless an engine's Run does.
@@ -61,7 +61,6 @@
 //	Corrupt    what is stored of the plan is damaged: see planvault repair
 //	Foreign    another program wrote the plan
 //	Owned      somebody else runs the plan, and the error says who
-//	Fenced     somebody else has taken the plan over
 //
 // # Search attributes
 //

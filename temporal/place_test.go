@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
@@ -49,6 +51,7 @@ type rig struct {
 type temporalServer struct {
 	client.Client
 	confirm error // the answer to a heartbeat
+	earlier error // the answer to a question about a run that is called earlier
 	beats   []any // the details of heartbeats
 	events  []*history.HistoryEvent
 }
@@ -56,6 +59,13 @@ type temporalServer struct {
 func (s *temporalServer) RecordActivityHeartbeat(_ context.Context, _ []byte, details ...any) error {
 	s.beats = append(s.beats, details...)
 	return s.confirm
+}
+
+func (s *temporalServer) DescribeWorkflowExecution(_ context.Context, _, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if run == "earlier" || run == "" { // the server takes the current run if it gets none
+		return nil, s.earlier
+	}
+	return nil, serviceerror.NewNotFound("no such run")
 }
 
 func (s *temporalServer) GetWorkflowHistory(context.Context, string, string, bool, enums.HistoryEventFilterType) client.HistoryEventIterator {
@@ -330,7 +340,7 @@ func TestErrors(t *testing.T) {
 		{storage.ErrCorrupt, "Corrupt"},
 		{storage.ErrForeign, "Foreign"},
 		{fleet.ErrOwned, "Owned"},
-		{fleet.ErrFenced, "Fenced"},
+		{fleet.ErrFenced, ""}, // the next attempt finds out by whom
 		{storage.ErrSchema, ""},
 		{storage.ErrUnavailable, ""},
 		{storage.ErrUnknown, ""},
@@ -407,6 +417,8 @@ func TestOwned(t *testing.T) {
 		"an attempt that died before its heartbeat": {0, runMark, "temporal", nil, ""},
 		"the same, later":                          {3, runMark, "temporal", nil, ""},
 		"a workflow that the server has forgotten": {0, runMark + "another", "temporal", nil, ""},
+		"a stale attempt of an earlier run":        {3, runMark + "earlier", "temporal", nil, ""},
+		"the next run":                             {3, runMark + "earlier", "temporal", stale, "*errors.errorString"},
 		"a workflow of another cluster":            {3, runMark + "another", "temporal", nil, "Owned"},
 		"another plan's workflow":                  {0, "x" + runMark, "temporal", nil, "Owned"},
 		"a queue":                                  {0, runMark, "queue", nil, "Owned"},
@@ -425,7 +437,7 @@ func TestOwned(t *testing.T) {
 			})
 			if r.confirm = c.confirm; c.confirm != nil {
 				r.SetWorkflowRunTimeout(time.Second) // it is tried again
-				r.ExecuteWorkflow(WorkflowName)
+				r.ExecuteWorkflow(WorkflowName, Settings{Epoch: c.epoch})
 				if len(epochs) == 0 || slices.Contains(epochs, 5) {
 					t.Errorf("took over %d", epochs)
 				}
@@ -442,6 +454,37 @@ func TestOwned(t *testing.T) {
 				t.Errorf("epochs %v, heartbeats %v", epochs, r.beats)
 			}
 		})
+	}
+}
+
+// TestOwnedUnsure meets an owner that may be a stale attempt of an earlier run, while Temporal does not say whether it knows that
+// run. The attempt is made again, and then takes the plan over.
+func TestOwnedUnsure(t *testing.T) {
+	var epochs []int64
+	var r *rig
+	r = newRig(t, func(_ context.Context, o engine.RunOptions) (engine.Placed, error) {
+		if epochs = append(epochs, o.Epoch); o.Epoch == 5 {
+			return ended(workflow.Completed, 0), nil
+		}
+		if len(epochs) == 2 {
+			r.earlier = nil
+		}
+		ask := External("default-test-namespace", r.plan.ID).Ask + runMark + "earlier"
+		return engine.Placed{}, &fleet.OwnedError{Owner: uuid.New(), Epoch: 5, External: workflow.External{Name: "temporal", Ask: ask}}
+	})
+	r.earlier = serviceerror.NewUnavailable("away")
+	if r.result(Settings{Epoch: 3}); !slices.Equal(epochs, []int64{3, 3, 5}) {
+		t.Errorf("epochs %v", epochs)
+	}
+}
+
+// TestOwnedByNoRun meets an owner that does not say its run: it may be the current one, for all that Temporal knows.
+func TestOwnedByNoRun(t *testing.T) {
+	plan, server := uuid.New(), &temporalServer{}
+	owned := &fleet.OwnedError{Owner: uuid.New(), Epoch: 5, External: External("default", plan)}
+	o := engine.RunOptions{External: workflow.External{Name: Name, Ask: owned.External.Ask + runMark + "mine"}, Epoch: 3}
+	if epoch, err := (Placer{Client: server}).former(t.Context(), plan, owned, o); epoch != 0 || err != nil {
+		t.Errorf("%d, %v", epoch, err)
 	}
 }
 

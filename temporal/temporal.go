@@ -96,16 +96,21 @@ func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 		}
 	}()
 	at, err := p.Engine.RunPlan(work, plan, o)
-	if former := former(err, o); former > 0 {
+	former, unsure := p.former(ctx, plan, err, o)
+	if former > 0 {
 		// If the owner were a later attempt, Temporal would know it by now, and refuse the heartbeat of this one.
 		if err := p.Client.RecordActivityHeartbeat(ctx, info.TaskToken, former); err != nil {
 			return placed{}, fmt.Errorf("ask Temporal whether to take over plan %s: %w", plan, err)
 		}
 		o.Epoch = former
 		at, err = p.Engine.RunPlan(work, plan, o)
+		former, unsure = p.former(ctx, plan, err, o)
 	}
-	if err != nil {
-		return placed{}, failure(err, former(err, o) > 0)
+	switch {
+	case unsure != nil:
+		return placed{}, unsure
+	case err != nil:
+		return placed{}, failure(err, former > 0)
 	}
 	return placed{
 		Result: Result{plan, at.Plan.State.Status, at.Plan.Reason},
@@ -126,22 +131,35 @@ func is[E error](err error) bool {
 }
 
 // former returns the epoch of the owner that an error names, if it is an earlier attempt of the same workflow, or 0. As an ID has
-// one open workflow, an owner of another run is an earlier one, unless this run has owned the plan: then it is of another
-// cluster.
-func former(err error, o engine.RunOptions) int64 {
+// one open workflow, an owner of another run is of an earlier one, unless this run has owned the plan: then it may also be of
+// another cluster, which this one does not know. A stale attempt of an earlier run may wake a plan that this run has let sleep.
+func (p Placer) former(ctx context.Context, plan uuid.UUID, err error, o engine.RunOptions) (epoch int64, unsure error) {
 	owned, ok := errors.AsType[*fleet.OwnedError](err)
 	if !ok || owned.External.Name != Name {
-		return 0
+		return 0, nil
 	}
 	id, run, _ := strings.Cut(owned.External.Ask, runMark)
 	myID, myRun, _ := strings.Cut(o.External.Ask, runMark)
-	if id == myID && (run == myRun || o.Epoch == 0) {
-		return owned.Epoch
+	switch {
+	case id != myID:
+		return 0, nil
+	case run == myRun || o.Epoch == 0:
+		return owned.Epoch, nil
+	case run == "":
+		return 0, nil
 	}
-	return 0
+	_, err = p.Client.DescribeWorkflowExecution(ctx, plan.String(), run)
+	switch {
+	case is[*serviceerror.NotFound](err) || is[*serviceerror.InvalidArgument](err):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("ask Temporal whether it knows run %s, which owns plan %s: %w", run, plan, err)
+	}
+	return owned.Epoch, nil
 }
 
-// failure returns the error with which Temporal tries the activity again, or does not. A contested plan may soon be free.
+// failure returns the error with which Temporal tries the activity again, or does not. A contested plan may soon be free, and after
+// a fence the next attempt finds out whose the plan is.
 func failure(err error, contested bool) error {
 	if errors.Is(err, engine.ErrDraining) {
 		return temporal.NewApplicationErrorWithOptions(err.Error(), "Draining", temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
@@ -155,7 +173,6 @@ func failure(err error, contested bool) error {
 		{storage.ErrCorrupt, "Corrupt"},
 		{storage.ErrForeign, "Foreign"},
 		{fleet.ErrOwned, "Owned"},
-		{fleet.ErrFenced, "Fenced"},
 	} {
 		if errors.Is(err, hopeless.err) && !contested {
 			return temporal.NewNonRetryableApplicationError(err.Error(), hopeless.name, nil)
