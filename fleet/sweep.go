@@ -18,7 +18,8 @@ const keptUnused = 30 * day
 // plans nor settings and have not changed for 30 days. now is the time by the store's clock. The member of a fleet that looks
 // after the gauges does so an hour after its start, and then once a day, and so does an engine without a fleet; no turn waits for it.
 //
-// It costs a list for each 5,000 records, and for each one with plans a read, the Search of these, and a write if one has no turn.
+// It costs a list for each 5,000 records, and for each one with plans a read, the Search of these, and a write if one has no turn;
+// and a read, the Search of all open plans and a write for each Unique whose record was repaired, once.
 // It goes on after the errors of single records, and returns them with the others of the vault. Two sweeps at once do no harm.
 func SweepTurns(ctx context.Context, vault storage.Vault, now time.Time) error {
 	s, err := storeOf("SweepTurns", vault)
@@ -35,10 +36,10 @@ func (s store) sweepTurns(ctx context.Context, now time.Time) error {
 	}
 	var errs []error
 	for k := range keys {
-		switch {
+		switch _, unique := KeyOf(k.Result.Name); {
 		case k.Err != nil:
 			errs = append(errs, k.Err)
-		case k.Result.Holders > 0:
+		case k.Result.Holders > 0, unique && !k.Result.Searched:
 			errs = append(errs, s.sweepKey(ctx, k.Result.Name))
 		case k.Result.Limit == 0 && k.Result.PausedUntil.Before(now) && now.Sub(k.Result.Stored) > keptUnused:
 			if err := s.RemoveKey(ctx, k.Result.Name, k.Result.Version); !overtaken(err) {
@@ -52,7 +53,8 @@ func (s store) sweepTurns(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// sweepKey removes the holders of a record that are not entitled. If somebody else changes it, that is left to the next sweep.
+// sweepKey removes the holders of a record that are not entitled. It searches for the holder of a Unique whose record was repaired:
+// one that is not there counts as searched. If somebody else changes the record, that is left to the next sweep.
 func (s store) sweepKey(ctx context.Context, record string) error {
 	k, err := s.FindKey(ctx, record)
 	if err != nil {
@@ -64,6 +66,13 @@ func (s store) sweepKey(ctx context.Context, record string) error {
 	var t turn
 	t.name, t.unique = KeyOf(record)
 	var kept []storage.Holder
+	searched := k.Searched
+	if t.unique && !searched {
+		k.Searched = true
+		if k.Holders, err = s.searchUnique(ctx, t); err != nil {
+			return err
+		}
+	}
 	for part := range slices.Chunk(k.Holders, mostHolders) {
 		some := k
 		some.Holders = part
@@ -72,7 +81,7 @@ func (s store) sweepKey(ctx context.Context, record string) error {
 		}
 		kept = append(kept, part...)
 	}
-	if len(kept) == len(k.Holders) {
+	if len(kept) == len(k.Holders) && k.Searched == searched {
 		return nil
 	}
 	k.Holders = kept

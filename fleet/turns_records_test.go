@@ -407,6 +407,12 @@ func TestSweepTurns(t *testing.T) {
 		settings("paused", fleet.KeySettings{PausedUntil: time.Now().Add(365 * 24 * time.Hour)})
 		settings("was paused", fleet.KeySettings{PausedUntil: time.Now().Add(time.Hour)})
 		settings("unused", fleet.KeySettings{})
+		repaired := plantest.Sized(1, 1, 1)
+		repaired.Unique = "repaired"
+		must(t, p.Create(t.Context(), repaired))
+		for _, unique := range []string{"repaired", "unused"} {
+			must(t, fleet.RepairUnique(t.Context(), p, unique, ana))
+		}
 		var lists atomic.Int64
 		q := open(store)
 		for _, v := range []*processtest.Process{p, q} {
@@ -423,7 +429,7 @@ func TestSweepTurns(t *testing.T) {
 			must(t, err)
 			left = append(left, fmt.Sprint(k.Name, " ", k.Holders))
 		}
-		if want := []string{"key:kept 1", "key:limited 0", "key:many 1", "key:paused 0", "unique:u 1"}; !slices.Equal(left, want) {
+		if want := []string{"key:kept 1", "key:limited 0", "key:many 1", "key:paused 0", "unique:repaired 1", "unique:u 1"}; !slices.Equal(left, want) {
 			t.Errorf("left are %q", left)
 		}
 		if lists.Load() < 32 || lists.Load() > 35 {
