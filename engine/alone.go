@@ -219,6 +219,9 @@ func (a *alone) pickUp(ctx context.Context, found storage.ListResult, statuses [
 				return nil // it has ended, or another engine runs it
 			}
 			err = a.runnable(plan)
+			if err == nil && plan.Epoch > 0 {
+				err = fmt.Errorf("%w: a fleet has let it sleep, and only a fleet wakes it", fleet.ErrOwned)
+			}
 			if err == nil && plan.State.Status == workflow.Running && !plan.Alone && !a.opts.TakeUnclaimed {
 				err = fmt.Errorf("%w: it has no owner, and no engine that is alone has begun it; set Options.TakeUnclaimed once nothing else runs it", fleet.ErrOwned)
 			}

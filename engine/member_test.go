@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,6 +103,30 @@ func TestUntilIdleBesideExternalPlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAlonePassesSleepersOfFleets: an engine that is alone leaves a plan to the fleet that has let it sleep, also with TakeUnclaimed,
+// and says so.
+func TestAlonePassesSleepersOfFleets(t *testing.T) {
+	onStage(t, func(t *testing.T, s *stage) {
+		p := plan(block("b", sequence("s", second("a"))))
+		s.create(p)
+		v := s.process()
+		node, err := fleet.Join(t.Context(), v, fleet.Options{})
+		must(t, err)
+		must(t, node.Claim(t.Context(), p))
+		must(t, node.Sleep(t.Context(), p, node.Now(), 0))
+		must(t, node.Leave(t.Context()))
+		var problems []string
+		o := engine.Options{TakeUnclaimed: true, Observer: engine.Observer{Problem: func(_ context.Context, e engine.ProblemEvent) {
+			problems = append(problems, e.Err.Error())
+		}}}
+		must(t, s.engine(s.process(), o).Run(t.Context()))
+		if len(problems) != 1 || !strings.Contains(problems[0], "only a fleet wakes it") {
+			t.Errorf("problems: %q", problems)
+		}
+		s.wantNames()
+	})
 }
 
 // TestFleet lets three engines share many plans. The process that stored them is gone.
