@@ -151,7 +151,7 @@ type OpenPlan struct {
 	// Err is the error of a plan that can't be read.
 	Err error
 
-	turnsChanged time.Time // when the records of the keys for which it may wait were changed last
+	turnsChanged time.Time // when it may have begun to find room: the records of its keys changed, or it was asked to stop
 	others       int       // how many plans wait for the turn of this one for the key wanted
 	wanted       string
 

@@ -76,6 +76,7 @@ func (i *inspector) noteTurns(ctx context.Context) error {
 			k := keys[t.record()]
 			p.turnsChanged = latest(p.turnsChanged, k.state.Stored)
 			if p.Turn = k.waitOf(t, p.Plan); p.Turn != nil {
+				p.turnsChanged = latest(p.turnsChanged, p.StopRequested) // then it ends without
 				break
 			}
 		}

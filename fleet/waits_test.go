@@ -95,9 +95,20 @@ func TestInspectTurns(t *testing.T) {
 		must(t, n.Sleep(t.Context(), holder, time.Now().Add(time.Hour), 0))
 		waitsAs(t, look(), holder.ID, fleet.ConditionPaused, fleet.ReasonPaused, false, `It keeps a turn for key "a", for which 2 plans wait.`)
 
-		must(t, fleet.Stop(t.Context(), p, first.ID, ana))
+		for _, id := range []uuid.UUID{first.ID, second.ID} {
+			must(t, fleet.Stop(t.Context(), p, id, ana))
+		}
+		waitsAs(t, look(), first.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, false, "It was asked to stop")
+		waitsAs(t, look(), second.ID, fleet.ConditionAsleep, fleet.ReasonAsleep, false, "It was asked to stop")
+		time.Sleep(20 * time.Minute)
 		waitsAs(t, look(), first.ID, fleet.ConditionWaiting, fleet.ReasonNotPickedUp, true, "It was asked to stop")
+		waitsAs(t, look(), second.ID, fleet.ConditionAsleep, fleet.ReasonNotPickedUp, true, "It was asked to stop")
 
+		roster, err := p.Roster(t.Context())
+		must(t, err)
+		for _, stop := range roster.Stops {
+			must(t, p.RemoveStop(t.Context(), stop.Plan, stop.Version))
+		}
 		var unique [2]*workflow.Plan
 		for i := range unique {
 			unique[i] = plantest.Sized(1, 1, 1)
