@@ -108,7 +108,7 @@ func turnsIn(r storage.ListResult) (all []turn) {
 	for _, name := range r.Keys {
 		all = append(all, turn{r.ID, name, false, workflow.MaxKeyLimit, r.Deadline})
 	}
-	if r.WaitsFor != "" && !slices.Contains(r.Keys, r.WaitsFor) {
+	if r.WaitsFor != "" && (r.WaitsFor == r.Unique || !slices.Contains(r.Keys, r.WaitsFor)) {
 		all = append(all, turn{r.ID, r.WaitsFor, true, 1, r.Deadline})
 	}
 	return all

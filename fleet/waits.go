@@ -75,10 +75,16 @@ func (i *inspector) noteTurns(ctx context.Context) error {
 		for _, t := range i.awaits(p) {
 			k := keys[t.record()]
 			p.turnsChanged = latest(p.turnsChanged, k.state.Stored)
-			if p.Turn = k.waitOf(t, p.Plan); p.Turn != nil {
-				p.turnsChanged = latest(p.turnsChanged, p.StopRequested) // then it ends without
+			w, full := k.waitOf(t, p.Plan)
+			if full || p.Turn == nil {
+				p.Turn = w
+			}
+			if full {
 				break
 			}
+		}
+		if p.Turn != nil {
+			p.turnsChanged = latest(p.turnsChanged, p.StopRequested) // then it ends without
 		}
 	}
 	i.countWaits(keys)
@@ -125,29 +131,29 @@ func (i *inspector) readKeys(ctx context.Context, keys map[string]*lookedAt, lis
 	})
 }
 
-// waitOf returns how a plan waits for a key, or nil if there is room for it. A listing does not show the limit that the plan
-// names: one that sleeps for want of a turn is believed.
-func (k *lookedAt) waitOf(t turn, p storage.ListResult) *TurnWait {
-	w := &TurnWait{Key: k.state, Holder: k.holder}
+// waitOf returns how a plan waits for a key, or nil if there is room for it, and whether the record shows that there is none. A
+// listing does not show the limit that the plan names: one that sleeps for want of a turn is believed.
+func (k *lookedAt) waitOf(t turn, p storage.ListResult) (w *TurnWait, full bool) {
+	w = &TurnWait{Key: k.state, Holder: k.holder}
 	sleeps := p.State.Status != workflow.NotStarted
 	switch {
 	case k.state.Err != nil:
-		return w
+		return w, true
 	case !k.read && (sleeps || k.holder != uuid.Nil):
-		return w
+		return w, false
 	case !k.read || !k.record.Searched:
-		return nil
+		return nil, false
 	}
 	var no *NoTurnError
 	if errors.As(t.full(k.record), &no) {
 		w.Holder, w.sure = no.Holder, !k.hidden || no.Holder == uuid.Nil
-		return w
+		return w, true
 	}
 	if sleeps && len(k.record.Holders) > 0 {
 		w.Holder = k.record.Holders[0].Plan
-		return w
+		return w, false
 	}
-	return nil
+	return nil, false
 }
 
 // countWaits counts the plans that wait for each key, and notes for which plans others wait.

@@ -161,6 +161,30 @@ func TestInspectTurnsLeft(t *testing.T) {
 	})
 }
 
+// TestInspectUniqueNamedAsKey has a plan that waits for its Unique, which has the name of one of its keys.
+func TestInspectUniqueNamedAsKey(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		p, n := start(t, store, fleet.Options{})
+		var plans []*workflow.Plan
+		for range 2 {
+			plan := plantest.Sized(1, 1, 1)
+			plan.Keys, plan.Unique = []workflow.Key{{Name: "a", Limit: 9}}, "a"
+			must(t, p.Create(t.Context(), plan))
+			plans = append(plans, plan)
+			time.Sleep(time.Millisecond)
+		}
+		must(t, n.Claim(t.Context(), plans[0]))
+		if err := n.Claim(t.Context(), plans[1]); !errors.Is(err, fleet.ErrNoTurn) {
+			t.Fatal(err)
+		}
+		waitsAs(t, inspect(t, p, fleet.InspectOptions{}), plans[1].ID, fleet.ConditionTurn, fleet.ReasonTurn, false,
+			fmt.Sprintf("It waits for a turn for unique \"a\": plan %s has it.", plans[0].ID))
+		if k, _, err := fleet.KeyHolders(t.Context(), p, "a", true); err != nil || k.Waiting != 1 {
+			t.Errorf("%+v, %v", k, err)
+		}
+	})
+}
+
 // TestInspectManyTurns bounds the records that a look reads. Of other keys, the listing tells who works.
 func TestInspectManyTurns(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
