@@ -23,7 +23,7 @@ type closedDay struct {
 	lies   bool // one answer is false: a listing omits everything, or says 404 for the container
 
 	mutant
-	search[dayState, move]
+	search[dayState]
 }
 
 // dayRole is the kind of a call.
@@ -186,7 +186,7 @@ func (d *closedDay) describe(m move) string {
 	return fmt.Sprintf("%s %s", d.roles[m.node], m)
 }
 
-func (d *closedDay) String() string { return describe(d.roles, d.plan, *d) }
+func (d *closedDay) String() string { return describe(*d, d.plan, d.roles...) }
 
 // The promises of a closed day, as they are broken.
 var (

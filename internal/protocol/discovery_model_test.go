@@ -10,7 +10,7 @@ type discovery struct {
 	backlog bool // node 1 always knows older plans that have not begun, more than it has places for
 
 	mutant
-	search[findState, move]
+	search[findState]
 }
 
 // findState is a state of the model.
@@ -119,7 +119,7 @@ func (d *discovery) steps(st findState, yield func(move, findState)) {
 	if !st.plan.there {
 		next := st
 		next.plan.there = true
-		yield(move{-1, -1, "the plan is created", false}, next)
+		yield(move{nowhere, -1, "the plan is created", false}, next)
 	}
 	for i := range d.nodes {
 		step := func(what string, helps bool, change func(*findState, *finder)) {
@@ -433,7 +433,3 @@ func (d *discovery) tidy(st *findState) {
 		*st = to
 	}
 }
-
-func (d *discovery) first() findState { return findState{} }
-
-func (d *discovery) String() string { return describe[role](nil, nil, *d) }

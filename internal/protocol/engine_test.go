@@ -20,10 +20,8 @@ type runs struct {
 	hook       bool // engines call a hook before they end the plan, which has no deferred actions
 
 	mutant
-	search[runState, move]
+	search[runState]
 }
-
-func (x *runs) String() string { return describe[role](nil, nil, *x) }
 
 // mostCrashes is Options.Crashes.
 const mostCrashes = 1
@@ -436,9 +434,6 @@ func (e *runEngine) forget(goesOn bool) {
 	}
 }
 
-func (x *runs) first() runState { return runState{} }
-func (x *runs) explore() report { return x.visit(x) }
-
 // TestEngine explores what engines store of a plan.
 func TestEngine(t *testing.T) {
 	list := []*runs{
@@ -476,6 +471,3 @@ var runNeeds = needs{
 	{&runs{later: true, poison: true}, runEndless, rules{runDoubtsCall}},
 	{&runs{idempotent: true}, runTwiceFenced, rules{runGivesUp}},
 }
-
-// TestEngineRules removes the rules one at a time.
-func TestEngineRules(t *testing.T) { removeRules(t, runNeeds) }

@@ -14,10 +14,8 @@ type excuses struct {
 	once bool // the action has AtMost 1
 
 	mutant
-	search[excuseState, move]
+	search[excuseState]
 }
-
-func (x *excuses) String() string { return describe[role](nil, nil, *x) }
 
 // excuseState is a state of the model.
 type excuseState struct {
@@ -166,8 +164,6 @@ func (x *excuses) first() excuseState {
 	return excuseState{nodes: [mostNodes]excuseNode{{at: excuseOwns, part: true}}}
 }
 
-func (x *excuses) explore() report { return x.visit(x) }
-
 // TestExcuses explores which attempts count as crashes.
 func TestExcuses(t *testing.T) { holds(t, []*excuses{{}, {once: true}}) }
 
@@ -177,6 +173,3 @@ var excuseNeeds = needs{
 	{&excuses{}, runEndless, rules{excuseCounts, excuseOwn}},
 	{&excuses{once: true}, runTooOften, rules{excuseTries}},
 }
-
-// TestExcuseRules removes the rules one at a time.
-func TestExcuseRules(t *testing.T) { removeRules(t, excuseNeeds) }

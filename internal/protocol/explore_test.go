@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // most is the largest number of actors. mostLate is the largest number of calls that leave requests under
@@ -64,7 +63,7 @@ func (p planned) String() string {
 	}[p]
 }
 
-func (s situation) String() string { return describe(s.roles, s.plan, s) }
+func (s situation) String() string { return describe(s, s.plan, s.roles...) }
 
 // state is a state of the exploration.
 type state struct {
@@ -138,7 +137,7 @@ type explorer struct {
 	next    map[turn]int32
 	roots   [most]int32
 	endings map[ending][2]string // what is wrong after Recovery, and after another Create
-	search[state, step]
+	search[state]
 }
 
 // ending is what is stored when no actor is active any more.
@@ -153,28 +152,22 @@ type turn struct {
 	answer answer
 }
 
-// step is a transition from one state to the next.
-type step struct {
-	who  int // the actor, or -1
-	what string
-	req  *request
+// step is a move of an actor, perhaps with a request, or of nobody.
+func step(who int, what string, r *request) move {
+	if r != nil && r.step != "" {
+		what = r.step + " (" + r.blob.String() + ") " + what
+	}
+	return move{who, -1, what, false}
 }
 
-func (x *explorer) describe(s step) string {
-	var b strings.Builder
-	if s.who >= 0 {
-		fmt.Fprintf(&b, "%s %d: ", x.roles[s.who], s.who+1)
+func (x *explorer) describe(m move) string {
+	if m.node >= 0 {
+		return fmt.Sprintf("%s %d: %s", x.roles[m.node], m.node+1, m.what)
 	}
-	if s.req != nil && s.req.step != "" {
-		fmt.Fprintf(&b, "%s (%s) ", s.req.step, s.req.blob)
-	}
-	return b.String() + s.what
+	return m.what
 }
 
-// explore visits all states until a promise is broken.
-func (s situation) explore() report {
-	return s.run().report
-}
+func (s situation) explore(explorable) report { return s.run().report }
 
 // run explores the situation and returns the explorer.
 func (s situation) run() *explorer {
@@ -186,7 +179,7 @@ func (s situation) run() *explorer {
 	for i, r := range s.roles {
 		x.roots[i] = x.node(actor(i+1), r, nil)
 	}
-	x.visit(x)
+	x.visit(x, nil)
 	return x
 }
 
@@ -300,11 +293,11 @@ func (x *explorer) answered(id int32, a answer) int32 {
 }
 
 // steps calls yield for everything that can happen in a state.
-func (x *explorer) steps(st state, report func(step, state)) {
-	yield := func(s step, to state) {
-		to.torn = to.torn || st.looked && s.who >= 0 && x.roles[s.who] == updating && to.store[entry] != st.store[entry]
-		if s.who >= 0 && x.roles[s.who].creates() {
-			to.looked = to.looked || x.nodes[to.procs[s.who].node].looked
+func (x *explorer) steps(st state, report func(move, state)) {
+	yield := func(s move, to state) {
+		to.torn = to.torn || st.looked && s.node >= 0 && x.roles[s.node] == updating && to.store[entry] != st.store[entry]
+		if s.node >= 0 && x.roles[s.node].creates() {
+			to.looked = to.looked || x.nodes[to.procs[s.node].node].looked
 		}
 		report(s, to)
 	}
@@ -362,13 +355,13 @@ func (x *explorer) count(st *state, r role, res result) (n int) {
 
 // time lets the grace period of a call pass, or grace period and margin for everything, the shorter ones
 // first.
-func (x *explorer) time(st state, yield func(step, state)) {
+func (x *explorer) time(st state, yield func(move, state)) {
 	for i := range x.roles {
 		p := st.procs[i]
 		if x.roles[i].creates() && p.node != x.roots[i] && !x.nodes[p.node].over && p.phase == inTime {
 			to := st
 			to.procs[i].phase = overGrace
-			yield(step{i, "the grace period is over", nil}, to)
+			yield(step(i, "the grace period is over", nil), to)
 		}
 	}
 	if !x.frozen && st.late[0].node != 0 {
@@ -383,7 +376,7 @@ func (x *explorer) time(st state, yield func(step, state)) {
 			}
 		}
 		if to != st {
-			yield(step{-1, what, nil}, to)
+			yield(step(-1, what, nil), to)
 		}
 	}
 	if x.brief != 0 {
@@ -413,7 +406,7 @@ func (x *explorer) has(r role) bool {
 func is(r, other role) bool { return r == other || r.creates() && other == creating }
 
 // harm removes a blob from outside.
-func (x *explorer) harm(st state, yield func(step, state)) {
+func (x *explorer) harm(st state, yield func(move, state)) {
 	if st.harms == 0 || !st.store.visible() || x.deleting(&st) {
 		return
 	}
@@ -425,12 +418,12 @@ func (x *explorer) harm(st state, yield func(step, state)) {
 		to.harms--
 		to.lost = damage(b) + 1
 		to.store[b] = version{}
-		yield(step{-1, fmt.Sprintf("the %s is lost from outside", b), nil}, to)
+		yield(step(-1, fmt.Sprintf("the %s is lost from outside", b), nil), to)
 	}
 }
 
 // arrive executes a request under way, or loses it.
-func (x *explorer) arrive(st state, i int, yield func(step, state)) {
+func (x *explorer) arrive(st state, i int, yield func(move, state)) {
 	f := st.late[i]
 	n := &x.nodes[f.node]
 	who := int(n.actor) - 1
@@ -445,11 +438,11 @@ func (x *explorer) arrive(st state, i int, yield func(step, state)) {
 			to.haunted = true
 		}
 		to.late[i].mask &^= bit
-		yield(step{who, "takes effect late", &n.asks[k]}, to)
+		yield(step(who, "takes effect late", &n.asks[k]), to)
 	}
 	to := st
 	to.late[i] = flight{}
-	yield(step{who, "loses what was under way", nil}, to)
+	yield(step(who, "loses what was under way", nil), to)
 }
 
 // listed returns the actors that have listed the markers and may compare them with what is written now.
@@ -464,7 +457,7 @@ func (x *explorer) listed(st *state) (mask uint8) {
 }
 
 // act yields the next steps of an actor.
-func (x *explorer) act(st state, i int, yield func(step, state)) {
+func (x *explorer) act(st state, i int, yield func(move, state)) {
 	p := st.procs[i]
 	n := &x.nodes[p.node]
 	begins := p.node == x.roots[i]
@@ -490,7 +483,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		if st.lies > 0 && st.store[b].there() {
 			to := st
 			to.lies--
-			yield(step{i, "gets a lie: the " + b.String() + " does not exist", r}, on(to, a))
+			yield(step(i, "gets a lie: the "+b.String()+" does not exist", r), on(to, a))
 		}
 	}
 	var pending uint8 // requests that may be under way
@@ -500,7 +493,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		switch {
 		case r.verb == clock:
 			a.phase = p.phase
-			yield(step{i, "looks at its clock", r}, on(st, a))
+			yield(step(i, "looks at its clock", r), on(st, a))
 			continue
 		case r.verb == begin:
 			a.deleted = x.deleted(&st) && !slices.ContainsFunc(st.procs[:len(x.roles)], func(p process) bool {
@@ -510,12 +503,12 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 			for b, v := range st.store {
 				a.seen[b] = v.etag()
 			}
-			yield(step{i, "begins", nil}, on(st, a))
+			yield(step(i, "begins", nil), on(st, a))
 			continue
 		case r.verb == get:
 			lie(r, r.blob, a)
 			a.seen[r.blob] = x.view(&st, i, r.blob)
-			yield(step{i, "is answered", r}, on(st, a))
+			yield(step(i, "is answered", r), on(st, a))
 			continue
 		case r.verb == list:
 			to := st
@@ -533,7 +526,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 				short.seen[b] = version{}
 				lie(r, b, short)
 			}
-			yield(step{i, "is answered", r}, on(to, a))
+			yield(step(i, "is answered", r), on(to, a))
 			continue
 		case p.looks&bit != 0:
 			x.lookAtOwn(st, i, r, a, on, yield)
@@ -542,7 +535,7 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		tried := p.tried&bit != 0
 		if r.limit.passed(p.phase) && (n.role.creates() || x.has(recovering)) {
 			a.code, a.unknown = ended, tried
-			yield(step{i, "is not sent: its time is over", r}, on(st, a))
+			yield(step(i, "is not sent: its time is over", r), on(st, a))
 			if x.frozen || !(r.limit == withinGrace && p.phase >= overAll || r.limit == withinCommit) {
 				pending |= bit
 			}
@@ -561,36 +554,36 @@ func (x *explorer) act(st state, i int, yield func(step, state)) {
 		switch {
 		case a.code == ok || r.verb == remove:
 			a.unknown = a.code != ok && tried
-			yield(step{i, "takes effect and is answered", r}, on(to, a))
+			yield(step(i, "takes effect and is answered", r), on(to, a))
 		default:
 			to.procs[i].looks |= bit
-			yield(step{i, "is refused: the condition does not hold", r}, to)
+			yield(step(i, "is refused: the condition does not hold", r), to)
 		}
 		if st.losses > 0 && !tried {
 			lost := to
 			lost.losses--
 			lost.procs[i].looks &^= bit
 			lost.procs[i].tried |= bit
-			yield(step{i, "loses its answer and is retried", r}, lost)
+			yield(step(i, "loses its answer and is retried", r), lost)
 		}
 		if st.losses > 0 && r.refusable {
 			to := st
 			to.losses--
-			yield(step{i, "is refused by the service", r}, on(to, answer{index: n.index[k], code: refused, unknown: tried}))
+			yield(step(i, "is refused by the service", r), on(to, answer{index: n.index[k], code: refused, unknown: tried}))
 		}
 		if st.delays > 0 && !tried && st.late[mostLate-1].node == 0 {
 			to := st
 			to.delays--
 			to.late[mostLate-1] = flight{node: p.node, mask: bit, copied: true}
 			to.procs[i].tried |= bit
-			yield(step{i, "is given up while under way, and retried", r}, to)
+			yield(step(i, "is given up while under way, and retried", r), to)
 		}
 	}
 	x.end(st, i, pending, anew, on, yield)
 }
 
 // lookAtOwn is what Put does if its condition does not hold: the blob may be its own.
-func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(state, answer) state, yield func(step, state)) {
+func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(state, answer) state, yield func(move, state)) {
 	p, bit := &st.procs[i], uint8(1)<<a.index
 	now := st.store[r.blob].etag()
 	want := r.value
@@ -599,29 +592,29 @@ func (x *explorer) lookAtOwn(st state, i int, r *request, a answer, on func(stat
 		to.lies--
 		if r.cond == ifNew {
 			to.procs[i].looks &^= bit
-			yield(step{i, "gets a lie: the blob does not exist, and is retried", r}, to)
+			yield(step(i, "gets a lie: the blob does not exist, and is retried", r), to)
 		} else {
-			yield(step{i, "gets a lie: the blob does not exist", r}, on(to, answer{index: a.index, code: absent, unknown: p.tried&bit != 0}))
+			yield(step(i, "gets a lie: the blob does not exist", r), on(to, answer{index: a.index, code: absent, unknown: p.tried&bit != 0}))
 		}
 	}
 	switch own := now.there() && now.writeID() == want.writeID(); {
 	case own && !x.lacks(ruleWriteID), now.there() && x.lacks(ruleOwnWriteID):
 		a.seen[r.blob] = now
-		yield(step{i, "finds its own write", r}, on(st, a))
+		yield(step(i, "finds its own write", r), on(st, a))
 	case !now.there() && r.cond == ifNew:
 		p.looks &^= bit
-		yield(step{i, "finds nothing, and is retried", r}, st)
+		yield(step(i, "finds nothing, and is retried", r), st)
 	default:
 		a.code, a.unknown = mismatch, p.tried&bit != 0 && !x.lacks(ruleUnknown)
 		if !now.there() {
 			a.code = absent
 		}
-		yield(step{i, "finds another's write", r}, on(st, a))
+		yield(step(i, "finds another's write", r), on(st, a))
 	}
 }
 
 // end lets an actor die, or its context end. Its requests take effect later or never.
-func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state, answer) state, yield func(step, state)) {
+func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state, answer) state, yield func(move, state)) {
 	p := st.procs[i]
 	n := &x.nodes[p.node]
 	writes := len(n.asks) > 0 && (n.asks[0].verb == put || n.asks[0].verb == remove)
@@ -646,20 +639,20 @@ func (x *explorer) end(st state, i int, pending uint8, anew bool, on func(state,
 	to.haunted = to.haunted || p.phase == overAll && writes
 	dead := to
 	dead.procs[i] = process{node: x.death(n), anew: to.procs[i].anew}
-	yield(step{i, "dies", nil}, dead)
+	yield(step(i, "dies", nil), dead)
 	var after state
 	if n.retries && writes {
 		after = on(to, answer{index: n.index[0], code: ended, unknown: true})
-		yield(step{i, "ends with its context, and is called again", nil}, after)
+		yield(step(i, "ends with its context, and is called again", nil), after)
 	}
 	if writes && pending != 0 && st.late[mostLate-1].node == 0 {
 		late := flight{node: p.node, mask: pending, retry: p.tried & pending}
 		dead.late[mostLate-1] = late
-		yield(step{i, "dies with this under way:", &n.asks[0]}, dead)
+		yield(step(i, "dies with this under way:", &n.asks[0]), dead)
 		if n.retries {
 			late.copied = true
 			after.late[mostLate-1] = late
-			yield(step{i, "ends with its context with this under way, and is called again:", &n.asks[0]}, after)
+			yield(step(i, "ends with its context with this under way, and is called again:", &n.asks[0]), after)
 		}
 	}
 }

@@ -26,10 +26,8 @@ type fleet struct {
 	apart        bool // doomed calls are kept apart, although they make no difference
 
 	mutant
-	search[fleetState, move]
+	search[fleetState]
 }
-
-func (f *fleet) String() string { return describe[role](nil, nil, *f) }
 
 // epoch is the rank of an epoch among those of a state. All epochs older than the last finished fence have
 // rank 0.

@@ -209,18 +209,18 @@ func (f *fleet) delete(st fleetState, yield func(move, fleetState)) {
 		return
 	}
 	st.deleted++
-	yield(move{-1, -1, "Delete removes the next blob", false}, st)
+	yield(move{nowhere, -1, "Delete removes the next blob", false}, st)
 }
 
 // pause is what people do: pause the plan, or resume it.
 func (f *fleet) pause(st fleetState, yield func(move, fleetState)) {
 	if st.paused {
 		st.resume()
-		yield(move{-1, -1, "somebody resumes the plan", false}, st)
+		yield(move{nowhere, -1, "somebody resumes the plan", false}, st)
 		return
 	}
 	st.paused = true
-	yield(move{-1, -1, "somebody pauses the plan", false}, st)
+	yield(move{nowhere, -1, "somebody pauses the plan", false}, st)
 }
 
 // resume removes the note.

@@ -9,8 +9,8 @@ import (
 )
 
 // explore visits all states of a situation, and then looks for orphans.
-func (f *fleet) explore() report {
-	f.visit(f)
+func (f *fleet) explore(explorable) report {
+	f.visit(f, nil)
 	if f.report.violation == "" && f.judges(orphan) {
 		f.findOrphan()
 	}
@@ -165,14 +165,11 @@ var fleetNeeds = needs{
 	{&fleet{nodes: 2, parts: 1}, 0, rules{fleetHeartbeat}},
 }
 
-// TestFleetRules removes the rules one at a time.
-func TestFleetRules(t *testing.T) { removeRules(t, fleetNeeds) }
-
 // TestFleetFreedom shows that the owners of the model use the freedom F6: without it, final sub-objects need no
 // fence.
 func TestFleetFreedom(t *testing.T) {
 	f := &fleet{nodes: 2, parts: 1, bound: true, mutant: mutant{lacking: rules{fleetFenceFinal}}}
-	f.explore().want(t, 0)
+	f.explore(f).want(t, 0)
 }
 
 // TestFleetDoomed shows that forgetting doomed calls loses nothing: what can be stored is the same.
@@ -183,8 +180,8 @@ func TestFleetDoomed(t *testing.T) {
 	}
 	for _, f := range list {
 		stored := func(f fleet) map[fleetState]bool {
-			f.visit(&f)
-			t.Logf("%s: %d states", &f, len(f.links))
+			f.visit(&f, nil)
+			t.Logf("%s: %d states", name(&f), len(f.links))
 			found := map[fleetState]bool{}
 			for _, st := range slices.Concat(f.queue...) {
 				e := st.entry
@@ -196,7 +193,7 @@ func TestFleetDoomed(t *testing.T) {
 		merged := stored(f)
 		f.apart = true
 		if apart := stored(f); !maps.Equal(merged, apart) {
-			t.Errorf("%s: %d ways to store the plan instead of %d", &f, len(merged), len(apart))
+			t.Errorf("%s: %d ways to store the plan instead of %d", name(&f), len(merged), len(apart))
 		}
 	}
 }

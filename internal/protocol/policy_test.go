@@ -15,7 +15,7 @@ const (
 // policing is a situation. There is but one: two processes.
 type policing struct {
 	mutant
-	search[policyState, move]
+	search[policyState]
 }
 
 // strictness is what a policy does with the days in question.
@@ -76,8 +76,6 @@ const (
 	policyLooks    rule = "R3: a step does not look at the note before each day"
 	policyReported rule = "R4: a report replaces any version"
 )
-
-func (p *policing) String() string { return describe[role](nil, nil, *p) }
 
 // begins reports whether a step may begin, by the note alone.
 func (p *policing) begins(st *policyState) bool {
@@ -185,16 +183,11 @@ func (p *policing) tidy(st *policyState) {
 	}
 }
 
-func (p *policing) first() policyState { return policyState{} }
-
-// explore also looks for a state from which node 1 can't do a step, by its own steps and as time passes.
-func (p *policing) explore() report {
-	if !p.judges(policyNever) {
-		return p.visit(p)
-	}
-	return p.reaches(p, policyNever, helps, func(st *policyState) bool {
+// lives says that node 1 can do a step, by its own steps and as time passes.
+func (p *policing) lives() (breach, func(*policyState) bool) {
+	return policyNever, func(st *policyState) bool {
 		return st.stored != strictPolicy || st.nodes[0].at == policyLooked && !st.nodes[0].former
-	})
+	}
 }
 
 // TestPolicy explores the model to its end.
@@ -208,6 +201,3 @@ var policyNeeds = needs{
 	{&policing{}, policyFormer, rules{policyLooks}},
 	{&policing{}, policyBack, rules{policyReported}},
 }
-
-// TestPolicyRules removes the rules one at a time.
-func TestPolicyRules(t *testing.T) { removeRules(t, policyNeeds) }

@@ -1,24 +1,28 @@
 package protocol
 
 import (
-	"fmt"
 	"hash/maphash"
 	"slices"
 )
 
-// model is what a search explores: states of type S, and moves of type M that lead from one to the next.
-type model[S promising, M any] interface {
+// model is what a search explores: states, and moves that lead from one to the next.
+type model[S promising] interface {
 	// first returns the state in which the situation begins.
 	first() S
 	// steps calls yield for everything that can happen in a state, always in the same order.
-	steps(from S, yield func(M, S))
+	steps(from S, yield func(move, S))
 	// tidy makes states equal that differ only in what no longer matters.
 	tidy(*S)
 	// regress returns which promise a step breaks, or "".
 	regress(from, to *S) string
 	// check returns which promise is broken in a state, or "".
 	check(*S) string
-	describe(M) string
+	describe(move) string
+	// judges reports whether a promise is judged.
+	judges(breach) bool
+	// lives returns the promise that from every state steps that help lead to one that is good; 0 means that there is no such
+	// promise.
+	lives() (breach, func(*S) bool)
 }
 
 // promising is what states have in common: they know which promise the last step broke, if any.
@@ -33,11 +37,10 @@ type outcome struct{ broken breach }
 func (o outcome) promise() breach { return o.broken }
 
 // search visits the states of a model, breadth first. It has those methods of a model that few models need.
-type search[S promising, M any] struct {
+type search[S promising] struct {
 	seen   map[uint64]int32 // by the hash of a state, its number
 	links  []link
-	queue  [][]S // in pieces, so that it does not move as it grows
-	helps  func(M) bool
+	queue  [][]S  // in pieces, so that it does not move as it grows
 	edges  []edge // of the steps that help
 	report report
 }
@@ -47,7 +50,7 @@ var seed = maphash.MakeSeed()
 func hash[S comparable](of S) uint64 { return maphash.Comparable(seed, of) }
 
 // find returns the hash of a state, and its number if it is known.
-func (x *search[S, M]) find(st *S) (key uint64, id int32, known bool) {
+func (x *search[S]) find(st *S) (key uint64, id int32, known bool) {
 	key = hash(*st)
 	id, known = x.seen[key]
 	if known && *x.state(id) != *st {
@@ -56,10 +59,27 @@ func (x *search[S, M]) find(st *S) (key uint64, id int32, known bool) {
 	return key, id, known
 }
 
-func (*search[S, M]) tidy(*S)                 {}
-func (*search[S, M]) regress(_, to *S) string { return (*to).promise().String() }
-func (*search[S, M]) check(*S) string         { return "" }
-func (*search[S, M]) describe(step M) string  { return fmt.Sprint(step) }
+func (*search[S]) first() (st S)                  { return st }
+func (*search[S]) tidy(*S)                        {}
+func (*search[S]) regress(_, to *S) string        { return (*to).promise().String() }
+func (*search[S]) check(*S) string                { return "" }
+func (*search[S]) describe(m move) string         { return m.String() }
+func (*search[S]) lives() (breach, func(*S) bool) { return 0, nil }
+
+// explore visits all states that can be reached, and then looks for one from which nothing good follows.
+func (x *search[S]) explore(in explorable) report {
+	m := in.(model[S])
+	promise, good := m.lives()
+	if !m.judges(promise) {
+		good = nil
+	}
+	if x.visit(m, good); good != nil && x.report.violation == "" {
+		if id := x.stuck(good); id >= 0 {
+			x.report.violation, x.report.path = promise.String(), x.path(m, id)
+		}
+	}
+	return x.report
+}
 
 // link leads from a state to the state from which it was first reached.
 type link struct {
@@ -78,9 +98,9 @@ type report struct {
 	path          []string
 }
 
-// visit visits all states that can be reached, until a promise is broken.
-func (x *search[S, M]) visit(m model[S, M]) report {
-	x.seen = map[uint64]int32{}
+// visit visits all states that can be reached, until a promise is broken. It notes the steps that help if some states are good.
+func (x *search[S]) visit(m model[S], good func(*S) bool) {
+	x.seen, x.edges = map[uint64]int32{}, make([]edge, 1)
 	first := m.first()
 	m.tidy(&first)
 	x.add(&first, link{parent: -1})
@@ -88,7 +108,7 @@ func (x *search[S, M]) visit(m model[S, M]) report {
 	for i := int32(0); int(i) < len(x.links) && x.report.violation == ""; i++ {
 		from := x.state(i)
 		n := int32(0)
-		m.steps(*from, func(s M, next S) {
+		m.steps(*from, func(s move, next S) {
 			x.report.steps++
 			nth := n
 			n++
@@ -102,7 +122,7 @@ func (x *search[S, M]) visit(m model[S, M]) report {
 			if !known && broken == "" {
 				broken = m.check(to)
 			}
-			if x.helps != nil && x.helps(s) {
+			if good != nil && s.helps {
 				x.edges = append(x.edges, edge{i, x.links[id].into})
 				x.links[id].into = int32(len(x.edges) - 1)
 			}
@@ -113,11 +133,10 @@ func (x *search[S, M]) visit(m model[S, M]) report {
 		})
 	}
 	x.report.states = len(x.links)
-	return x.report
 }
 
 // add adds a state, unless it is known, and returns its number.
-func (x *search[S, M]) add(st *S, l link) (id int32, known bool) {
+func (x *search[S]) add(st *S, l link) (id int32, known bool) {
 	key, id, known := x.find(st)
 	if known {
 		return id, true
@@ -135,10 +154,10 @@ func (x *search[S, M]) add(st *S, l link) (id int32, known bool) {
 
 const piece = 1 << 12
 
-func (x *search[S, M]) state(id int32) *S { return &x.queue[id/piece][id%piece] }
+func (x *search[S]) state(id int32) *S { return &x.queue[id/piece][id%piece] }
 
 // path returns the steps of the shortest way to a state.
-func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
+func (x *search[S]) path(m model[S], id int32) (steps []string) {
 	var way []int32
 	for ; id >= 0; id = x.links[id].parent {
 		way = append(way, id)
@@ -146,7 +165,7 @@ func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
 	slices.Reverse(way)
 	for i, id := range way[:len(way)-1] {
 		n, want := int32(0), x.links[way[i+1]].nth
-		m.steps(*x.state(id), func(s M, _ S) {
+		m.steps(*x.state(id), func(s move, _ S) {
 			if n == want {
 				steps = append(steps, m.describe(s))
 			}
@@ -156,21 +175,8 @@ func (x *search[S, M]) path(m model[S, M], id int32) (steps []string) {
 	return steps
 }
 
-// reaches does the same, and then looks for a state from which no steps that help lead to one that is good. The promise
-// is that there is none.
-func (x *search[S, M]) reaches(m model[S, M], promise breach, helps func(M) bool, good func(*S) bool) report {
-	x.helps, x.edges = helps, make([]edge, 1)
-	if x.visit(m); x.report.violation != "" {
-		return x.report
-	}
-	if id := x.stuck(good); id >= 0 {
-		x.report.violation, x.report.path = promise.String(), x.path(m, id)
-	}
-	return x.report
-}
-
 // stuck returns a state from which no steps that help lead to one that is good, or -1.
-func (x *search[S, M]) stuck(good func(*S) bool) int32 {
+func (x *search[S]) stuck(good func(*S) bool) int32 {
 	leads := make([]bool, len(x.links))
 	var queue []int32
 	for id := range int32(len(x.links)) {

@@ -7,10 +7,8 @@ import "testing"
 // a fleet.
 type signals struct {
 	mutant
-	search[signalState, move]
+	search[signalState]
 }
-
-func (x *signals) String() string { return describe[role](nil, nil, *x) }
 
 // mostSignals bounds the signals of the model.
 const mostSignals = 2
@@ -173,13 +171,10 @@ func (x *signals) first() signalState {
 	return signalState{nodes: [2]signalNode{{alive: true}, {alive: true}}}
 }
 
-func (x *signals) explore() report {
-	if !x.judges(signalLost) {
-		return x.visit(x)
-	}
-	return x.reaches(x, signalLost, helps, func(st *signalState) bool {
+func (x *signals) lives() (breach, func(*signalState) bool) {
+	return signalLost, func(st *signalState) bool {
 		return !st.sending && (st.over && st.notes == 0 || !st.over && st.told >= st.notes)
-	})
+	}
 }
 
 // TestSignals explores how signals reach a plan.
@@ -191,6 +186,3 @@ var signalNeeds = needs{
 	{&signals{}, signalEndless, rules{signalRead, signalStale}},
 	{&signals{}, signalEarly, rules{signalFinal}},
 }
-
-// TestSignalRules removes the rules one at a time.
-func TestSignalRules(t *testing.T) { removeRules(t, signalNeeds) }

@@ -14,7 +14,7 @@ type order struct {
 	plans int
 
 	mutant
-	search[orderState, move]
+	search[orderState]
 }
 
 // orderState is a state of the model. The plans are in the order of their IDs.
@@ -176,15 +176,10 @@ func (x *order) first() (st orderState) {
 	return st
 }
 
-func (x *order) String() string { return describe[role](nil, nil, *x) }
-
-func (x *order) explore() report {
-	if !x.judges(orderStarved) {
-		return x.visit(x)
-	}
-	return x.reaches(x, orderStarved, helps, func(st *orderState) bool {
+func (x *order) lives() (breach, func(*orderState) bool) {
+	return orderStarved, func(st *orderState) bool {
 		return !slices.ContainsFunc(st.plans[:], func(p orderPlan) bool { return p.at != orderOver && p.able })
-	})
+	}
 }
 
 // TestTurnOrder explores the order of turns.
@@ -198,6 +193,3 @@ var orderNeeds = needs{
 	{&order{plans: 2}, orderOvertaken, rules{orderOldest, orderFull, orderFails, orderOne, orderWakes}},
 	{&order{plans: 2}, orderStarved, rules{orderPasses}},
 }
-
-// TestTurnOrderRules removes the rules one at a time.
-func TestTurnOrderRules(t *testing.T) { removeRules(t, orderNeeds) }

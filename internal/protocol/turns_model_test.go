@@ -28,7 +28,7 @@ type turns struct {
 	late         bool             // a request takes effect after its node has given it up and read again
 
 	mutant
-	search[turnState, move]
+	search[turnState]
 }
 
 // mostTurns bounds the plans, and mostKeys the keys of a plan.
@@ -631,5 +631,3 @@ func (st *turnState) ended() bool {
 	}
 	return true
 }
-
-func (x *turns) String() string { return describe[role](nil, nil, *x) }

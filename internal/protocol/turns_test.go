@@ -6,12 +6,7 @@ import (
 	"github.com/planvault/azblob/internal/efforttest"
 )
 
-func (x *turns) explore() report {
-	if !x.judges(turnLost) {
-		return x.visit(x)
-	}
-	return x.reaches(x, turnLost, helps, (*turnState).ended)
-}
+func (x *turns) lives() (breach, func(*turnState) bool) { return turnLost, (*turnState).ended }
 
 // The limits that the plans of a situation name.
 var (
@@ -77,14 +72,11 @@ var turnNeeds = needs{
 	{&turns{nodes: 2, plans: 2, limits: turnOne, unique: true}, turnTooMany, rules{turnConfirm}},
 }
 
-// TestTurnRules removes the rules one at a time.
-func TestTurnRules(t *testing.T) { removeRules(t, turnNeeds) }
-
 // TestTurnLimits shows what is not promised: Submit does not search, so it may admit a second plan with a Unique whose record was
 // lost, and both work. No plan waits for ever.
 func TestTurnLimits(t *testing.T) {
 	for promise, want := range map[breach]breach{turnTooMany: turnTooMany, turnLost: 0} {
 		x := &turns{nodes: 2, plans: 2, limits: turnOne, unique: true, loses: true, mutant: mutant{only: promise}}
-		x.explore().want(t, want)
+		x.explore(x).want(t, want)
 	}
 }
