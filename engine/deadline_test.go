@@ -50,13 +50,10 @@ func TestDeadline(t *testing.T) {
 		{"after it failed", failing, 5 * time.Second, [2]time.Duration{}, []string{"a", "undo"}, workflow.Failed, workflow.BlockFailed, 2 * time.Second},
 		{"after its end", of("a"), 11 * time.Second, [2]time.Duration{}, []string{"a"}, workflow.Completed, workflow.NoFailure, 10 * time.Second},
 	} {
-		for _, inFleet := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, in a fleet %v", test.name, inFleet), func(t *testing.T) {
+		for _, members := range []*fleet.Options{nil, {}} {
+			t.Run(fmt.Sprintf("%s, in a fleet %v", test.name, members != nil), func(t *testing.T) {
 				onStage(t, func(t *testing.T, s *stage) {
-					opts := engine.Options{}
-					if inFleet {
-						opts.Fleet = &fleet.Options{}
-					}
+					opts := engine.Options{Fleet: members}
 					p := test.plan()
 					p.Deadline = time.Now().Add(test.deadline)
 					made := s.create(p)
@@ -91,8 +88,7 @@ func TestNotBefore(t *testing.T) {
 			if !submits {
 				s.create(p)
 			}
-			ended := make(chan error, 1)
-			go func() { ended <- e.Run(t.Context()) }()
+			ended := start(t.Context(), e)
 			if submits {
 				p.ID = submit(t, e, p).ID()
 			}
@@ -110,8 +106,8 @@ func TestStopNotBefore(t *testing.T) {
 		p := long("a")
 		p.NotBefore = time.Now().Add(3 * time.Hour)
 		s.create(p)
-		e, ended := s.engine(s.process(), engine.Options{}), make(chan error, 1)
-		go func() { ended <- e.Run(t.Context()) }()
+		e := s.engine(s.process(), engine.Options{})
+		ended := start(t.Context(), e)
 		time.Sleep(time.Minute)
 		must(t, e.Stop(t.Context(), p.ID, asked))
 		must(t, <-ended)

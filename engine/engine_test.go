@@ -496,8 +496,7 @@ func TestPlansComeLaterAndAtOnce(t *testing.T) {
 		e, err := engine.New(s.process(), engine.Options{Plans: 2})
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- e.Run(ctx) }()
+		ended := start(ctx, e)
 		time.Sleep(10500 * time.Millisecond) // between two searches for new plans
 		second, cancelSecond := context.WithTimeout(ctx, time.Millisecond)
 		defer cancelSecond()

@@ -79,16 +79,12 @@ func (p *poller) action(req wait) *workflow.Action {
 // TestLater polls each minute, for which the plan stays where it is, and each hour, for which it sleeps. Attempts don't
 // grow, and the engine sees nothing of a response beside Later.
 func TestLater(t *testing.T) {
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		for every, sleeps := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
 			onStage(t, func(t *testing.T, s *stage) {
-				p, opts := onPolls(s), engine.Options{Poll: time.Minute}
-				if inFleet {
-					opts.Fleet = &fleet.Options{}
-				}
+				p, opts := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}
 				made := s.create(plan(block("b", sequence("s", p.action(wait{"a", 3, every}), second("next")))))
-				ended := make(chan error)
-				go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
+				ended := start(t.Context(), s.engine(s.process(), opts))
 				time.Sleep(every + every/2)
 				now := s.read(made.ID)
 				a := now.Blocks[0].Sequences[0].Actions[0]
@@ -109,7 +105,7 @@ func TestLater(t *testing.T) {
 				}
 				want := fmt.Sprintf("0s:0/1 %v:1/1 %v:2/1 %v:3/1", every, 2*every, 3*every)
 				if got := p.took("a"); got != want {
-					t.Errorf("every %v, in a fleet %v: called at\n%s, want\n%s", every, inFleet, got, want)
+					t.Errorf("every %v, in a fleet %v: called at\n%s, want\n%s", every, members != nil, got, want)
 				}
 			})
 		}
@@ -130,17 +126,14 @@ func TestLaterBounds(t *testing.T) {
 		"for ever":        {math.MaxInt64, nil, "timed out after 3h0m0s", 3 * time.Hour},
 		"again and again": {10 * time.Minute, nil, "timed out after 3h0m0s", 3 * time.Hour},
 	} {
-		for _, inFleet := range []bool{false, true} {
+		for _, members := range []*fleet.Options{nil, {}} {
 			onStage(t, func(t *testing.T, s *stage) {
 				calls := 0
 				s.reg = registry.Must(s, engine.Task("later", func(context.Context, engine.Call, int) (string, error) {
 					calls++
 					return "", fmt.Errorf("wrapped: %w", engine.Later(test.d, test.state))
 				}))
-				opts := engine.Options{Poll: time.Minute}
-				if inFleet {
-					opts.Fleet = &fleet.Options{}
-				}
+				opts := engine.Options{Poll: time.Minute, Fleet: members}
 				p := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", Timeout: 3 * time.Hour}))))
 				must(t, s.engine(s.process(), opts).Run(t.Context()))
 				a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
@@ -158,17 +151,14 @@ func TestLaterBounds(t *testing.T) {
 // TestLaterKilled kills the engine at each of its updates, before or after it takes effect. The next one ends the plan. No
 // call of an action with AtMost is made twice.
 func TestLaterKilled(t *testing.T) {
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		for _, atMost := range []int{0, 1} {
 			for _, after := range []bool{false, true} {
 				for at := 1; ; at += efforttest.Pick(3, 1, 1) {
 					var reached atomic.Bool
 					onStage(t, func(t *testing.T, s *stage) {
 						s.stored = nil
-						p, opts := onPolls(s), engine.Options{Poll: time.Minute}
-						if inFleet {
-							opts.Fleet = &fleet.Options{}
-						}
+						p, opts := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}
 						a := p.action(wait{"a", 2, 10 * time.Minute})
 						a.AtMost = atMost
 						made := s.create(plan(block("b", sequence("s", a, second("next")))))
@@ -198,18 +188,18 @@ func TestLaterKilled(t *testing.T) {
 						must(t, s.engine(s.process(), opts).Run(t.Context()))
 						end := s.read(made.ID)
 						if atMost == 0 && end.State.Status != workflow.Completed || !end.State.Status.Final() || end.Asleep() {
-							t.Errorf("in a fleet %v, killed at update %d, %v: %s", inFleet, at, after, outline(end))
+							t.Errorf("in a fleet %v, killed at update %d, %v: %s", members != nil, at, after, outline(end))
 						}
 						seen := map[string]bool{}
 						for call := range strings.FieldsSeq(p.took("a")) {
 							_, state, _ := strings.Cut(call, ":")
 							if atMost == 1 && seen[state] {
-								t.Errorf("in a fleet %v, killed at update %d, %v: called twice: %s", inFleet, at, after, p.took("a"))
+								t.Errorf("in a fleet %v, killed at update %d, %v: called twice: %s", members != nil, at, after, p.took("a"))
 							}
 							seen[state] = true
 						}
 						if calls := strings.Fields(p.took("a")); atMost == 0 && (len(seen) < 3 || len(calls) > 5) {
-							t.Errorf("in a fleet %v, killed at update %d, %v: calls %s", inFleet, at, after, p.took("a"))
+							t.Errorf("in a fleet %v, killed at update %d, %v: calls %s", members != nil, at, after, p.took("a"))
 						}
 					})
 					if !reached.Load() {
@@ -226,17 +216,14 @@ func TestLaterKilled(t *testing.T) {
 
 // TestStopAsleep stops plans that sleep. What waits is Stopped, and its attempt has an end.
 func TestStopAsleep(t *testing.T) {
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		onStage(t, func(t *testing.T, s *stage) {
-			p, opts := onPolls(s), engine.Options{Poll: time.Minute}
-			if inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
+			p, opts := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}
 			deferred := plan(block("b", sequence("s", p.action(wait{"a", 3, time.Hour}))))
 			deferred.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.OnFailure, second("clean"))}}
 			made := s.create(deferred)
-			e, ended := s.engine(s.process(), opts), make(chan error)
-			go func() { ended <- e.Run(t.Context()) }()
+			e := s.engine(s.process(), opts)
+			ended := start(t.Context(), e)
 			time.Sleep(10 * time.Minute)
 			if !s.read(made.ID).Asleep() {
 				t.Fatal("the plan does not sleep")
@@ -246,7 +233,7 @@ func TestStopAsleep(t *testing.T) {
 			end := s.read(made.ID)
 			a := end.Blocks[0].Sequences[0].Actions[0]
 			if end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || a.State.Status != workflow.Stopped || a.Attempts[0].End.IsZero() || !a.Attempts[0].Interrupted || a.Attempts[0].Later != nil || s.done["clean"] != 1 {
-				t.Errorf("in a fleet %v: %s%+v, stopped by %+v", inFleet, outline(end), a.Attempts, end.Stopped)
+				t.Errorf("in a fleet %v: %s%+v, stopped by %+v", members != nil, outline(end), a.Attempts, end.Stopped)
 			}
 			must(t, <-ended)
 		})
@@ -257,12 +244,9 @@ func TestStopAsleep(t *testing.T) {
 // since a request to stop wakes what sleeps, and the work on it does not begin again and again.
 func TestStoppedPlansStayAwake(t *testing.T) {
 	for name, late := range map[string]bool{"stopped": false, "asked too late": true} {
-		for _, inFleet := range []bool{false, true} {
+		for _, members := range []*fleet.Options{nil, {}} {
 			onStage(t, func(t *testing.T, s *stage) {
-				p, opts, pickUps := onPolls(s), engine.Options{Poll: time.Minute}, 0
-				if inFleet {
-					opts.Fleet = &fleet.Options{}
-				}
+				p, opts, pickUps := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 0
 				opts.Observer.PickedUp = func(context.Context, engine.PickedUpEvent) { pickUps++ }
 				first := second("first")
 				if !late {
@@ -271,10 +255,10 @@ func TestStoppedPlansStayAwake(t *testing.T) {
 				stopped := plan(block("b", sequence("s", first)))
 				stopped.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, p.action(wait{"clean", 1, time.Hour}))}}
 				made := s.create(stopped)
-				e, ended := s.engine(s.process(), opts), make(chan error)
-				go func() { ended <- e.Run(t.Context()) }()
+				e := s.engine(s.process(), opts)
+				ended := start(t.Context(), e)
 				time.Sleep(time.Minute)
-				if inFleet {
+				if members != nil {
 					must(t, fleet.Stop(t.Context(), s.open(), made.ID, asked))
 				} else {
 					if err := e.Stop(t.Context(), made.ID, asked); errors.Is(err, fleet.ErrNotRunning) != late {
@@ -284,7 +268,7 @@ func TestStoppedPlansStayAwake(t *testing.T) {
 				must(t, <-ended)
 				want := map[bool]workflow.Status{false: workflow.Stopped, true: workflow.Completed}[late]
 				if end := s.read(made.ID); end.State.Status != want || len(p.calls["clean"]) != 2 || pickUps > 3 {
-					t.Errorf("%s, in a fleet %t: picked up %d times, calls %v, %s", name, inFleet, pickUps, p.calls, outline(end))
+					t.Errorf("%s, in a fleet %t: picked up %d times, calls %v, %s", name, members != nil, pickUps, p.calls, outline(end))
 				}
 			})
 		}
@@ -311,8 +295,7 @@ func TestSleepOfDelays(t *testing.T) {
 	} {
 		onStage(t, func(t *testing.T, s *stage) {
 			s.create(test.plan)
-			ended := make(chan error)
-			go func() { ended <- s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()) }()
+			ended := start(t.Context(), s.engine(s.process(), engine.Options{Poll: time.Minute}))
 			time.Sleep(30 * time.Minute)
 			if !s.read(test.plan.ID).Asleep() {
 				t.Errorf("%s: the plan does not sleep", name)
@@ -361,8 +344,8 @@ func TestPollers(t *testing.T) {
 		}
 		made := s.create(plan(b))
 		v, count := s.counted()
-		e, ended := s.engine(v, engine.Options{Plans: 1}), make(chan error)
-		go func() { ended <- e.Run(t.Context()) }()
+		e := s.engine(v, engine.Options{Plans: 1})
+		ended := start(t.Context(), e)
 		for range polls / 2 {
 			time.Sleep(65 * time.Second)
 			quick := submit(t, e, plan(block("b", sequence("s", second("quick")))))
@@ -384,14 +367,11 @@ func TestPollers(t *testing.T) {
 
 // TestSleepFails lets the update fail that puts a plan to sleep. The plan goes on, and sleeps later.
 func TestSleepFails(t *testing.T) {
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
 			onStage(t, func(t *testing.T, s *stage) {
 				s.stored = nil
-				p, opts, fails := onPolls(s), engine.Options{Poll: time.Minute}, 2
-				if inFleet {
-					opts.Fleet = &fleet.Options{}
-				}
+				p, opts, fails := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 2
 				made := s.create(plan(block("b", sequence("s", p.action(wait{"a", 1, time.Hour})))))
 				v := s.updating(func(o workflow.Object, update func() error) error {
 					if p, ok := o.(*workflow.Plan); ok && p.Asleep() && fails > 0 {
@@ -400,15 +380,14 @@ func TestSleepFails(t *testing.T) {
 					}
 					return update()
 				})
-				ended := make(chan error)
-				go func() { ended <- s.engine(v, opts).Run(t.Context()) }()
+				ended := start(t.Context(), s.engine(v, opts))
 				time.Sleep(10 * time.Minute)
 				if !s.read(made.ID).Asleep() || fails > 0 {
-					t.Errorf("in a fleet %v, with %v: the plan does not sleep: %d, %+v", inFleet, with(""), fails, s.read(made.ID))
+					t.Errorf("in a fleet %v, with %v: the plan does not sleep: %d, %+v", members != nil, with(""), fails, s.read(made.ID))
 				}
 				must(t, <-ended)
 				if got := p.took("a"); s.read(made.ID).State.Status != workflow.Completed || got != "0s:0/1 1h0m0s:1/1" {
-					t.Errorf("in a fleet %v: called at %s", inFleet, got)
+					t.Errorf("in a fleet %v: called at %s", members != nil, got)
 				}
 			})
 		}
@@ -419,19 +398,15 @@ func TestSleepFails(t *testing.T) {
 // action, the update that lets the plan sleep, its read, and the update that wakes it.
 func TestCostOfSleep(t *testing.T) {
 	efforttest.NotShort(t, "it counts requests")
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
-			p, opts := onPolls(s), engine.Options{NoRetention: true}
-			if inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
+			p, opts := onPolls(s), engine.Options{NoRetention: true, Fleet: members}
 			made := plan(block("b", sequence("s", p.action(wait{"a", 3, time.Hour}))))
 			must(t, s.open().Create(t.Context(), made))
 			e, err := engine.New(s.open(), opts)
 			must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- e.Run(ctx) }()
+			ended := start(ctx, e)
 			time.Sleep(90 * time.Minute)
 			server.ResetRequests()
 			time.Sleep(time.Hour)
@@ -442,11 +417,11 @@ func TestCostOfSleep(t *testing.T) {
 				}
 			}
 			want := "map[GetBlob:5 HeadBlob:4 PutBlob:3]" // two HEADs are of searches, which see that the plan has changed
-			if inFleet {
+			if members != nil {
 				want = "map[GetBlob:5 HeadBlob:5 PutBlob:3]" // and one of the hourly search
 			}
 			if fmt.Sprint(got) != want {
-				t.Errorf("in a fleet %v: %v, want %s", inFleet, got, want)
+				t.Errorf("in a fleet %v: %v, want %s", members != nil, got, want)
 			}
 			cancel()
 			must(t, <-ended)
@@ -506,7 +481,7 @@ func TestLaterInterrupted(t *testing.T) {
 		1: {"1:0 1:1", workflow.Failed},
 		2: {"1:0 1:1 2:1", workflow.Completed},
 	} {
-		for _, inFleet := range []bool{false, true} {
+		for _, members := range []*fleet.Options{nil, {}} {
 			onStage(t, func(t *testing.T, s *stage) {
 				var calls []string
 				s.reg = registry.Must(s, engine.Task("later", func(ctx context.Context, call engine.Call, _ int) (string, error) {
@@ -521,10 +496,7 @@ func TestLaterInterrupted(t *testing.T) {
 					}
 					return "", err
 				}))
-				opts := engine.Options{Drain: time.Second}
-				if inFleet {
-					opts.Fleet = &fleet.Options{}
-				}
+				opts := engine.Options{Drain: time.Second, Fleet: members}
 				made := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", AtMost: atMost, Timeout: time.Hour}))))
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
@@ -532,7 +504,7 @@ func TestLaterInterrupted(t *testing.T) {
 				must(t, s.engine(s.process(), opts).Run(t.Context()))
 				a := s.read(made.ID).Blocks[0].Sequences[0].Actions[0]
 				if got := strings.Join(calls, " "); got != want.calls || a.State.Status != want.status || a.Attempts[len(a.Attempts)-1].Later != nil {
-					t.Errorf("at most %d, in a fleet %v: called %s, %s: %+v", atMost, inFleet, got, a.State.Status, a.Attempts)
+					t.Errorf("at most %d, in a fleet %v: called %s, %s: %+v", atMost, members != nil, got, a.State.Status, a.Attempts)
 				}
 			})
 		}

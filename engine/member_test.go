@@ -206,10 +206,7 @@ func TestKilledMember(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := s.create(full())
 		e := s.join("a", engine.Options{})
-		e.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-			calls.Add(1)
-			return do()
-		})
+		e.Before("", func() { calls.Add(1) })
 		e.wait(t, 0)
 		want = s.verdict(p.ID)
 	})

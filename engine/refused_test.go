@@ -52,8 +52,7 @@ func (s *stage) refuses(member *fleet.Options, refuse func(op string) error) int
 	})
 	first, second := s.create(long("a", "b")), long("c", "d")
 	e := s.engine(v, o)
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(s.t.Context()) }()
+	ended := start(s.t.Context(), e)
 	time.Sleep(1500 * time.Millisecond) // no search runs beside Create, whose note would come late
 	if _, err := e.Submit(s.t.Context(), second); err != nil {
 		tell(err)

@@ -566,10 +566,7 @@ func TestPlansBesideRecovery(t *testing.T) {
 			v := s.process()
 			must(t, v.Create(t.Context(), plan(block("b", sequence("s", second("a"))))))
 			var ran time.Duration
-			v.OnOp("Recovery", func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(10 * time.Minute)
-				return do()
-			})
+			v.Before("Recovery", func() { time.Sleep(10 * time.Minute) })
 			e, err := engine.New(v, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
 				Changed: func(context.Context, engine.ChangedEvent) { ran = time.Since(s.began) },
 			}})

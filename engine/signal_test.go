@@ -74,14 +74,11 @@ func (s *stage) send(plan *workflow.Plan, name, by string) {
 
 // modes are engines in a fleet and alone, that run in memory and asleep.
 func modes(t *testing.T, play func(t *testing.T, s *stage, opts engine.Options, every time.Duration)) {
-	for _, inFleet := range []bool{false, true} {
+	for _, members := range []*fleet.Options{nil, {}} {
 		for _, every := range []time.Duration{4 * time.Minute, 24 * time.Hour} {
-			t.Run(fmt.Sprintf("fleet=%v,every=%v", inFleet, every), func(t *testing.T) {
+			t.Run(fmt.Sprintf("fleet=%v,every=%v", members != nil, every), func(t *testing.T) {
 				onStage(t, func(t *testing.T, s *stage) {
-					opts := engine.Options{Poll: 10 * time.Second}
-					if inFleet {
-						opts.Fleet = &fleet.Options{}
-					}
+					opts := engine.Options{Poll: 10 * time.Second, Fleet: members}
 					play(t, s, opts, every)
 				})
 			})
@@ -100,8 +97,7 @@ func TestSignals(t *testing.T) {
 			time.Sleep(time.Minute)
 			g.began = time.Now()
 		}
-		ended := make(chan error)
-		go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
+		ended := start(t.Context(), s.engine(s.process(), opts))
 		time.Sleep(time.Minute)
 		now := s.read(p.ID)
 		a := now.Blocks[0].Sequences[0].Actions[1]
@@ -145,8 +141,7 @@ func TestSignalsSurviveDeath(t *testing.T) {
 		opts.Observer.Problem = func(context.Context, engine.ProblemEvent) {} // of the one that dies
 		dying := s.process()
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.engine(dying, opts).Run(ctx) }()
+		ended := start(ctx, s.engine(dying, opts))
 		time.Sleep(time.Minute)
 		dying.OnOp("FindNote", func(context.Context, processtest.Call, func() error) error {
 			dying.Kill()
@@ -186,8 +181,7 @@ func TestSignalCosts(t *testing.T) {
 			return do()
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.engine(v, opts).Run(ctx) }()
+		ended := start(ctx, s.engine(v, opts))
 		time.Sleep(2 * time.Minute)
 		if most := int64(2*60/10 + 3); reads.Load() > 1 || lists.Load() > most { // a node looks once whether the vault is suspended
 			t.Errorf("without signals, %d reads and %d lists", reads.Load(), lists.Load())

@@ -251,6 +251,13 @@ func (s *stage) engine(v storage.Vault, opts engine.Options) *engine.Engine {
 	return e
 }
 
+// start runs an engine beside the test. The channel yields what Run returns.
+func start(ctx context.Context, e *engine.Engine) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	return ended
+}
+
 // run runs an engine until no plan is left, or ctx ends.
 func (s *stage) run(ctx context.Context, v storage.Vault) {
 	s.t.Helper()

@@ -72,8 +72,7 @@ func TestStoredValues(t *testing.T) {
 			}}})
 			must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- e.Run(ctx) }()
+			ended := start(ctx, e)
 			time.Sleep(time.Minute)
 			submit(t, e, p)
 			request.Texts["late"] = "" // the caller may change its plan once Submit has returned

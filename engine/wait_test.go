@@ -67,8 +67,7 @@ func TestWaitHere(t *testing.T) {
 				v, count := s.counted()
 				e := s.engine(v, o)
 				s.create(plan(block("", sequence("", do(job{Name: "other", For: time.Hour}))))) // keeps Run active
-				ended := make(chan error)
-				go func() { ended <- e.Run(t.Context()) }()
+				ended := start(t.Context(), e)
 				time.Sleep(90*time.Second + 500*time.Millisecond) // between two searches
 				count.take()
 				p := plan(block("b", sequence("s", do(job{Name: "a", For: 3 * time.Minute, Fails: 1}), second("b"))))

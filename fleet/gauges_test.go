@@ -96,10 +96,7 @@ func TestGaugesOfAFleet(t *testing.T) {
 				t.Errorf("in three minutes after %s, %v reported, want %s", event, got, want)
 			}
 		}
-		stores["stays"].OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
-			t.Error("a node looked before its turn")
-			return do()
-		})
+		stores["stays"].Before("Search", func() { t.Error("a node looked before its turn") })
 		phase("the start", func() {}, "dies")
 		phase("a death", stores["dies"].Kill, "freezes")
 		phase("a freeze", stores["freezes"].Freeze, "drains")
@@ -197,10 +194,7 @@ func TestGaugesOfCopies(t *testing.T) {
 		p := open(store)
 		join(t, p, fleet.Options{Observer: d.observer()})
 		reads := 0
-		p.OnOp("FindNote", func(_ context.Context, _ processtest.Call, do func() error) error {
-			reads++
-			return do()
-		})
+		p.Before("FindNote", func() { reads++ })
 		put := func(name string, version storage.Version, text string) storage.Version {
 			t.Helper()
 			v, err := p.PutNote(t.Context(), storage.Note{Name: name, Version: version, Text: []byte(text)})

@@ -196,12 +196,11 @@ func TestInspectErrors(t *testing.T) {
 		ends, deleted, stays := orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small()), orphan(t, p, plantest.Small())
 		time.Sleep(time.Hour)
 		var once sync.Once
-		p.OnOp("Read", func(_ context.Context, _ processtest.Call, do func() error) error {
+		p.Before("Read", func() {
 			once.Do(func() {
 				must(t, moves(t.Context(), p.Store, ends, workflow.Completed))
 				must(t, p.Store.Delete(t.Context(), deleted.ID))
 			})
-			return do()
 		})
 		var read []storage.Progress
 		if i := inspect(t, p, fleet.InspectOptions{Progress: func(p storage.Progress) { read = append(read, p) }}); len(i.Plans) != 1 || i.Plans[0].Plan.ID != stays.ID {
@@ -217,10 +216,7 @@ func TestInspectErrors(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		p.OnOp("Read", func(_ context.Context, _ processtest.Call, do func() error) error {
-			cancel()
-			return do()
-		})
+		p.Before("Read", func() { cancel() })
 		if i, err := fleet.Inspect(ctx, p, fleet.InspectOptions{}); !errors.Is(err, context.Canceled) || len(i.Plans) != 1 || i.Plans[0].Stuck {
 			t.Errorf("a cancelled Inspect returned %v, %v", i, err)
 		}

@@ -137,10 +137,9 @@ func TestLetGoIsConfirmed(t *testing.T) {
 		n.LetGo(plan.ID)
 		time.Sleep(time.Second)
 		q, other := start(t, store, fleet.Options{})
-		q.OnOp("Read", func(_ context.Context, _ processtest.Call, do func() error) error {
+		q.Before("Read", func() {
 			q.On(nil)
 			must(t, second(n.Take(t.Context(), plan.ID)))
-			return do()
 		})
 		if _, err := other.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
 			t.Errorf("the other's Take returned %v", err)
@@ -508,10 +507,7 @@ func TestClusterRestart(t *testing.T) {
 		taken := make(chan *workflow.Plan, orphans)
 		for range 5 {
 			p := open(store)
-			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(20 * time.Millisecond)
-				return do()
-			})
+			p.Before("", func() { time.Sleep(20 * time.Millisecond) })
 			n := join(t, p, fleet.Options{})
 			go func() {
 				for next := range n.Plans(t.Context()) {

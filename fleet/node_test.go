@@ -331,9 +331,8 @@ func TestOutageOfWrites(t *testing.T) {
 		p, q := open(store), open(store)
 		live := join(t, p, fleet.Options{}) // with a heartbeat at 60s
 		until(6)
-		q.OnOp("Roster", func(_ context.Context, _ processtest.Call, do func() error) error {
+		q.Before("Roster", func() {
 			until(10.5) // and a look each 10s from here
-			return do()
 		})
 		join(t, q, fleet.Options{}) // with a heartbeat at 66s, and a look at 80.5s
 		until(68)

@@ -62,10 +62,9 @@ func TestNothingIsOverlooked(t *testing.T) {
 			offered := *plan
 			must(t, s.n.Claim(t.Context(), plan))
 			s.n.LetGo(plan.ID)
-			s.q.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+			s.q.Before("UpdatePlan", func() {
 				time.Sleep(12 * time.Second)
 				s.q.On(nil)
-				return do()
 			})
 			s.other.Offer(&offered)
 			time.Sleep(12 * time.Second)
@@ -131,10 +130,7 @@ func TestNothingIsOverlooked(t *testing.T) {
 			test.do(t, pair{p, q, n, other})
 			within(t, found, test.within+time.Second/2)
 			var searches atomic.Int64
-			q.OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
-				searches.Add(1)
-				return do()
-			})
+			q.Before("Search", func() { searches.Add(1) })
 			time.Sleep(10 * time.Minute)
 			if searches.Load() > 61 { // those for new plans, although n may still list what other owns
 				t.Errorf("%d searches", searches.Load())
@@ -173,10 +169,7 @@ func TestOrphansBesideABacklog(t *testing.T) {
 				join(t, open(store), fleet.Options{})
 			}
 			p, n := start(t, store, fleet.Options{Capacity: 2})
-			p.OnOp("Search", func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(9 * time.Second)
-				return do()
-			})
+			p.Before("Search", func() { time.Sleep(9 * time.Second) })
 			found := plans(t.Context(), t, n)
 			dying, victim := start(t, store, fleet.Options{})
 			time.Sleep(15 * time.Second) // the first search has ended

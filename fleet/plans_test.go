@@ -27,10 +27,7 @@ func TestPlansDuringASearch(t *testing.T) {
 		for range 16 {
 			create(t, p, 1)
 		}
-		p.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
-			time.Sleep(time.Minute)
-			return do()
-		})
+		p.Before("UpdatePlan", func() { time.Sleep(time.Minute) })
 		n := join(t, p, fleet.Options{})
 		found := plans(t.Context(), t, n)
 		time.Sleep(time.Second)

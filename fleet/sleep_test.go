@@ -155,11 +155,10 @@ func TestSignalsWakeOnce(t *testing.T) {
 			t.Fatal("a signal from before the sleep does not wake the plan")
 		}
 		owning, _ := owner()
-		owning.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+		owning.Before("UpdatePlan", func() {
 			owning.On(nil)
 			send(t, open(store), plan.ID, fleet.Signal{Name: "meanwhile"})
 			time.Sleep(15 * time.Second) // the node hears of it
-			return do()
 		})
 		if !sleeps(1, 20*time.Second) {
 			t.Fatal("a signal in the instant of the sleep does not wake the plan")
@@ -260,10 +259,7 @@ func TestManySleepers(t *testing.T) {
 			t.Errorf("%d bytes are kept for each plan that sleeps", each)
 		}
 		var calls atomic.Int64
-		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-			calls.Add(1)
-			return do()
-		})
+		p.Before("", func() { calls.Add(1) })
 		found := plans(t.Context(), t, n)
 		const hours = 1
 		time.Sleep(hours * time.Hour)

@@ -223,10 +223,7 @@ func TestTakesOfOneNode(t *testing.T) {
 		p := open(store)
 		plan := orphan(t, p, plantest.Full())
 		n := join(t, p, fleet.Options{})
-		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-			time.Sleep(time.Millisecond)
-			return do()
-		})
+		p.Before("", func() { time.Sleep(time.Millisecond) })
 		epochs := make(chan int64, 2)
 		for range 2 {
 			go func() {

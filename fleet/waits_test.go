@@ -198,10 +198,7 @@ func TestInspectManyTurns(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		var read atomic.Int64
-		p.OnOp("FindKey", func(_ context.Context, _ processtest.Call, do func() error) error {
-			read.Add(1)
-			return do()
-		})
+		p.Before("FindKey", func() { read.Add(1) })
 		i := inspect(t, p, fleet.InspectOptions{NoReads: true})
 		turn := 0
 		for _, o := range i.Plans {

@@ -67,6 +67,16 @@ func (p *Process) OnOp(op string, h Hook) {
 	})
 }
 
+// Before sets what happens before each later call of a method, or with "" before all calls. The calls are made.
+func (p *Process) Before(op string, first func()) {
+	p.On(func(_ context.Context, c Call, do func() error) error {
+		if op == "" || c.Op == op {
+			first()
+		}
+		return do()
+	})
+}
+
 // Fail makes all calls of a method fail, and returns the process.
 func (p *Process) Fail(op string, with func(op string) error) *Process {
 	p.OnOp(op, func(context.Context, Call, func() error) error { return with(op) })
