@@ -115,47 +115,39 @@ func TestHandOverFails(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		o    fleet.HandOverOptions
-		plan func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID
+		plan making
 		want error
 		text string
 	}{
-		{"of a live node", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			return claimed(t, p, join(t, p, fleet.Options{Name: "other"}), 1).ID
+		{"of a live node", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, func(s scene) *workflow.Plan {
+			return claimed(s.t, s.p, join(s.t, s.p, fleet.Options{Name: "other"}), 1)
 		}, fleet.ErrOwned, "node other ("},
-		{"of an engine without claims", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			join(t, p, fleet.Options{})
-			return ownerless(t, p, 1).ID
+		{"of an engine without claims", fleet.HandOverOptions{By: ana}, func(s scene) *workflow.Plan {
+			join(s.t, s.p, fleet.Options{})
+			return unclaimed(s)
 		}, fleet.ErrOwned, "an engine without a fleet began it"},
-		{"of an engine without claims, for nobody", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			return ownerless(t, p, 1).ID
-		}, fleet.ErrOwned, "no node is alive to take it"},
-		{"that has not begun", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			return create(t, p, 1).ID
-		}, storage.ErrInvalid, "is NotStarted"},
-		{"that is final", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			plan := orphan(t, p, plantest.Small())
-			must(t, finish(t.Context(), p, plan))
-			return plan.ID
-		}, storage.ErrInvalid, "is Completed"},
-		{"that does not exist", fleet.HandOverOptions{By: ana}, func(*testing.T, *processtest.Process, func() *processtest.Process) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, "not found"},
-		{"that another node takes meanwhile", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			plan, n := orphan(t, p, plantest.Small()), join(t, another(), fleet.Options{})
-			beforeFirst(p, "AddMember", func() { must(t, second(n.Take(t.Context(), plan.ID))) })
-			return plan.ID
+		{"of an engine without claims, for nobody", fleet.HandOverOptions{By: ana, TakeUnclaimed: true}, unclaimed, fleet.ErrOwned, "no node is alive to take it"},
+		{"that has not begun", fleet.HandOverOptions{By: ana}, unbegun, storage.ErrInvalid, "is NotStarted"},
+		{"that is final", fleet.HandOverOptions{By: ana}, ended, storage.ErrInvalid, "is Completed"},
+		{"that does not exist", fleet.HandOverOptions{By: ana}, unknownOne, storage.ErrNotFound, "not found"},
+		{"that another node takes meanwhile", fleet.HandOverOptions{By: ana}, func(s scene) *workflow.Plan {
+			plan, n := orphaned(s), join(s.t, open(s.store), fleet.Options{})
+			beforeFirst(s.p, "AddMember", func() { must(s.t, second(n.Take(s.t.Context(), plan.ID))) })
+			return plan
 		}, fleet.ErrOwned, "somebody else works on the plan"},
-		{"of a silent node that wakes up", fleet.HandOverOptions{By: ana}, func(t *testing.T, p *processtest.Process, another func() *processtest.Process) uuid.UUID {
-			sleeper := another()
-			plan := claimed(t, p, join(t, sleeper, fleet.Options{}), 1)
+		{"of a silent node that wakes up", fleet.HandOverOptions{By: ana}, func(s scene) *workflow.Plan {
+			sleeper, n := start(s.t, s.store, fleet.Options{})
+			plan := claimed(s.t, s.p, n, 1)
 			sleeper.Freeze()
 			time.Sleep(time.Minute)
-			beforeFirst(p, "AddMember", sleeper.Thaw)
-			return plan.ID
+			beforeFirst(s.p, "AddMember", sleeper.Thaw)
+			return plan
 		}, fleet.ErrOwned, "has renewed its record"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p := open(store)
-				id := test.plan(t, p, func() *processtest.Process { return open(store) })
+				id := test.plan(scene{t: t, store: store, p: p}).ID
 				_, err := fleet.HandOver(t.Context(), p, id, test.o)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), id.String()) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("HandOver returned %v", err)

@@ -131,24 +131,12 @@ func TestClaimIsRefused(t *testing.T) {
 	of := func(epoch int64, name string) fleet.ClaimOptions {
 		return fleet.ClaimOptions{External: workflow.External{Name: name}, Epoch: epoch}
 	}
-	type making func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID
-	external := func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-		_, plan := placed(t, p)
-		return plan.ID
-	}
-	running := func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID { return claimed(t, p, n, 2).ID }
-	unclaimed := func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }
-	overdue := func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-		return asleep(t, p, n, -time.Minute).ID
-	}
-	sleeps := func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-		return rests(t, p, time.Hour, 0).ID
-	}
+	sleeps := func(s scene) *workflow.Plan { return rests(s.t, s.p, time.Hour, 0) }
 	pauses := func(make making) making {
-		return func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			id := make(t, p, n)
-			must(t, fleet.PausePlan(t.Context(), p, id, ana))
-			return id
+		return func(s scene) *workflow.Plan {
+			plan := make(s)
+			must(s.t, fleet.PausePlan(s.t.Context(), s.p, plan.ID, ana))
+			return plan
 		}
 	}
 	for _, test := range []struct {
@@ -158,46 +146,41 @@ func TestClaimIsRefused(t *testing.T) {
 		want error
 		text string
 	}{
-		{"its owner may live", external, of(0, "queue"), fleet.ErrOwned, "queue places it, in epoch 1; ask it: queue show"},
-		{"an epoch that is over", external, of(2, "queue"), fleet.ErrOwned, "in epoch 1"},
-		{"another engine's", external, of(1, "other"), fleet.ErrOwned, "queue places it"},
+		{"its owner may live", ofTheQueue, of(0, "queue"), fleet.ErrOwned, "queue places it, in epoch 1; ask it: queue show"},
+		{"an epoch that is over", ofTheQueue, of(2, "queue"), fleet.ErrOwned, "in epoch 1"},
+		{"another engine's", ofTheQueue, of(1, "other"), fleet.ErrOwned, "queue places it"},
 		{"another engine's, asleep", sleeps, of(1, "other"), fleet.ErrOwned, "queue places it"},
-		{"another engine's, not begun", func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return authored(t, p, 0).ID }, of(0, "other"), fleet.ErrOwned, "queue places it"},
-		{"begun for the queue by an engine without claims", func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := authored(t, p, 0)
-			must(t, moves(t.Context(), p, plan, workflow.Running))
-			return plan.ID
+		{"another engine's, not begun", func(s scene) *workflow.Plan { return authored(s.t, s.p, 0) }, of(0, "other"), fleet.ErrOwned, "queue places it"},
+		{"begun for the queue by an engine without claims", func(s scene) *workflow.Plan {
+			plan := authored(s.t, s.p, 0)
+			must(s.t, moves(s.t.Context(), s.p, plan, workflow.Running))
+			return plan
 		}, of(0, "queue"), fleet.ErrOwned, "queue places it"},
-		{"the fleet's", running, of(1, "queue"), fleet.ErrOwned, "with epoch 1"},
-		{"the fleet's, whose owner is gone", func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			return orphan(t, p, plantest.Small()).ID
-		}, of(1, "queue"), fleet.ErrOwned, "with epoch 1"},
-		{"the fleet's, asleep", overdue, of(1, "queue"), fleet.ErrOwned, "the fleet places it"},
+		{"the fleet's", ofTheNode, of(1, "queue"), fleet.ErrOwned, "with epoch 1"},
+		{"the fleet's, whose owner is gone", orphaned, of(1, "queue"), fleet.ErrOwned, "with epoch 1"},
+		{"the fleet's, asleep", func(s scene) *workflow.Plan { return asleep(s.t, s.p, s.n, -time.Minute) }, of(1, "queue"), fleet.ErrOwned, "the fleet places it"},
 		{"unclaimed", unclaimed, of(0, "queue"), fleet.ErrOwned, "TakeUnclaimed"},
 		{"asleep", sleeps, of(1, "queue"), fleet.ErrAsleep, "sleeps until"},
-		{"not to begin yet", func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			return authored(t, p, time.Hour).ID
-		}, of(0, "queue"), fleet.ErrAsleep, "sleeps until"},
-		{"paused before it began", pauses(func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return create(t, p, 1).ID }), of(0, "queue"), fleet.ErrPaused, ""},
-		{"paused and due", pauses(func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return rests(t, p, 0, 0).ID }), of(0, "queue"), fleet.ErrPaused, ""},
-		{"in a suspended vault", func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			id := create(t, p, 1).ID
-			must(t, second(fleet.Suspend(t.Context(), p, closing, fleet.SuspendOptions{})))
-			return id
+		{"not to begin yet", func(s scene) *workflow.Plan { return authored(s.t, s.p, time.Hour) }, of(0, "queue"), fleet.ErrAsleep, "sleeps until"},
+		{"paused before it began", pauses(unbegun), of(0, "queue"), fleet.ErrPaused, ""},
+		{"paused and due", pauses(func(s scene) *workflow.Plan { return rests(s.t, s.p, 0, 0) }), of(0, "queue"), fleet.ErrPaused, ""},
+		{"in a suspended vault", func(s scene) *workflow.Plan {
+			must(s.t, second(fleet.Suspend(s.t.Context(), s.p, closing, fleet.SuspendOptions{})))
+			return unbegun(s)
 		}, of(0, "queue"), fleet.ErrSuspended, ""},
-		{"deleted", func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			id := external(t, p, n)
-			must(t, p.Delete(t.Context(), id))
-			return id
+		{"deleted", func(s scene) *workflow.Plan {
+			plan := ofTheQueue(s)
+			must(s.t, s.p.Delete(s.t.Context(), plan.ID))
+			return plan
 		}, of(1, "queue"), storage.ErrNotFound, ""},
-		{"by nobody", external, of(1, ""), storage.ErrInvalid, "External.Name"},
-		{"by a name of two lines", external, of(1, "a\nb"), storage.ErrInvalid, "External"},
-		{"with a negative epoch", external, of(-1, "queue"), storage.ErrInvalid, "Epoch"},
+		{"by nobody", ofTheQueue, of(1, ""), storage.ErrInvalid, "External.Name"},
+		{"by a name of two lines", ofTheQueue, of(1, "a\nb"), storage.ErrInvalid, "External"},
+		{"with a negative epoch", ofTheQueue, of(-1, "queue"), storage.ErrInvalid, "Epoch"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p, n := start(t, store, fleet.Options{})
-				id := test.plan(t, p, n)
+				id := test.plan(scene{t, store, p, n}).ID
 				before, _ := p.Read(t.Context(), id)
 				_, _, err := claims(t, placer(t, p), id, test.o)
 				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
@@ -231,20 +214,17 @@ func TestClaimIsRefused(t *testing.T) {
 // TestClaimsAtOnce lets one placer claim a plan between another's read and update of it. The first update wins.
 func TestClaimsAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
-		plan  func(t *testing.T, v storage.Vault) *workflow.Plan
+		plan  making
 		epoch int64
 	}{
-		"not begun": {func(t *testing.T, v storage.Vault) *workflow.Plan { return create(t, v, 2) }, 0},
-		"asleep":    {func(t *testing.T, v storage.Vault) *workflow.Plan { return rests(t, v, 0, 0) }, 0},
-		"its owner is gone": {func(t *testing.T, v storage.Vault) *workflow.Plan {
-			_, plan := placed(t, v)
-			return plan
-		}, 1},
+		"not begun":         {unbegun, 0},
+		"asleep":            {func(s scene) *workflow.Plan { return rests(s.t, s.p, 0, 0) }, 0},
+		"its owner is gone": {ofTheQueue, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p, quick := open(store), open(store)
-				plan := test.plan(t, p)
+				plan := test.plan(scene{t: t, p: p})
 				var winner *workflow.Plan
 				beforeFirst(p, "UpdatePlan", func() { _, winner = place(t, placer(t, quick), plan.ID, test.epoch) })
 				_, _, err := claims(t, placer(t, p), plan.ID, fleet.ClaimOptions{External: queue, Epoch: test.epoch})
@@ -457,20 +437,17 @@ func TestPlacerLooks(t *testing.T) {
 func TestHandOverOfExternalPlans(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		plan   func(t *testing.T, v storage.Vault) *workflow.Plan
+		plan   making
 		asleep bool
 		epoch  int64 // after the handover
 		after  time.Duration
 		taken  int64 // the epoch in which a node has it
 	}{
-		{"running", func(t *testing.T, v storage.Vault) *workflow.Plan {
-			_, plan := placed(t, v)
-			return plan
-		}, false, 2, 0, 3},
-		{"asleep", func(t *testing.T, v storage.Vault) *workflow.Plan { return rests(t, v, time.Hour, 0) }, true, 1, time.Hour, 2},
-		{"overdue", func(t *testing.T, v storage.Vault) *workflow.Plan { return rests(t, v, 0, 0) }, true, 1, 0, 2},
-		{"not begun", func(t *testing.T, v storage.Vault) *workflow.Plan { return authored(t, v, 0) }, true, 0, 0, 1},
-		{"not to begin yet", func(t *testing.T, v storage.Vault) *workflow.Plan { return authored(t, v, time.Hour) }, true, 0, time.Hour, 1},
+		{"running", ofTheQueue, false, 2, 0, 3},
+		{"asleep", func(s scene) *workflow.Plan { return rests(s.t, s.p, time.Hour, 0) }, true, 1, time.Hour, 2},
+		{"overdue", func(s scene) *workflow.Plan { return rests(s.t, s.p, 0, 0) }, true, 1, 0, 2},
+		{"not begun", func(s scene) *workflow.Plan { return authored(s.t, s.p, 0) }, true, 0, 0, 1},
+		{"not to begin yet", func(s scene) *workflow.Plan { return authored(s.t, s.p, time.Hour) }, true, 0, time.Hour, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -478,7 +455,7 @@ func TestHandOverOfExternalPlans(t *testing.T) {
 				found := plans(t.Context(), t, n)
 				time.Sleep(time.Minute + time.Second)
 				began := time.Now()
-				plan := test.plan(t, v)
+				plan := test.plan(scene{t: t, p: v})
 				former := plantest.Clone(plan)
 				time.Sleep(time.Minute)
 				if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, TakeUnclaimed: true}); !errors.Is(err, fleet.ErrOwned) || !strings.Contains(err.Error(), "queue, an engine of another kind, places it") {

@@ -56,6 +56,30 @@ func start(t testing.TB, store *memvault.Store, o fleet.Options) (*processtest.P
 	return p, join(t, p, o)
 }
 
+// scene is a store with a process and its node, for which a test makes a plan.
+type scene struct {
+	t     *testing.T
+	store *memvault.Store
+	p     *processtest.Process
+	n     *fleet.Node // or nil
+}
+
+// making stores a plan in some state.
+type making func(s scene) *workflow.Plan
+
+func unbegun(s scene) *workflow.Plan    { return create(s.t, s.p, 2) }
+func ofTheNode(s scene) *workflow.Plan  { return claimed(s.t, s.p, s.n, 2) }
+func orphaned(s scene) *workflow.Plan   { return orphan(s.t, s.p, plantest.Small()) }
+func unclaimed(s scene) *workflow.Plan  { return ownerless(s.t, s.p, 2) }
+func unknownOne(scene) *workflow.Plan   { return &workflow.Plan{ID: workflow.NewV7()} }
+func ofTheQueue(s scene) *workflow.Plan { _, plan := placed(s.t, s.p); return plan }
+
+func ended(s scene) *workflow.Plan {
+	plan := orphaned(s)
+	must(s.t, finish(s.t.Context(), s.p, plan))
+	return plan
+}
+
 func leave(t testing.TB, n *fleet.Node) {
 	t.Helper()
 	must(t, n.Leave(context.WithoutCancel(t.Context())))

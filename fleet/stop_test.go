@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/planvault/azblob/fleet"
-	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -33,32 +32,18 @@ func stopped(t testing.TB, store *memvault.Store) (plans []uuid.UUID) {
 func TestStop(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		begin func(t *testing.T, p *processtest.Process, n *fleet.Node) *workflow.Plan
+		begin making
 		get   func(t *testing.T, n *fleet.Node, id uuid.UUID) // makes the node the owner
 	}{
-		{
-			"the owner's",
-			func(t *testing.T, p *processtest.Process, n *fleet.Node) *workflow.Plan { return claimed(t, p, n, 1) },
-			func(*testing.T, *fleet.Node, uuid.UUID) {},
-		},
-		{
-			"a dead owner's",
-			func(t *testing.T, p *processtest.Process, _ *fleet.Node) *workflow.Plan {
-				return orphan(t, p, plantest.Small())
-			},
-			func(t *testing.T, n *fleet.Node, id uuid.UUID) { must(t, second(n.Take(t.Context(), id))) },
-		},
-		{
-			"nobody's",
-			func(t *testing.T, p *processtest.Process, _ *fleet.Node) *workflow.Plan { return create(t, p, 1) },
-			func(t *testing.T, n *fleet.Node, _ uuid.UUID) { within(t, plans(t.Context(), t, n), time.Minute) },
-		},
+		{"the owner's", ofTheNode, func(*testing.T, *fleet.Node, uuid.UUID) {}},
+		{"a dead owner's", orphaned, func(t *testing.T, n *fleet.Node, id uuid.UUID) { must(t, second(n.Take(t.Context(), id))) }},
+		{"nobody's", unbegun, func(t *testing.T, n *fleet.Node, _ uuid.UUID) { within(t, plans(t.Context(), t, n), time.Minute) }},
 	} {
 		for _, end := range []string{"final", "deleted"} {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p, n := start(t, store, fleet.Options{})
 				other := claimed(t, p, n, 1)
-				id := test.begin(t, p, n).ID
+				id := test.begin(scene{t, store, p, n}).ID
 				must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, ana))
 				time.Sleep(10*time.Second + 1)
 				test.get(t, n, id)

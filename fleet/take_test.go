@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
 	"github.com/planvault/azblob/internal/plantest"
@@ -43,53 +41,47 @@ func TestTake(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		o     fleet.Options
-		plan  func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID
+		plan  making
 		want  error
 		epoch int64
 		state workflow.Status
 	}{
-		{"of a dead member", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := orphan(t, p, plantest.Full())
+		{"of a dead member", fleet.Options{}, func(s scene) *workflow.Plan {
+			plan := orphan(s.t, s.p, plantest.Full())
 			for i, o := range workflow.Parts(plan) {
 				for range i % 3 { // NotStarted, Running and Completed ones
-					must(t, moves(t.Context(), p, o, o.Header().State.Status+1))
+					must(s.t, moves(s.t.Context(), s.p, o, o.Header().State.Status+1))
 				}
 			}
-			return plan.ID
+			return plan
 		}, nil, 2, workflow.Running},
-		{"that is the node's own", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID { return claimed(t, p, n, 2).ID }, nil, 2, workflow.Running},
-		{"that was let go", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			plan := claimed(t, p, n, 2)
-			_, done := n.Work(plan.ID)
+		{"that is the node's own", fleet.Options{}, ofTheNode, nil, 2, workflow.Running},
+		{"that was let go", fleet.Options{}, func(s scene) *workflow.Plan {
+			plan := ofTheNode(s)
+			_, done := s.n.Work(plan.ID)
 			done()
-			return plan.ID
+			return plan
 		}, nil, 2, workflow.Running},
-		{"that has not begun", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return create(t, p, 2).ID }, nil, 1, workflow.Running},
-		{"that is final", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := orphan(t, p, plantest.Small())
-			must(t, finish(t.Context(), p, plan))
-			return plan.ID
-		}, nil, 1, workflow.Completed},
-		{"of another member", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID {
-			plan := create(t, p, 2)
-			must(t, join(t, p, fleet.Options{}).Claim(t.Context(), plan)) // joined since the last look
-			return plan.ID
+		{"that has not begun", fleet.Options{}, unbegun, nil, 1, workflow.Running},
+		{"that is final", fleet.Options{}, ended, nil, 1, workflow.Completed},
+		{"of another member", fleet.Options{}, func(s scene) *workflow.Plan {
+			return claimed(s.t, s.p, join(s.t, s.p, fleet.Options{}), 2) // joined since the last look
 		}, fleet.ErrOwned, 1, workflow.Running},
-		{"of a member that took it from the node", fleet.Options{}, func(t *testing.T, p *processtest.Process, n *fleet.Node) uuid.UUID {
-			plan := claimed(t, p, n, 2)
+		{"of a member that took it from the node", fleet.Options{}, func(s scene) *workflow.Plan {
+			plan := ofTheNode(s)
 			plan.Owner, plan.Epoch = workflow.NewV7(), 2
-			must(t, p.UpdatePlan(t.Context(), plan))
-			return plan.ID
+			must(s.t, s.p.UpdatePlan(s.t.Context(), plan))
+			return plan
 		}, fleet.ErrFenced, 2, workflow.Running},
-		{"of an engine without claims", fleet.Options{}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, fleet.ErrOwned, 0, workflow.Running},
-		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, func(t *testing.T, p *processtest.Process, _ *fleet.Node) uuid.UUID { return ownerless(t, p, 2).ID }, nil, 2, workflow.Running},
-		{"that does not exist", fleet.Options{}, func(*testing.T, *processtest.Process, *fleet.Node) uuid.UUID { return workflow.NewV7() }, storage.ErrNotFound, 0, 0},
+		{"of an engine without claims", fleet.Options{}, unclaimed, fleet.ErrOwned, 0, workflow.Running},
+		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, unclaimed, nil, 2, workflow.Running},
+		{"that does not exist", fleet.Options{}, unknownOne, storage.ErrNotFound, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			onStore(t, func(t *testing.T, store *memvault.Store) {
 				p := open(store)
 				n := join(t, p, test.o)
-				id := test.plan(t, p, n)
+				id := test.plan(scene{t, store, p, n}).ID
 				var before *workflow.Plan
 				if !errors.Is(test.want, storage.ErrNotFound) {
 					before = read(t, p, id)
