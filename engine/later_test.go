@@ -314,20 +314,36 @@ func TestSleepOfDelays(t *testing.T) {
 	}
 }
 
-// TestSleepOfRounds lets a plan sleep between two rounds of a continuous check, beside an action that wakes it
-// more often. The rounds keep their distance.
+// TestSleepOfRounds lets plans sleep between two rounds of a continuous check, which keep their distance although an action
+// wakes the plan more often; within a round, of which nothing is checked again; and before each retry of a check, which fails
+// when its retries are used up.
 func TestSleepOfRounds(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := onPolls(s)
-		made := plan(block("b", sequence("s", p.action(wait{"a", 3, 50 * time.Minute}))))
-		made.ContChecks = checks(do(job{Name: "round"}))
-		made.ContChecks.Delay = time.Hour
-		s.create(made)
-		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
-		if end := s.read(made.ID); end.State.Status != workflow.Completed || s.ran["round"] != 3 {
-			t.Errorf("%d rounds, %s", s.ran["round"], outline(end))
-		}
-	})
+	failing := do(job{Name: "check", FailsFrom: 2})
+	failing.Retries, failing.Backoff.First, failing.Backoff.Most = 2, 10*time.Minute, 10*time.Minute
+	for name, test := range map[string]struct {
+		work, slow wait // the work, and what follows the check in its round
+		check      *workflow.Action
+		ran        int // the check
+		reason     workflow.FailureReason
+		within     time.Duration
+	}{
+		"between rounds": {wait{"a", 3, 50 * time.Minute}, wait{"slow", 0, 0}, do(job{Name: "check"}), 3, workflow.NoFailure, 3 * time.Hour},
+		"in a round":     {wait{"a", 1, 210 * time.Minute}, wait{"slow", 3, time.Hour}, do(job{Name: "check"}), 1, workflow.NoFailure, 4 * time.Hour},
+		"retries":        {wait{"a", 1, 20 * time.Hour}, wait{"slow", 0, 0}, failing, 4, workflow.ContCheckFailed, 2 * time.Hour},
+	} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := onPolls(s)
+			made := plan(block("b", sequence("s", p.action(test.work))))
+			made.ContChecks = checks(test.check, p.action(test.slow))
+			made.ContChecks.Delay = time.Hour
+			s.create(made)
+			must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
+			end := s.read(made.ID)
+			if took := end.State.End.Sub(s.began); end.Reason != test.reason || s.ran["check"] != test.ran || took > test.within {
+				t.Errorf("%s: after %v, checked %d times, %s", name, took, s.ran["check"], outline(end))
+			}
+		})
+	}
 }
 
 // TestPollers lets a thousand actions of a plan poll each minute, in an engine with 16 places, beside a quick plan each
@@ -527,38 +543,6 @@ func TestStopOfRounds(t *testing.T) {
 		end := s.read(made.ID)
 		if a := end.ContChecks.Actions[0]; a.State.Status != workflow.Stopped || a.Attempts[0].Later != nil || a.Attempts[0].End.IsZero() {
 			t.Errorf("%s%+v", outline(end), a.Attempts)
-		}
-	})
-}
-
-// TestSleepOfRound lets a plan sleep within a round of continuous checks. What has been checked in it is not checked again.
-func TestSleepOfRound(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := onPolls(s)
-		made := plan(block("b", sequence("s", p.action(wait{"a", 1, 210 * time.Minute}))))
-		made.ContChecks = checks(do(job{Name: "quick"}), p.action(wait{"check", 3, time.Hour}))
-		made.ContChecks.Delay = time.Hour
-		s.create(made)
-		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
-		if end := s.read(made.ID); end.State.Status != workflow.Completed || s.ran["quick"] != 1 {
-			t.Errorf("checked %d times, %s, %s", s.ran["quick"], p.took("check"), outline(end))
-		}
-	})
-}
-
-// TestSleepOfRetries lets a plan sleep before each retry of a continuous check. The check fails when its retries are used up.
-func TestSleepOfRetries(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := onPolls(s)
-		made := plan(block("b", sequence("s", p.action(wait{"a", 1, 20 * time.Hour}))))
-		check := do(job{Name: "check", FailsFrom: 2})
-		check.Retries, check.Backoff.First, check.Backoff.Most = 2, 10*time.Minute, 10*time.Minute
-		made.ContChecks = checks(check)
-		made.ContChecks.Delay = time.Hour
-		s.create(made)
-		must(t, s.engine(s.process(), engine.Options{Poll: time.Minute}).Run(t.Context()))
-		if end := s.read(made.ID); end.Reason != workflow.ContCheckFailed || s.ran["check"] != 4 || end.State.End.Sub(s.began) > 2*time.Hour {
-			t.Errorf("after %v, checked %d times: %s", end.State.End.Sub(s.began), s.ran["check"], outline(end))
 		}
 	})
 }
