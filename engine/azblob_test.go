@@ -119,9 +119,7 @@ func TestEngineRidesOutFaults(t *testing.T) {
 func TestEngineWithoutService(t *testing.T) {
 	onEmulator(t, func(t *testing.T, s *stage, server *emulator.Server) {
 		server.Inject(emulator.On().Do(emulator.Reset()))
-		if err := s.report(t.Context(), s.process()); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("the engine reported %v", err)
-		}
+		fails(t, s.report(t.Context(), s.process()), storage.ErrUnavailable, "the engine reported")
 	})
 }
 

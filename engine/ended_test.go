@@ -95,9 +95,7 @@ func TestEndedAgain(t *testing.T) {
 					_ = s.engine(v, engine.Options{Ended: h.ended, Fleet: members, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) {}}}).Run(ctx)
 					var next *engine.Engine
 					h.does = func(context.Context, int) error {
-						if err := next.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
-							t.Errorf("a stop of what is ending: %v", err)
-						}
+						fails(t, next.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "a stop of what is ending")
 						return nil
 					}
 					if members != nil {

@@ -366,9 +366,7 @@ func TestStop(t *testing.T) {
 		p.Blocks[0].PostChecks = checks(second("post"))
 		s.create(p)
 		e := s.engine(s.process(), engine.Options{})
-		if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("before: %v", err)
-		}
+		fails(t, e.Stop(t.Context(), p.ID, asked), errors.ErrUnsupported, "before")
 		go func() { _ = e.Run(context.Background()) }()
 		time.Sleep(1500 * time.Millisecond)
 		must(t, e.Stop(t.Context(), p.ID, asked))
@@ -377,9 +375,7 @@ func TestStop(t *testing.T) {
 			t.Errorf("the request is not stored: %s, %s", got.State.Status, got.Reason)
 		}
 		time.Sleep(2 * time.Second) // the deferred actions have begun
-		if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
-			t.Errorf("at the end: %v", err)
-		}
+		fails(t, e.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "at the end")
 		time.Sleep(time.Minute)
 		s.wantNames("a", "b", "deferred", "no")
 		want := `plan - Stopped

@@ -306,14 +306,10 @@ func TestStopElsewhere(t *testing.T) {
 		other := s.join("other", engine.Options{})
 		time.Sleep(2 * time.Second)
 		must(t, other.Stop(t.Context(), p.ID, asked))
-		if err := other.Stop(t.Context(), workflow.NewV7(), asked); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("no such plan: %v", err)
-		}
+		fails(t, other.Stop(t.Context(), workflow.NewV7(), asked), storage.ErrNotFound, "no such plan")
 		owner.wait(t, 0)
 		other.wait(t, 0)
-		if err := other.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
-			t.Errorf("at the end: %v", err)
-		}
+		fails(t, other.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "at the end")
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 || !isAsked(got.Stopped) {
 			t.Errorf("ran %v, stopped by %+v\n%s", s.ran, got.Stopped, outline(got))
 		}

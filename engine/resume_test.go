@@ -448,9 +448,7 @@ func TestStopComesTooLate(t *testing.T) {
 		s.runFor(3*time.Second, s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "ok" && o.Header().State.Status.Final() }))
 		var e *engine.Engine
 		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
-			if err := e.Stop(t.Context(), p.ID, asked); !errors.Is(err, fleet.ErrNotRunning) {
-				t.Errorf("Stop: %v", err)
-			}
+			fails(t, e.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "Stop")
 		}}})
 		must(t, e.Run(t.Context()))
 		s.wantNames("a", "ok", "ok")

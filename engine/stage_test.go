@@ -67,6 +67,14 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// fails fails the test unless err is the wanted one. The text says what returned it.
+func fails(t testing.TB, err, want error, what string, args ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", fmt.Sprintf(what, args...), err, want)
+	}
+}
+
 func submit(t testing.TB, e *engine.Engine, p *workflow.Plan) *engine.Handle {
 	t.Helper()
 	handle, err := e.Submit(t.Context(), p)

@@ -22,15 +22,11 @@ func TestSuspendedVault(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		_, err := fleet.Suspend(t.Context(), store, workflow.Attribution{By: "ana", Why: "a move"}, fleet.SuspendOptions{})
 		must(t, err)
-		if err := <-first.ended; !errors.Is(err, fleet.ErrSuspended) {
-			t.Errorf("Run returns %v", err)
-		}
+		fails(t, <-first.ended, fleet.ErrSuspended, "Run")
 		if got := s.read(p.ID); got.State.Status != workflow.Running || s.ran["b"] != 1 || s.done["b"] != 1 || s.ran["c"] != s.done["c"] || s.ran["e"] > 0 {
 			t.Errorf("ran %v: %s", s.ran, outline(got))
 		}
-		if err := s.left[p.ID]; !errors.Is(err, fleet.ErrSuspended) {
-			t.Errorf("the engine left the plan: %v", err)
-		}
+		fails(t, s.left[p.ID], fleet.ErrSuspended, "the engine left the plan")
 		if _, err := first.Submit(t.Context(), long("f")); !errors.Is(err, fleet.ErrSuspended) {
 			t.Errorf("Submit returns %v", err)
 		}
@@ -40,9 +36,7 @@ func TestSuspendedVault(t *testing.T) {
 				t.Error("Recovery of a suspended vault")
 				return nil
 			})
-			if err := s.engine(v, engine.Options{Fleet: members}).Run(t.Context()); !errors.Is(err, fleet.ErrSuspended) {
-				t.Errorf("an engine of %v: %v", members, err)
-			}
+			fails(t, s.engine(v, engine.Options{Fleet: members}).Run(t.Context()), fleet.ErrSuspended, "an engine of %v", members)
 		}
 		must(t, fleet.Resume(t.Context(), store, asked))
 		s.join("third", engine.Options{}).wait(t, 0)

@@ -32,9 +32,7 @@ import (
 func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
 	t.Helper()
 	for _, o := range append(workflow.Parts(former), former) {
-		if err := storage.Update(t.Context(), v, o); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("an update of the %s by the former owner returned %v", o.Kind(), err)
-		}
+		fails(t, storage.Update(t.Context(), v, o), storage.ErrConflict, "an update of the %s by the former owner", o.Kind())
 	}
 }
 
@@ -205,12 +203,8 @@ func TestEvict(t *testing.T) {
 		for _, plan := range owned {
 			refused(t, p, plan)
 		}
-		if err := fleet.Evict(t.Context(), operator, hung.ID(), fleet.EvictOptions{By: ana}); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("a second Evict returned %v", err)
-		}
-		if err := fleet.Evict(t.Context(), operator.Fail("RenewMember", processtest.Unavailable), live.ID(), fleet.EvictOptions{By: ana}); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("an Evict without the store returned %v", err)
-		}
+		fails(t, fleet.Evict(t.Context(), operator, hung.ID(), fleet.EvictOptions{By: ana}), storage.ErrNotFound, "a second Evict")
+		fails(t, fleet.Evict(t.Context(), operator.Fail("RenewMember", processtest.Unavailable), live.ID(), fleet.EvictOptions{By: ana}), storage.ErrUnavailable, "an Evict without the store")
 	})
 }
 

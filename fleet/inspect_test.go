@@ -109,9 +109,7 @@ func TestInspect(t *testing.T) {
 		if young := inspect(t, p, fleet.InspectOptions{Older: 2 * time.Hour}); young.Plans[0].Stuck {
 			t.Errorf("the first plan is stuck: %+v", young.Plans[0])
 		}
-		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{Older: -1}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a negative age returned %v", err)
-		}
+		fails(t, second(fleet.Inspect(t.Context(), p, fleet.InspectOptions{Older: -1})), storage.ErrInvalid, "a negative age")
 	})
 }
 
@@ -211,9 +209,7 @@ func TestInspectErrors(t *testing.T) {
 		}
 		p.On(nil)
 		for _, op := range []string{"Roster", "Search"} {
-			if _, err := fleet.Inspect(t.Context(), p.Fail(op, processtest.Unavailable), fleet.InspectOptions{}); !errors.Is(err, storage.ErrUnavailable) {
-				t.Errorf("without a %s, Inspect returned %v", op, err)
-			}
+			fails(t, second(fleet.Inspect(t.Context(), p.Fail(op, processtest.Unavailable), fleet.InspectOptions{})), storage.ErrUnavailable, "without a %s, Inspect", op)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Before("Read", func() { cancel() })
@@ -317,12 +313,8 @@ func TestInspectBounded(t *testing.T) {
 		if i = look(fleet.InspectOptions{NoReads: true, MaxPlans: 2}, "", "stops: owner-gone, waits: not-picked-up", 0); !i.More || !i.Gauges().More || len(i.Plans) != 2 {
 			t.Errorf("%d plans, more: %t", len(i.Plans), i.More)
 		}
-		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxReads: -1}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a negative MaxReads: %v", err)
-		}
-		if _, err := fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxPlans: -1}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a negative number of plans returned %v", err)
-		}
+		fails(t, second(fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxReads: -1})), storage.ErrInvalid, "a negative MaxReads")
+		fails(t, second(fleet.Inspect(t.Context(), p, fleet.InspectOptions{MaxPlans: -1})), storage.ErrInvalid, "a negative number of plans")
 	})
 }
 

@@ -59,9 +59,7 @@ func TestJoinAndLeave(t *testing.T) {
 		if m := roster(t, store); len(m) > 0 {
 			t.Errorf("after Leave there is %v", m)
 		}
-		if err := context.Cause(n.Context()); !errors.Is(err, fleet.ErrLeft) {
-			t.Errorf("the node's context ended with %v", err)
-		}
+		fails(t, context.Cause(n.Context()), fleet.ErrLeft, "the node's context ended with")
 		for what, err := range map[string]error{
 			"Claim": n.Claim(t.Context(), plantest.Small()),
 			"Take":  second(n.Take(t.Context(), uuid.New())),
@@ -208,12 +206,8 @@ func TestFencedNode(t *testing.T) {
 			if plan, more := <-found; more {
 				t.Errorf("%s: another plan %s", what, plan.ID)
 			}
-			if err := n.Claim(t.Context(), plantest.Small()); !errors.Is(err, fleet.ErrFenced) {
-				t.Errorf("%s: Claim returned %v", what, err)
-			}
-			if _, err := n.Take(t.Context(), created.ID); !errors.Is(err, fleet.ErrFenced) {
-				t.Errorf("%s: Take returned %v", what, err)
-			}
+			fails(t, n.Claim(t.Context(), plantest.Small()), fleet.ErrFenced, "%s: Claim", what)
+			fails(t, second(n.Take(t.Context(), created.ID)), fleet.ErrFenced, "%s: Take", what)
 			if fences != 1 {
 				t.Errorf("%s: the observer was called %d times", what, fences)
 			}
@@ -228,9 +222,7 @@ func TestMarkIsSeen(t *testing.T) {
 		p.Fail("RenewMember", processtest.Unavailable)
 		must(t, fleet.Evict(t.Context(), open(store), n.ID(), fleet.EvictOptions{By: ana}))
 		time.Sleep(10*time.Second + 1)
-		if err := context.Cause(n.Context()); !errors.Is(err, fleet.ErrFenced) {
-			t.Errorf("the node ended with %v", err)
-		}
+		fails(t, context.Cause(n.Context()), fleet.ErrFenced, "the node ended with")
 	})
 }
 

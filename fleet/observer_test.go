@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -62,9 +61,7 @@ func TestObserver(t *testing.T) {
 		within(t, found, time.Minute)
 		p.Thaw()
 		refused(t, p, claimed)
-		if _, err := a.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrFenced) {
-			t.Errorf("the Take of a former owner returned %v", err)
-		}
+		fails(t, second(a.Take(t.Context(), plan.ID)), fleet.ErrFenced, "the Take of a former owner")
 		time.Sleep(11 * time.Second)
 
 		mu.Lock()

@@ -179,9 +179,7 @@ func TestPauseOfAnOldList(t *testing.T) {
 		}
 		must(t, n.Sleep(t.Context(), plan, n.Now(), fleet.MaxSignals))
 		for range 2 {
-			if _, err := old.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrPaused) {
-				t.Errorf("Take returns %v", err)
-			}
+			fails(t, second(old.Take(t.Context(), plan.ID)), fleet.ErrPaused, "Take")
 		}
 		if _, err := old.Take(t.Context(), unmarked.ID); err != nil || asked != 1 {
 			t.Errorf("Take returns %v, and the node has asked %d times", err, asked)

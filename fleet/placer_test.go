@@ -204,9 +204,7 @@ func TestClaimIsRefused(t *testing.T) {
 		}
 		refused(t, p, plan)
 		for _, d := range []time.Duration{time.Millisecond, time.Minute} {
-			if _, err := fleet.NewPlacer(p, fleet.PlacerOptions{Interval: d}); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("an interval of %v: %v", d, err)
-			}
+			fails(t, second(fleet.NewPlacer(p, fleet.PlacerOptions{Interval: d})), storage.ErrInvalid, "an interval of %v", d)
 		}
 	})
 }
@@ -426,9 +424,7 @@ func TestPlacerLooks(t *testing.T) {
 		if cause := context.Cause(all[0].Work()); !errors.Is(cause, fleet.ErrFenced) && !errors.Is(cause, fleet.ErrLeft) {
 			t.Errorf("the work of a claim that is over: %v", cause)
 		}
-		if _, err := all[0].Take(t.Context()); !errors.Is(err, fleet.ErrLeft) {
-			t.Errorf("a claim that is over takes: %v", err)
-		}
+		fails(t, second(all[0].Take(t.Context())), fleet.ErrLeft, "a claim that is over takes")
 	})
 }
 
@@ -476,9 +472,7 @@ func TestHandOverOfExternalPlans(t *testing.T) {
 				if _, _, err := claims(t, placer(t, v), plan.ID, fleet.ClaimOptions{External: queue, Epoch: taken.Epoch}); !errors.Is(err, fleet.ErrOwned) {
 					t.Errorf("the queue claims it again: %v", err)
 				}
-				if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true}); !errors.Is(err, fleet.ErrOwned) {
-					t.Errorf("it is handed over twice: %v", err)
-				}
+				fails(t, second(fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})), fleet.ErrOwned, "it is handed over twice")
 			})
 		})
 	}

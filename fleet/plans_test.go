@@ -176,9 +176,7 @@ func TestClaimOfAPlanThatBegan(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
 		for _, plan := range []*workflow.Plan{nil, orphan(t, p, plantest.Small())} {
-			if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("Claim returned %v", err)
-			}
+			fails(t, n.Claim(t.Context(), plan), storage.ErrInvalid, "Claim")
 		}
 	})
 }

@@ -126,9 +126,7 @@ func TestSendRefuses(t *testing.T) {
 		} {
 			s := fit
 			test.change(&s)
-			if _, err := fleet.Send(t.Context(), p, test.plan, s); !errors.Is(err, test.want) {
-				t.Errorf("%s: %v, want %v", test.name, err, test.want)
-			}
+			fails(t, second(fleet.Send(t.Context(), p, test.plan, s)), test.want, "%s", test.name)
 		}
 		for number := 2; number < fleet.MaxSignals; number++ {
 			must(t, second(p.PutNote(t.Context(), storage.Note{Name: fmt.Sprintf("signal-%x-%04d", open[:], number), Text: []byte(`{"name":"more"}`)})))
@@ -136,9 +134,7 @@ func TestSendRefuses(t *testing.T) {
 		if n := send(t, p, open, fleet.Signal{Name: "the last"}); n != fleet.MaxSignals {
 			t.Errorf("the last signal has number %d", n)
 		}
-		if _, err := fleet.Send(t.Context(), p, open, fleet.Signal{Name: "one too many"}); !errors.Is(err, storage.ErrInvalid) {
-			t.Errorf("a signal too many: %v", err)
-		}
+		fails(t, second(fleet.Send(t.Context(), p, open, fleet.Signal{Name: "one too many"})), storage.ErrInvalid, "a signal too many")
 		if got := len(signals(t, p, open, 0)); got != fleet.MaxSignals {
 			t.Errorf("%d signals are stored", got)
 		}

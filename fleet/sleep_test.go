@@ -193,13 +193,9 @@ func TestTakeAsleep(t *testing.T) {
 		_, other := start(t, store, fleet.Options{})
 		plan := asleep(t, p, n, time.Hour)
 		for _, n := range []*fleet.Node{n, other} {
-			if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrAsleep) {
-				t.Errorf("Take returns %v", err)
-			}
+			fails(t, second(n.Take(t.Context(), plan.ID)), fleet.ErrAsleep, "Take")
 		}
-		if _, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana}); !errors.Is(err, fleet.ErrAsleep) {
-			t.Errorf("HandOver returns %v", err)
-		}
+		fails(t, second(fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana})), fleet.ErrAsleep, "HandOver")
 		later := plantest.Small()
 		later.NotBefore = n.Now().Add(time.Hour)
 		must(t, p.Create(t.Context(), later))
@@ -212,12 +208,8 @@ func TestTakeAsleep(t *testing.T) {
 		if err != nil || got.Epoch != 2 || !other.Woken(plan.ID) {
 			t.Errorf("Take returns %v, %v", got, err)
 		}
-		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
-			t.Errorf("Take returns %v", err)
-		}
-		if err := n.Sleep(t.Context(), plan, time.Now(), 0); !errors.Is(err, fleet.ErrFenced) {
-			t.Errorf("Sleep returns %v", err)
-		}
+		fails(t, second(n.Take(t.Context(), plan.ID)), fleet.ErrOwned, "Take")
+		fails(t, n.Sleep(t.Context(), plan, time.Now(), 0), fleet.ErrFenced, "Sleep")
 		if err := other.Sleep(t.Context(), plan, time.Now(), 0); !errors.Is(err, storage.ErrConflict) || plan.Owner != n.ID() && plan.WakeAt.IsZero() {
 			t.Errorf("Sleep of an old version returns %v", err)
 		}

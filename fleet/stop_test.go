@@ -134,9 +134,7 @@ func TestStopIsRepeated(t *testing.T) {
 		p.Fail("AddStop", processtest.Unknown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := fleet.Stop(ctx, p, plan.ID, ana); !errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("Stop returned %v", err)
-		}
+		fails(t, fleet.Stop(ctx, p, plan.ID, ana), storage.ErrUnknown, "Stop")
 	})
 }
 
@@ -167,17 +165,11 @@ func TestChangesOfPeople(t *testing.T) {
 			},
 		}
 		for name, change := range changes {
-			if err := change(struct{ storage.Vault }{p}, plan, ana); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s without storage.Control: %v", name, err)
-			}
-			if err := change(p, plan, workflow.Attribution{Why: "nobody asks"}); !errors.Is(err, storage.ErrInvalid) {
-				t.Errorf("%s by nobody: %v", name, err)
-			}
+			fails(t, change(struct{ storage.Vault }{p}, plan, ana), errors.ErrUnsupported, "%s without storage.Control", name)
+			fails(t, change(p, plan, workflow.Attribution{Why: "nobody asks"}), storage.ErrInvalid, "%s by nobody", name)
 		}
 		for id, want := range map[uuid.UUID]error{uuid.Nil: storage.ErrNotFound, workflow.NewV7(): storage.ErrNotFound, final.ID: fleet.ErrNotRunning} {
-			if err := changes["stop"](p, id, ana); !errors.Is(err, want) {
-				t.Errorf("stop of %s: %v, want %v", id, err, want)
-			}
+			fails(t, changes["stop"](p, id, ana), want, "stop of %s", id)
 		}
 		inOrder := []string{"stop", "evict", "takeover", "suspend", "clear", "resume"}
 		for _, name := range inOrder {

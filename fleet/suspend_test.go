@@ -40,9 +40,7 @@ func TestSuspend(t *testing.T) {
 		for next := range n.Plans(t.Context()) {
 			t.Errorf("it yields %+v", next)
 		}
-		if err := n.Claim(t.Context(), create(t, v, 1)); !errors.Is(err, fleet.ErrSuspended) {
-			t.Errorf("it claims: %v", err)
-		}
+		fails(t, n.Claim(t.Context(), create(t, v, 1)), fleet.ErrSuspended, "it claims")
 		leave(t, n)
 		if _, err := fleet.Join(t.Context(), p, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) || !strings.Contains(err.Error(), "ana@ops") || !strings.Contains(err.Error(), "fleet.Resume") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("it joins: %v", err)
@@ -96,9 +94,7 @@ func TestClear(t *testing.T) {
 		if _, err := frozen.Take(t.Context(), own.ID); err == nil {
 			t.Error("it takes its plan again")
 		}
-		if err := moves(t.Context(), v, actions(other)[0], workflow.Running); !errors.Is(err, storage.ErrConflict) {
-			t.Errorf("a node that was evicted writes: %v", err)
-		}
+		fails(t, moves(t.Context(), v, actions(other)[0], workflow.Running), storage.ErrConflict, "a node that was evicted writes")
 		for _, p := range []*workflow.Plan{own, other} {
 			if got := read(t, v, p.ID); got.Epoch != 2 {
 				t.Errorf("epoch %d", got.Epoch)
@@ -135,9 +131,7 @@ func TestClearExternal(t *testing.T) {
 		late.Thaw()
 		for c, plan := range map[*fleet.Claim]*workflow.Plan{sees: seen, frozen: own} {
 			refused(t, v, plan)
-			if _, err := c.Take(t.Context()); !errors.Is(err, fleet.ErrSuspended) {
-				t.Errorf("its owner takes it again: %v", err)
-			}
+			fails(t, second(c.Take(t.Context())), fleet.ErrSuspended, "its owner takes it again")
 			if now := read(t, v, plan.ID); now.Owner != plan.Owner || now.Epoch != plan.Epoch || now.External != queue {
 				t.Errorf("it is now %+v", now)
 			}
@@ -159,9 +153,7 @@ func TestSleepingNode(t *testing.T) {
 		plan := create(t, open(store), 1)
 		p.OnOp("Roster", func(context.Context, processtest.Call, func() error) error { return processtest.Unavailable("Roster") })
 		time.Sleep(31 * time.Second)
-		if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("it claims without a look: %v", err)
-		}
+		fails(t, n.Claim(t.Context(), plan), storage.ErrUnavailable, "it claims without a look")
 		p.On(nil)
 		must(t, n.Claim(t.Context(), plan))
 	})
@@ -198,14 +190,10 @@ func TestClearDies(t *testing.T) {
 			if err != nil || unclaimed != 0 {
 				t.Fatalf("%d: %d unclaimed, %v", n, unclaimed, err)
 			}
-			if err := moves(t.Context(), v, actions(stale)[0], workflow.Running); !errors.Is(err, storage.ErrConflict) {
-				t.Errorf("%d: a former owner writes: %v", n, err)
-			}
+			fails(t, moves(t.Context(), v, actions(stale)[0], workflow.Running), storage.ErrConflict, "%d: a former owner writes", n)
 			stale = waiting
 			stale.State.Status = workflow.Running
-			if err := v.UpdatePlan(t.Context(), stale); !errors.Is(err, storage.ErrConflict) {
-				t.Errorf("%d: a late claim: %v", n, err)
-			}
+			fails(t, v.UpdatePlan(t.Context(), stale), storage.ErrConflict, "%d: a late claim", n)
 			r, err := v.Roster(t.Context())
 			must(t, err)
 			for _, m := range r.Members {
@@ -233,9 +221,7 @@ func TestShortRosters(t *testing.T) {
 			}
 			return err
 		}))
-		if _, err := fleet.Join(t.Context(), liar, fleet.Options{}); !errors.Is(err, fleet.ErrSuspended) {
-			t.Errorf("a node joins: %v", err)
-		}
+		fails(t, second(fleet.Join(t.Context(), liar, fleet.Options{})), fleet.ErrSuspended, "a node joins")
 		lies = 1
 		_, err = fleet.Clear(t.Context(), liar, fleet.ClearOptions{By: ana})
 		must(t, err)

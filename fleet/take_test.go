@@ -156,9 +156,7 @@ func TestTakeBeginsAgain(t *testing.T) {
 				t.Errorf("at %s: took %+v with epoch %d", at, took, taken.Epoch)
 			}
 			for _, o := range workflow.Parts(plan) {
-				if err := storage.Update(t.Context(), former, o); !errors.Is(err, storage.ErrConflict) {
-					t.Errorf("at %s: the former owner's update of the %s returned %v", at, o.Kind(), err)
-				}
+				fails(t, storage.Update(t.Context(), former, o), storage.ErrConflict, "at %s: the former owner's update of the %s", at, o.Kind())
 			}
 			must(t, finish(t.Context(), p, taken))
 		})
@@ -199,9 +197,7 @@ func TestTwoTakers(t *testing.T) {
 			}
 			return do()
 		})
-		if _, err := a.Take(t.Context(), plan.ID); !errors.Is(err, fleet.ErrOwned) {
-			t.Errorf("the second taker got %v, want ErrOwned", err)
-		}
+		fails(t, second(a.Take(t.Context(), plan.ID)), fleet.ErrOwned, "the second taker")
 		if now := read(t, fast, plan.ID); now.Owner != b.ID() || now.Epoch != 2 {
 			t.Errorf("the owner is %s with epoch %d", now.Owner, now.Epoch)
 		}
@@ -295,9 +291,7 @@ func cutShort(t *testing.T, nth int, after bool, how string) bool {
 	if err != nil {
 		t.Fatalf("call %d, after %t, %s: the next take returned %v", nth, after, how, err)
 	}
-	if err := finish(t.Context(), first.Store, plan); !errors.Is(err, storage.ErrConflict) {
-		t.Errorf("call %d, after %t, %s: the first owner's update returned %v", nth, after, how, err)
-	}
+	fails(t, finish(t.Context(), first.Store, plan), storage.ErrConflict, "call %d, after %t, %s: the first owner's update", nth, after, how)
 	must(t, finish(t.Context(), second, taken))
 	return met
 }
@@ -308,9 +302,7 @@ func TestTakeBesideAnOutage(t *testing.T) {
 		p := open(store)
 		plan := orphan(t, p, plantest.Small())
 		n := join(t, p.Fail("FindMember", processtest.Unavailable), fleet.Options{})
-		if _, err := n.Take(t.Context(), plan.ID); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("Take returned %v", err)
-		}
+		fails(t, second(n.Take(t.Context(), plan.ID)), storage.ErrUnavailable, "Take")
 		if now := read(t, p, plan.ID); now.Epoch != 1 {
 			t.Errorf("the plan has epoch %d", now.Epoch)
 		}
