@@ -159,12 +159,12 @@ var a, b = workflow.Key{Name: "a"}, workflow.Key{Name: "b"}
 func TestTurnsStop(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
+		rests := resting(t, p, n, 24*time.Hour)
+		holder := holds(t, p, n, a)
 		c := newCrew(t)
 		for range 2 {
 			c.works(open(store), fleet.Options{})
 		}
-		rests := resting(t, p, n, 24*time.Hour)
-		holder := holds(t, p, n, a)
 		waits := []*workflow.Plan{keyed(t, p, "waits", a), keyed(t, p, "waits", a, b), keyed(t, p, "waits", a)}
 		if err := n.Claim(t.Context(), waits[2]); !errors.Is(err, fleet.ErrNoTurn) {
 			t.Fatal(err)
@@ -417,7 +417,7 @@ func TestTurnsOfAFullNode(t *testing.T) {
 			t.Fatalf("it was claimed: %v", err)
 		}
 		plans(ctx, t, n)
-		time.Sleep(time.Minute)
+		time.Sleep(57 * time.Second) // between two searches of both
 		must(t, n.Claim(ctx, keyed(t, p, "full")))
 		time.Sleep(2 * time.Minute)
 		ends(t, q, m, holder)
