@@ -268,3 +268,6 @@ func (s *session) call(ctx context.Context, name string, plan uuid.UUID, do func
 
 // Registry returns the registry that the vault was opened with. It may be nil.
 func (v *Vault) Registry() *registry.Register { return v.reg }
+
+// CheckFenced returns [storage.ErrInvalid] if the vault was opened with [Options].UnversionedUpdates: nobody can own its plans.
+func (v *Vault) CheckFenced() error { return driver.CheckFenced(v.unversioned) }

@@ -38,12 +38,17 @@ type PlacerOptions struct {
 	Observer Observer
 }
 
-// NewPlacer returns a placer for a vault. It sends no request. The error is [storage.ErrInvalid] for wrong options, and
-// [errors.ErrUnsupported] for a vault that does not offer [storage.Control].
+// NewPlacer returns a placer for a vault. It sends no request. The error is [storage.ErrInvalid] for wrong options, and for a
+// vault that accepts updates without versions, and [errors.ErrUnsupported] for one that does not offer [storage.Control].
 func NewPlacer(vault storage.Vault, o PlacerOptions) (*Placer, error) {
 	s, err := storeOf("NewPlacer", vault)
 	if err != nil {
 		return nil, err
+	}
+	if v, ok := storage.As[interface{ CheckFenced() error }](vault); ok {
+		if err := v.CheckFenced(); err != nil {
+			return nil, &storage.Error{Op: "NewPlacer", Err: err}
+		}
 	}
 	if o.Interval != 0 && (o.Interval < resolution || o.Interval > DefaultInterval) {
 		return nil, &storage.Error{Op: "NewPlacer", Err: driver.Invalid("PlacerOptions.Interval", "%v is not between %v and %v", o.Interval, resolution, DefaultInterval)}
@@ -118,9 +123,8 @@ func (p *Placer) Claim(plan uuid.UUID, o ClaimOptions) (*Claim, error) {
 //
 // Errors: [storage.ErrNotFound]; [ErrOwned], in an [OwnedError] that tells the epoch, if the plan has another owner, or others
 // place it; [ErrFenced] if this claim owned it and another owner does now; [ErrAsleep] before the plan's time, or with [ErrNoTurn]
-// if it has to wait for a turn, and [ErrPaused], both beside the plan as it is stored; [ErrSuspended]; [storage.ErrInvalid] for a
-// vault that accepts updates without versions; [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read
-// and the updates.
+// if it has to wait for a turn, and [ErrPaused], both beside the plan as it is stored; [ErrSuspended];
+// [storage.ErrConflict] if the plan kept changing; otherwise those of Roster, Read and the updates.
 func (c *Claim) Take(ctx context.Context) (*workflow.Plan, error) {
 	if !c.node.hasLooked() {
 		asked := time.Now()

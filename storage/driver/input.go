@@ -115,14 +115,22 @@ func CheckUpdate(o workflow.Object, reg *registry.Register, unversioned bool) er
 	if err := invalid(validate(o, HasIDs, knownPlugin(reg, false))); err != nil {
 		return err
 	}
-	if plan, ok := o.(*workflow.Plan); ok && unversioned && plan.External.Name != "" {
-		return errUnfenced
+	if plan, ok := o.(*workflow.Plan); ok && plan.External.Name != "" {
+		if err := CheckFenced(unversioned); err != nil {
+			return err
+		}
 	}
 	return follows(o, unversioned)
 }
 
-// errUnfenced says that plans of this vault can't have owners.
-var errUnfenced = fmt.Errorf("%w: the vault accepts updates without versions, which nothing can fence: open it without UnversionedUpdates", storage.ErrInvalid)
+// CheckFenced returns [storage.ErrInvalid] if a vault accepts updates without versions: its plans can't have owners. A vault has
+// a method CheckFenced() error that returns this, for who claims plans and has no member's record that the vault could refuse.
+func CheckFenced(unversioned bool) error {
+	if !unversioned {
+		return nil
+	}
+	return fmt.Errorf("%w: the vault accepts updates without versions, which nothing can fence: open it without UnversionedUpdates", storage.ErrInvalid)
+}
 
 // follows returns an error if the object can't follow the version in its State.ETag.
 func follows(o workflow.Object, unversioned bool) error {

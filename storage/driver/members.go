@@ -23,10 +23,7 @@ func CheckNewMember(m storage.Member, unversioned bool) error {
 	if m.Version != "" {
 		errs = append(errs, Invalid("Member.Version", "%.100q is set: a new record has no version", m.Version))
 	}
-	if unversioned {
-		errs = append(errs, errUnfenced)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, CheckFenced(unversioned))...)
 }
 
 // CheckRenewedMember returns [storage.ErrInvalid] with every wrong field of a record that is to replace the

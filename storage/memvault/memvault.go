@@ -457,3 +457,6 @@ func corrupt(err error) error { return fmt.Errorf("%w: %w", storage.ErrCorrupt, 
 
 // Registry returns the registry that the vault was opened with. It may be nil.
 func (v *Vault) Registry() *registry.Register { return v.reg }
+
+// CheckFenced returns [storage.ErrInvalid] if the vault was opened with UnversionedUpdates: nobody can own its plans.
+func (v *Vault) CheckFenced() error { return driver.CheckFenced(v.unversioned) }
