@@ -1,7 +1,7 @@
-// Command integration plays a story on an Azure Blob service and checks at each step that the vault keeps its
-// promises: whole lives of plans, a crash in the middle of a write, recovery, what is done with finished plans,
-// listings. The first step reports how the service answers where only a real account can settle it. In the end it
-// runs the conformance suite, storage/storagetest, which has the conflicts, the members of a fleet, and every filter.
+// Command integration shows what a vault does on an Azure Blob service: the life of a plan, a crash in the middle of a
+// write, recovery, listings, and what is done with finished plans. The first step reports how the service answers
+// where only a real account can settle it. In the end it runs the conformance suite, storage/storagetest, which proves
+// what the steps show, and tries conflicts, a death at each request, the members of a fleet, and every filter.
 // The long cases of the suite need -all; the last lines say how many were left out. Only flags choose an account;
 // environment variables don't.
 //

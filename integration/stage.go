@@ -15,14 +15,12 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/internal/firsthour"
 	"github.com/planvault/azblob/internal/settings"
 	"github.com/planvault/azblob/storage/storagetest"
-	"github.com/planvault/azblob/workflow"
 )
 
 // step is one thing to show. A step creates the plans that it needs, so steps can be run alone.
@@ -48,8 +46,6 @@ type stage struct {
 
 	mu       sync.Mutex
 	requests []azblob.RequestEvent // since the call began
-	// plans are the plans that the vault must hold, as they must be read.
-	plans map[uuid.UUID]*workflow.Plan
 }
 
 // sum is what a step, or the suite, took.
@@ -60,7 +56,7 @@ type sum struct {
 }
 
 func newStage(cfg config, t *target, out io.Writer) *stage {
-	return &stage{cfg: cfg, target: t, out: out, plans: map[uuid.UUID]*workflow.Plan{}}
+	return &stage{cfg: cfg, target: t, out: out}
 }
 
 func (s *stage) printf(format string, args ...any) { fmt.Fprintf(s.out, format, args...) }
@@ -112,25 +108,17 @@ func (s *stage) onOwnContainers(ctx context.Context, play func() error) (err err
 // acts makes calls until one fails, and prints the requests that each took.
 func (s *stage) acts(calls ...call) error {
 	for _, c := range calls {
-		if _, err := s.counted(c.name, c.do); err != nil {
-			return err
+		err := c.do()
+		s.mu.Lock()
+		requests := s.requests
+		s.requests = nil
+		s.mu.Unlock()
+		s.act(c.name, len(requests), trace(requests)...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
-}
-
-// counted makes one call, prints its requests and returns their number.
-func (s *stage) counted(name string, do func() error) (requests int, err error) {
-	err = do()
-	s.mu.Lock()
-	requests, lines := len(s.requests), trace(s.requests)
-	s.requests = nil
-	s.mu.Unlock()
-	s.act(name, requests, lines...)
-	if err != nil {
-		return requests, fmt.Errorf("%s: %w", name, err)
-	}
-	return requests, nil
 }
 
 // act prints a call of the present step.

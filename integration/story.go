@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,147 +19,50 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// shape is a form of plan, and how its life ends.
-type shape struct {
-	name, about string
-	plan        func() *workflow.Plan
-	end         workflow.Status
-	reason      workflow.FailureReason
-}
-
-var shapes = []shape{
-	{"small", "one action; the plan fails", plantest.Small, workflow.Failed, workflow.BlockFailed},
-	{"full", "every field and every optional sub-object is set", plantest.Full, workflow.Completed, workflow.NoFailure},
-	{
-		"large", "300 actions, more than one batch of a Delete; the plan is stopped",
-		func() *workflow.Plan { return plantest.Sized(1, 10, 30) }, workflow.Stopped, workflow.StopRequested,
-	},
-}
-
-// story returns the steps in their order. The crash comes before the listings, whose plans stay: each
-// Recovery looks at every plan that is not final.
+// story returns the steps in their order. They show what a vault does; the suite proves it.
 func story() []step {
-	steps := []step{
+	return []step{
 		{"first-hour", "what only a real account can settle: expected and seen", firstHour},
-		{"nothing", "an empty vault, which has no container yet", nothing},
+		{"life", "a plan from Create to Delete", life},
+		{"crash", "a process dies in the middle of a Create, and another one recovers", crash},
+		{"list", "plans of several days, newest first, and searches in them", list},
+		{"history", "finished plans of old days are forked, copied, held, catalogued, purged and expired", history},
 	}
-	for _, sh := range shapes {
-		steps = append(steps, step{"life/" + sh.name, sh.about, func(ctx context.Context, s *stage) error { return life(ctx, s, sh) }})
-	}
-	return append(
-		steps,
-		step{"crash", "a process dies in the middle of a Create, and another one recovers", crash},
-		step{"history", "finished plans of old days are forked, copied, held, catalogued, purged and expired", history},
-		step{"list", "plans of several days, newest first, and searches in them", list},
-		step{"check", "Recovery and Check find nothing wrong with what is stored", check},
-		step{"delete", "every plan is deleted, and nothing of it stays", deleteAll},
-	)
-}
-
-func nothing(ctx context.Context, s *stage) error {
-	id := workflow.NewV7()
-	err := s.acts(
-		call{"Read, Exists and Search find no plan", func() error { return s.gone(ctx, id) }},
-		call{"Delete: not found", func() error { return is(s.vault.Delete(ctx, id), storage.ErrNotFound) }},
-		call{"List is empty", func() error { return s.listed(ctx) }},
-		call{"Recovery has nothing to do", func() error { return s.vault.Recovery(ctx) }},
-		call{"Check finds nothing", func() error { return s.sound(ctx) }},
-	)
-	if err != nil {
-		return err
-	}
-	requests, err := s.counted("Bad input is refused before any request", func() error { return refused(ctx, s.vault) })
-	if err == nil && requests > 0 {
-		err = fmt.Errorf("bad input took %s", count(requests, "request"))
-	}
-	return err
-}
-
-// refused gives a vault bad input.
-func refused(ctx context.Context, v *azblob.Vault) error {
-	_, noFilter := v.Search(ctx, storage.Filters{})
-	for _, err := range []error{
-		v.Create(ctx, nil),
-		v.Create(ctx, &workflow.Plan{ID: uuid.New()}), // not a UUIDv7
-		v.Create(ctx, &workflow.Plan{ID: workflow.NewV7At(time.Now().Add(48 * time.Hour))}),
-		v.Create(ctx, &workflow.Plan{Blocks: []*workflow.Block{nil}}),
-		v.UpdatePlan(ctx, &workflow.Plan{}),
-		v.UpdateAction(ctx, &workflow.Action{ID: workflow.NewV7(), PlanID: workflow.NewV7(), Plugin: "p"}), // no version
-		noFilter,
-	} {
-		if err := is(err, storage.ErrInvalid); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // life takes a plan from Create to Delete, as an engine does.
-func life(ctx context.Context, s *stage, sh shape) error {
-	plan := sh.plan()
-	v := s.vault
+func life(ctx context.Context, s *stage) error {
+	v, plan := s.vault, plantest.Sized(1, 2, 3)
 	return s.acts(
-		call{"Create", func() error { return s.create(ctx, plan) }},
+		call{"Create", func() error { return v.Create(ctx, plan) }},
 		call{"Create again: it exists", func() error { return is(v.Create(ctx, plan), storage.ErrExists) }},
-		call{"Read, Exists and Search find it NotStarted", func() error { return s.whole(ctx, plan) }},
-		call{"Update the plan to Running", func() error { start(plan); return v.UpdatePlan(ctx, plan) }},
-		call{"Update each sub-object to Running", func() error {
-			for _, o := range workflow.Parts(plan) {
-				start(o)
-			}
-			return updateParts(ctx, v, plan)
-		}},
-		call{"Read, Exists and Search find it running", func() error { return s.whole(ctx, plan) }},
-		call{"Update each sub-object to its final status, actions with their attempts", func() error { return finishParts(ctx, v, plan) }},
+		call{"Update the plan to Running", func() error { plan.State.Status = workflow.Running; return v.UpdatePlan(ctx, plan) }},
+		call{"Update each sub-object to Completed, actions with their attempts", func() error { plantest.Finish(plan); return updateParts(ctx, v, plan) }},
+		call{"Update the plan to Completed", func() error { return v.UpdatePlan(ctx, plan) }},
 		call{"Read", func() error { return reads(ctx, v, plan) }},
-		call{"Update the plan to " + sh.end.String(), func() error { return s.end(ctx, plan, sh.end, sh.reason) }},
-		call{"Read, Exists and Search find it " + sh.end.String(), func() error { return s.whole(ctx, plan) }},
-		call{"Update it back to Running: refused", func() error {
-			back := *plan
-			back.State.Status = workflow.Running
-			return is(v.UpdatePlan(ctx, &back), storage.ErrInvalid)
-		}},
-		call{"List", func() error { return s.listed(ctx) }},
-		call{"Check", func() error { return s.sound(ctx) }},
-		call{"Delete", func() error { return s.remove(ctx, plan) }},
-		call{"Read, Exists and Search find no plan", func() error { return s.gone(ctx, plan.ID) }},
-		call{"Update a sub-object: not found", func() error {
-			return is(storage.Update(ctx, v, workflow.Parts(plan)[0]), storage.ErrNotFound)
-		}},
-		call{"Check finds nothing of the plan", func() error { return s.sound(ctx) }},
+		call{"Check", func() error { return sound(ctx, v, 1) }},
+		call{"Delete", func() error { return v.Delete(ctx, plan.ID) }},
+		call{"Read: not found", func() error { return gone(ctx, v, plan.ID) }},
+		call{"Check finds nothing of the plan", func() error { return sound(ctx, v, 0) }},
 	)
 }
 
 // crash shows one crash: a process dies in the middle of a Create, and another one recovers. The suite tries
 // a death at every request of every operation.
 func crash(ctx context.Context, s *stage) error {
-	plan := plantest.Full()
-	v := s.vault
-	var died time.Time
+	v, plan := s.vault, plantest.Sized(1, 2, 3)
 	return s.acts(
-		call{"Create; the process dies before it sends the plan object", func() error {
-			err := s.dieInCreate(ctx, plan)
-			died = time.Now()
-			return err
-		}},
-		call{"Another process sees no plan", func() error { return errors.Join(s.gone(ctx, plan.ID), s.listed(ctx)) }},
-		call{"Recovery leaves alone what is recent", func() error {
-			r, err := v.Admin().Repair(ctx, azblob.RepairOptions{By: asked})
-			return reported(err, r.Recent == 1 || time.Since(died) >= shortGrace, r)
-		}},
+		call{"Create; the process dies before it sends the plan object", func() error { return s.dieInCreate(ctx, plan) }},
+		call{"Another process sees no plan", func() error { return gone(ctx, v, plan.ID) }},
 		call{"Create again: the remains are in the way", func() error { return is(v.Create(ctx, plan), storage.ErrConflict) }},
-		call{"Check finds a plan in progress, and no problem", func() error {
-			r, err := v.Admin().Check(ctx, azblob.CheckOptions{})
-			return reported(err, len(r.Problems) == 0 && r.InProgress == 1, r)
-		}},
 		call{"Recovery, until nothing is recent, removes the remains", func() error {
 			done, err := s.recoverAll(ctx, v)
 			return reported(err, done[plan.ID].Did != "", done)
 		}},
-		call{"Check finds nothing of the plan", func() error { return errors.Join(s.gone(ctx, plan.ID), s.sound(ctx)) }},
-		call{"Create again: the ID is free", func() error { return errors.Join(s.create(ctx, plan), s.whole(ctx, plan)) }},
-		call{"Check", func() error { return s.sound(ctx) }},
-		call{"Delete", func() error { return errors.Join(s.remove(ctx, plan), s.sound(ctx)) }},
+		call{"Check finds nothing of the plan", func() error { return sound(ctx, v, 0) }},
+		call{"Create again: the ID is free", func() error { return v.Create(ctx, plan) }},
+		call{"Read", func() error { return reads(ctx, v, plan) }},
+		call{"Delete", func() error { return v.Delete(ctx, plan.ID) }},
 	)
 }
 
@@ -210,80 +113,107 @@ const (
 	perDay     = 4
 )
 
-// createDays creates the plans of the listings: perDay plans on each of several days, each in another status.
-func (s *stage) createDays(ctx context.Context) error {
-	midnight := time.Now().UTC().Truncate(24 * time.Hour)
-	for i := range listedDays * perDay {
-		p := plantest.Small()
-		p.ID = workflow.NewV7At(midnight.AddDate(0, 0, i/perDay-listedDays).Add(time.Duration(i%perDay) * 6 * time.Hour))
-		p.Name = fmt.Sprintf("plan %d", i)
-		if err := s.create(ctx, p); err != nil {
+// list shows listings and searches.
+func list(ctx context.Context, s *stage) error {
+	v := s.vault
+	var plans, ended []*workflow.Plan // newest first
+	final := storage.Filters{ByStatus: []workflow.Status{workflow.Completed, workflow.Failed, workflow.Stopped}}
+	return s.acts(
+		call{fmt.Sprintf("Create %d plans on each of %d days, and run every second one", perDay, listedDays), func() (err error) {
+			midnight := time.Now().UTC().Truncate(24 * time.Hour)
+			for i := range listedDays * perDay {
+				p := plantest.Small()
+				p.ID = workflow.NewV7At(midnight.AddDate(0, 0, i/perDay-listedDays).Add(time.Duration(i%perDay) * time.Hour))
+				plans = append([]*workflow.Plan{p}, plans...)
+				err = errors.Join(err, v.Create(ctx, p))
+				if i%2 == 1 {
+					ended = append([]*workflow.Plan{p}, ended...)
+					plantest.Finish(p)
+					err = errors.Join(err, updateParts(ctx, v, p), v.UpdatePlan(ctx, p))
+				}
+			}
 			return err
-		}
-		if i%perDay == 0 {
-			continue
-		}
-		start(p)
-		err := errors.Join(s.vault.UpdatePlan(ctx, p), finishParts(ctx, s.vault, p))
-		switch i % perDay {
-		case 2:
-			err = errors.Join(err, s.end(ctx, p, workflow.Completed, workflow.NoFailure))
-		case 3:
-			err = errors.Join(err, s.end(ctx, p, workflow.Failed, workflow.BlockFailed))
-		}
-		if err != nil {
-			return err
-		}
+		}},
+		call{"List", func() error { return shows(plans)(v.List(ctx, 0)) }},
+		call{"List the newest 5", func() error { return shows(plans[:5])(v.List(ctx, 5)) }},
+		call{"Search by status", func() error { return shows(ended)(v.Search(ctx, final)) }},
+		call{"Count by status", func() error { n, err := v.Count(ctx, final); return reported(err, n == len(ended), n) }},
+		call{"Recovery leaves open plans alone", func() error { return v.Recovery(ctx) }},
+		call{"Check", func() error { return sound(ctx, v, len(plans)) }},
+		call{"Delete all plans", func() error {
+			return each(plans, func(p *workflow.Plan) error { return v.Delete(ctx, p.ID) })
+		}},
+	)
+}
+
+// updateParts updates all sub-objects, several at a time as engines do.
+func updateParts(ctx context.Context, v *azblob.Vault, plan *workflow.Plan) error {
+	return each(workflow.Parts(plan), func(o workflow.Object) error { return storage.Update(ctx, v, o) })
+}
+
+// each calls a function for several of all at a time, and returns the first error.
+func each[T any](all []T, do func(T) error) error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, one := range all {
+		g.Go(func() error { return do(one) })
+	}
+	return g.Wait()
+}
+
+// is returns nil if err is the wanted error.
+func is(err, want error) error {
+	switch {
+	case errors.Is(err, want):
+		return nil
+	case err == nil:
+		return fmt.Errorf("want the error %q, got none", want)
+	}
+	return fmt.Errorf("want the error %q, got %w", want, err)
+}
+
+// reported returns the error of a call, or one that shows its report if that is not as expected.
+func reported(err error, expected bool, report any) error {
+	if err == nil && !expected {
+		err = fmt.Errorf("it reports %+v", report)
+	}
+	return err
+}
+
+// reads reads a plan and compares it with the expected one.
+func reads(ctx context.Context, v *azblob.Vault, want *workflow.Plan) error {
+	got, err := v.Read(ctx, want.ID)
+	if err != nil {
+		return err
+	}
+	if d := plantest.Diff(want, got); d != "" {
+		return fmt.Errorf("the plan that was read differs: %s", d)
 	}
 	return nil
 }
 
-// list shows listings and searches. Their plans stay for the steps that follow.
-func list(ctx context.Context, s *stage) error {
-	search := func(f storage.Filters, matches func(*workflow.Plan) bool) func() error {
-		return func() error {
-			want := slices.DeleteFunc(s.newestFirst(), func(p *workflow.Plan) bool { return !matches(p) })
-			err := shows(want)(s.vault.Search(ctx, f))
-			n, countErr := s.vault.Count(ctx, f)
-			return errors.Join(err, reported(countErr, n == len(want), n))
-		}
+// gone checks that a plan can't be read.
+func gone(ctx context.Context, v *azblob.Vault, id uuid.UUID) error {
+	_, err := v.Read(ctx, id)
+	return is(err, storage.ErrNotFound)
+}
+
+// shows compares a listing with the expected plans, in their order.
+func shows(want []*workflow.Plan) func(iter.Seq[storage.Stream[storage.ListResult]], error) error {
+	return func(got iter.Seq[storage.Stream[storage.ListResult]], err error) error {
+		listed, err := storage.Collect(got, err)
+		same := slices.EqualFunc(listed, want, func(r storage.ListResult, p *workflow.Plan) bool {
+			return r.ID == p.ID && r.State.Status == p.State.Status
+		})
+		return reported(err, same, listed)
 	}
-	name := fmt.Sprintf("plan %d", perDay)
-	return s.acts(
-		call{fmt.Sprintf("Create %d plans on each of %d days", perDay, listedDays), func() error { return s.createDays(ctx) }},
-		call{"List", func() error { return s.listed(ctx) }},
-		call{"List the newest 5", func() error { return shows(s.newestFirst()[:5])(s.vault.List(ctx, 5)) }},
-		call{"Search and Count by status", search(storage.Filters{ByStatus: []workflow.Status{workflow.Completed, workflow.Failed}}, func(p *workflow.Plan) bool {
-			return p.State.Status.Final()
-		})},
-		call{"Search and Count by name", search(storage.Filters{NamePrefix: name}, func(p *workflow.Plan) bool {
-			return strings.HasPrefix(p.Name, name)
-		})},
-	)
 }
 
-func check(ctx context.Context, s *stage) error {
-	open := slices.DeleteFunc(s.newestFirst(), func(p *workflow.Plan) bool { return p.State.Status.Final() })
-	return s.acts(
-		call{"Recovery leaves open plans alone", func() error {
-			r, err := s.vault.Admin().Repair(ctx, azblob.RepairOptions{By: asked})
-			return reported(err, r.Open == len(open) && r.Recent == 0 && len(r.Plans) == 0, r)
-		}},
-		call{"Check", func() error { return s.sound(ctx) }},
-	)
-}
-
-func deleteAll(ctx context.Context, s *stage) error {
-	return s.acts(
-		call{"Delete all plans", func() error {
-			var g errgroup.Group
-			g.SetLimit(atOnce)
-			for _, p := range s.newestFirst() {
-				g.Go(func() error { return s.remove(ctx, p) })
-			}
-			return g.Wait()
-		}},
-		call{"List is empty", func() error { return s.listed(ctx) }},
-		call{"Check finds nothing", func() error { return s.sound(ctx) }},
-	)
+// sound checks that Check finds a number of plans, and no problem.
+func sound(ctx context.Context, v *azblob.Vault, plans int) error {
+	r, err := v.Admin().Check(ctx, azblob.CheckOptions{})
+	if err == nil && len(r.Problems) > 0 {
+		return fmt.Errorf("%s, such as %v", count(len(r.Problems), "problem"), r.Problems[0])
+	}
+	return reported(err, r.Plans == plans && r.InProgress == 0, r)
 }
