@@ -360,7 +360,8 @@ func TestOffer(t *testing.T) {
 	})
 }
 
-// TestOfferOfAPlanThatChanged: others may have claimed a plan that is offered. It is theirs.
+// TestOfferOfAPlanThatChanged: others may have claimed a plan that is offered, and then it is theirs. If a search has found it, and
+// this node works on it, the work goes on.
 func TestOfferOfAPlanThatChanged(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{})
@@ -375,6 +376,15 @@ func TestOfferOfAPlanThatChanged(t *testing.T) {
 		time.Sleep(time.Hour)
 		if len(found) > 0 || plan.State.Status != workflow.NotStarted {
 			t.Errorf("it was claimed twice: %+v", plan)
+		}
+		late := create(t, p, 1)
+		if got := within(t, found, time.Minute); got.ID != late.ID {
+			t.Errorf("plan %s", got.ID)
+		}
+		work, _ := n.Work(late.ID)
+		n.Offer(late)
+		if time.Sleep(time.Hour); work.Err() != nil || len(found) > 0 {
+			t.Errorf("the work ended: %v", context.Cause(work))
 		}
 	})
 }

@@ -47,11 +47,16 @@ func (n *Node) unreserve() {
 	n.reserved--
 }
 
-// acquire claims or takes a plan that the node does not own yet. It returns no plan if there is none to run.
-func (n *Node) acquire(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
+// acquire claims or takes a plan that the node does not own yet. offered is the plan if it is new, and otherwise nil. It returns no
+// plan if there is none to run.
+func (n *Node) acquire(ctx context.Context, id uuid.UUID, offered *workflow.Plan) (plan *workflow.Plan, err error) {
 	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
-		if n.owns(id) {
-			return nil // the caller took it by itself
+		switch {
+		case n.owns(id): // the caller took it by itself, or a search had found what was offered
+			return nil
+		case offered != nil:
+			plan = offered
+			return n.claimWithTurns(ctx, plan)
 		}
 		plan, err = n.take(ctx, id)
 		return err
@@ -133,12 +138,15 @@ func (n *Node) Claim(ctx context.Context, plan *workflow.Plan) error {
 	if plan.State.Status != workflow.NotStarted {
 		return &storage.Error{Op: "Claim", Plan: plan.ID, Err: driver.Invalid("State.Status", "is %s: only a plan that is NotStarted can be claimed", plan.State.Status)}
 	}
-	return n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error {
-		if err := n.claim(ctx, plan); err != nil {
-			return err
-		}
-		return n.takeTurns(ctx, plan, false)
-	})
+	return n.exclusive(ctx, "claim", plan.ID, func(ctx context.Context) error { return n.claimWithTurns(ctx, plan) })
+}
+
+// claimWithTurns claims a plan and takes its turns.
+func (n *Node) claimWithTurns(ctx context.Context, plan *workflow.Plan) error {
+	if err := n.claim(ctx, plan); err != nil {
+		return err
+	}
+	return n.takeTurns(ctx, plan, false)
 }
 
 // claim moves a plan to Running with this node as its owner. It needs no fence: a plan that is NotStarted has

@@ -300,7 +300,7 @@ func (f *finder) acquire(at time.Time) bool {
 				if err := f.n.store.lookAtTurns(f.ctx, turns); err != nil {
 					return nil, err
 				}
-				return f.n.acquire(f.ctx, id)
+				return f.n.acquire(f.ctx, id, nil)
 			})
 		default:
 			f.n.unreserve()
@@ -347,12 +347,7 @@ func (f *finder) claimOffer(plan *workflow.Plan) {
 		return
 	}
 	f.open[plan.ID] = &candidate{offered: true}
-	f.begin(plan.ID, func() (*workflow.Plan, error) {
-		if err := f.n.Claim(f.ctx, plan); err != nil {
-			return nil, err
-		}
-		return plan, nil
-	})
+	f.begin(plan.ID, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, plan.ID, plan) })
 }
 
 // finish handles the outcome of a claim or take. It reports whether to go on.

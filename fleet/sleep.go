@@ -346,7 +346,7 @@ func (f *finder) wakeDue(at time.Time) {
 			continue
 		}
 		f.open[id] = &candidate{due: at, slept: p.wakeAt}
-		f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id) })
+		f.begin(id, func() (*workflow.Plan, error) { return f.n.acquire(f.ctx, id, nil) })
 	}
 	if !f.n.free() {
 		f.n.offerSleepers(at)
