@@ -51,7 +51,7 @@ type Beat struct {
 type Placed struct {
 	// Plan is the plan as it is stored, for the caller alone. It is final, or it waits.
 	Plan *workflow.Plan
-	// WakeAt is when to call RunPlan again, by the store's clock. It is zero if the plan is final or paused.
+	// WakeAt is when to call RunPlan again, by this computer's clock. It is zero if the plan is final or paused.
 	WakeAt time.Time
 	// LastSignal is the number of the last signal that the plan has seen: call RunPlan sooner after a larger one, as
 	// [fleet.Send] returns it. With [fleet.MaxSignals], the plan waits for none.
@@ -130,6 +130,9 @@ func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Pla
 	for stopping := stops(); ; stopping = true {
 		placed, err := e.runClaimed(running, claim, id, o)
 		if err != nil || placed.Plan.State.Status.Final() || stopping || !stops() {
+			if !placed.WakeAt.IsZero() {
+				placed.WakeAt = placed.WakeAt.Add(time.Since(claim.Now())) // until here, by the store's clock
+			}
 			return placed, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/internal/hooked"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
@@ -65,6 +66,28 @@ func TestRunPlanWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRunPlanByTheStoresClock has a computer whose clock is an hour ahead of the store's, and one whose clock is an hour behind. Both
+// are told to call again when the plan is due.
+func TestRunPlanByTheStoresClock(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := plan(block("b", sequence("s", second("a"))))
+			p.NotBefore = time.Now().Add(off + 10*time.Minute)
+			s.create(p)
+			v := hooked.Wrap(s.process(), hooked.On("Roster", func(c *hooked.Call) error {
+				err := c.Do()
+				c.Roster.Now = c.Roster.Now.Add(off)
+				return err
+			}))
+			got, err := s.engine(v, engine.Options{}).RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+			must(t, err)
+			if left := time.Until(got.WakeAt); (left - 10*time.Minute).Abs() > 2*time.Second {
+				t.Errorf("off by %v: it is to be called in %v", off, left)
+			}
+		})
+	}
 }
 
 // TestRunPlanTwice has two that place a plan: the second is refused, and with the epoch of the first it fences that one.

@@ -108,9 +108,9 @@ func ended(status workflow.Status, reason workflow.FailureReason) engine.Placed 
 	return engine.Placed{Plan: &workflow.Plan{State: workflow.State{Status: status}, Reason: reason}}
 }
 
-// waits is what RunPlan returns of a plan that waits, in its nth epoch.
-func waits(n int64, until time.Time, lastSignal int) engine.Placed {
-	return engine.Placed{Plan: &workflow.Plan{State: workflow.State{Status: workflow.Running}, Epoch: n}, WakeAt: until, LastSignal: lastSignal}
+// waits is what RunPlan returns of a plan that waits for some time, in its nth epoch.
+func waits(n int64, d time.Duration, lastSignal int) engine.Placed {
+	return engine.Placed{Plan: &workflow.Plan{State: workflow.State{Status: workflow.Running}, Epoch: n}, WakeAt: time.Now().Add(d), LastSignal: lastSignal}
 }
 
 // result runs the workflow and returns its result.
@@ -159,9 +159,9 @@ func TestWaits(t *testing.T) {
 		looks, epochs = append(looks, at), append(epochs, o.Epoch)
 		switch {
 		case at < 2*time.Minute:
-			return waits(1, begin.Add(2*time.Minute), 0), nil
+			return waits(1, 2*time.Minute-at, 0), nil
 		case at < time.Hour:
-			return waits(2, begin.Add(time.Hour), 0), nil
+			return waits(2, time.Hour-at, 0), nil
 		}
 		return ended(workflow.Completed, 0), nil
 	})
@@ -174,13 +174,13 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestLateClock looks at a plan whose time has come by Temporal's clock, and not by the store's.
+// TestLateClock looks at a plan whose time has come, and not by the store's clock.
 func TestLateClock(t *testing.T) {
 	calls := 0
 	var r *rig
 	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
 		if calls++; calls < 10 {
-			return waits(1, r.Now().Add(-time.Minute), 0), nil
+			return waits(1, -time.Minute, 0), nil
 		}
 		return ended(workflow.Completed, 0), nil
 	})
@@ -199,11 +199,13 @@ func TestSignals(t *testing.T) {
 		looks = append(looks, r.Now().Sub(begin).Round(time.Second))
 		switch len(looks) {
 		case 1:
-			return waits(1, r.Now().Add(time.Hour), 0), nil
+			return waits(1, time.Hour, 0), nil
 		case 2: // the second one comes while it sleeps again; that the first one has the number 1 is no reason to look again
-			return waits(2, r.Now().Add(time.Hour), 0), nil
+			return waits(2, time.Hour, 0), nil
 		case 3: // paused, and nobody need look because of signals
-			return waits(3, time.Time{}, fleet.MaxSignals), nil
+			p := waits(3, 0, fleet.MaxSignals)
+			p.WakeAt = time.Time{}
+			return p, nil
 		}
 		return ended(workflow.Completed, 0), nil
 	})
@@ -281,7 +283,7 @@ func TestCancel(t *testing.T) {
 						by = workflow.Attribution{By: roster.Stops[0].By, Why: roster.Stops[0].Why}
 						return ended(workflow.Stopped, workflow.StopRequested), ctx.Err()
 					case !c.running:
-						return waits(1, r.Now().Add(time.Hour), 0), nil
+						return waits(1, time.Hour, 0), nil
 					case first:
 						r.CancelWorkflow()
 					}
@@ -309,7 +311,7 @@ func TestContinueAsNew(t *testing.T) {
 	var r *rig
 	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
 		r.SignalWorkflowSkippingWorkflowTask(SignalName, fleet.Signal{Name: "approve"}) // it comes with the activity's end
-		return waits(7, r.Now().Add(time.Hour), 0), nil
+		return waits(7, time.Hour, 0), nil
 	})
 	r.SetContinueAsNewSuggested(true)
 	r.ExecuteWorkflow(WorkflowName, Settings{Look: time.Minute})

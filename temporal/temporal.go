@@ -112,10 +112,11 @@ func (p Placer) run(ctx context.Context, a attempt) (placed, error) {
 	case err != nil:
 		return placed{}, failure(err, former > 0)
 	}
-	return placed{
-		Result: Result{plan, at.Plan.State.Status, at.Plan.Reason},
-		Epoch:  at.Plan.Epoch, WakeAt: at.WakeAt, LastSignal: at.LastSignal,
-	}, nil
+	left := placed{Result: Result{plan, at.Plan.State.Status, at.Plan.Reason}, Epoch: at.Plan.Epoch, LastSignal: at.LastSignal}
+	if !at.WakeAt.IsZero() {
+		left.Waits, left.Wait = true, time.Until(at.WakeAt) // Temporal may have another clock
+	}
+	return left, nil
 }
 
 // lostContact reports whether an activity's context ended because Temporal does not answer heartbeats. The plan then goes on: the

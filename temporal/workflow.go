@@ -86,9 +86,10 @@ type attempt struct {
 // placed is the result of that activity.
 type placed struct {
 	Result
-	Epoch      int64     `json:"epoch"`
-	WakeAt     time.Time `json:"wakeAt,omitzero"`
-	LastSignal int       `json:"lastSignal,omitzero"`
+	Epoch      int64         `json:"epoch"`
+	Waits      bool          `json:"waits,omitzero"` // for a time
+	Wait       time.Duration `json:"wait,omitzero"`
+	LastSignal int           `json:"lastSignal,omitzero"`
 }
 
 // placing is a workflow at work. Its coroutines run one at a time.
@@ -137,8 +138,8 @@ func place(ctx flow.Context, s Settings) (Result, error) {
 			return Result{}, flow.NewContinueAsNewError(work, WorkflowName, s)
 		}
 		wait := s.Look
-		if !at.WakeAt.IsZero() {
-			wait = min(wait, max(at.WakeAt.Sub(flow.Now(ctx)), 2*time.Second)) // the store's clock may be late
+		if at.Waits {
+			wait = min(wait, max(at.Wait, 2*time.Second)) // the store's clock may be late
 		}
 		if _, err := flow.AwaitWithTimeout(work, wait, func() bool { return p.asked || p.sent > at.LastSignal }); err != nil {
 			return Result{}, err
