@@ -44,10 +44,14 @@ type KeyHolder struct {
 	Turn bool
 }
 
-// Keys returns the keys that have a record or an open plan, most waited for first. It costs a listing of the records and the
-// Search for open plans. A record whose name alone can be read has an Err. Errors are those of the vault.
+// Keys returns the keys that have a record or an open plan, most waited for first. It costs a Roster, a listing of the records and
+// the Search for open plans. A record whose name alone can be read has an Err. Errors are those of the vault.
 func Keys(ctx context.Context, vault storage.Vault) ([]KeyState, error) {
 	s, err := storeOf("Keys", vault)
+	if err != nil {
+		return nil, err
+	}
+	roster, err := s.Roster(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,16 +69,16 @@ func Keys(ctx context.Context, vault storage.Vault) ([]KeyState, error) {
 		case f.Err != nil:
 			return nil, f.Err
 		default:
-			all.of(k.Name).note(k)
+			all.of(k.Name).note(k, roster.Now)
 		}
 	}
-	if err := s.addOpen(ctx, all, storage.Filters{}, nil); err != nil {
+	if err := s.addOpen(ctx, all, storage.Filters{}, roster.Now, nil); err != nil {
 		return nil, err
 	}
 	return append(bad, all.sorted()...), nil
 }
 
-// KeyHolders returns how a key is doing, and the plans that take room. It costs a read, the Search for its open plans, and one
+// KeyHolders returns how a key is doing, and the plans that take room. It costs a Roster, a read, the Search for its open plans, and one
 // for holders that are not open, of which it looks at 64. For a Unique it searches all open plans. A record that can't be
 // read is in KeyState.Err.
 //
@@ -94,6 +98,10 @@ func KeyHolders(ctx context.Context, vault storage.Vault, name string, unique bo
 }
 
 func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, error) {
+	roster, err := s.Roster(ctx)
+	if err != nil {
+		return KeyState{}, nil, err
+	}
 	k, err := s.FindKey(ctx, t.record())
 	damaged := err
 	if err != nil && !errors.Is(err, storage.ErrNotFound) && !unreadable(err) {
@@ -103,7 +111,7 @@ func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, e
 	if !t.unique {
 		filters.ByKey = t.name
 	}
-	if err := s.addOpen(ctx, all, filters, open); err != nil {
+	if err := s.addOpen(ctx, all, filters, roster.Now, open); err != nil {
 		return KeyState{}, nil, err
 	}
 	state := all.of(t.record())
@@ -112,7 +120,7 @@ func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, e
 			return *state, nil, fmt.Errorf("%w: it has no record, and no open plan has it", storage.ErrNotFound)
 		}
 	}
-	state.note(driver.ListedKey(k))
+	state.note(driver.ListedKey(k), roster.Now)
 	state.Err = damaged
 	var others []uuid.UUID
 	for _, h := range k.Holders {
@@ -147,20 +155,20 @@ func (t turn) keeps(p storage.ListResult, h storage.Holder) bool {
 	return mayHaveTurn(p) || t.unique && h.Taken && !p.State.Status.Final()
 }
 
-// addOpen counts open plans that filters select, and collects them in open, if that is not nil.
-func (s store) addOpen(ctx context.Context, all keyStates, filters storage.Filters, open map[uuid.UUID]storage.ListResult) error {
+// addOpen counts open plans that filters select at a time by the store's clock, and collects them in open, if that is not nil.
+func (s store) addOpen(ctx context.Context, all keyStates, filters storage.Filters, now time.Time, open map[uuid.UUID]storage.ListResult) error {
 	filters.ByStatus = []workflow.Status{workflow.NotStarted, workflow.Running}
 	return s.eachPlan(ctx, filters, func(p storage.ListResult) {
-		all.add(p, time.Now())
+		all.add(p, now)
 		if open != nil {
 			open[p.ID] = p
 		}
 	})
 }
 
-// note notes what the record of a key says.
-func (k *KeyState) note(r storage.ListedKey) {
-	k.KeySettings, k.By, k.Holders, k.Stored = KeySettings{r.Limit, r.PausedUntil}, r.By, r.Holders, r.Stored
+// note notes what the record of a key says at a time by the store's clock.
+func (k *KeyState) note(r storage.ListedKey, now time.Time) {
+	k.KeySettings, k.By, k.Holders, k.Stored = settingsAt(r.Limit, r.PausedUntil, now), r.By, r.Holders, r.Stored
 }
 
 // Kind returns "key", or "unique" for a Unique.

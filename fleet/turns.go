@@ -435,8 +435,17 @@ func ReserveUnique(ctx context.Context, vault storage.Vault, plan *workflow.Plan
 type KeySettings struct {
 	// Limit is how many plans work at once at most. 0 means what the plans say.
 	Limit int
-	// PausedUntil is the time of the store's clock before which no plan gets a turn. Plans that have one keep it.
+	// PausedUntil is the time of the store's clock before which no plan gets a turn. Plans that have one keep it. It is zero if
+	// that has passed.
 	PausedUntil time.Time
+}
+
+// settingsAt returns what an operator has said of a key, at a time by the store's clock.
+func settingsAt(limit int, pausedUntil, now time.Time) KeySettings {
+	if !pausedUntil.After(now) {
+		pausedUntil = time.Time{}
+	}
+	return KeySettings{limit, pausedUntil}
 }
 
 // SetKey stores what change returns for the settings of a key, and who wants that. Plans that have turns keep them, also above
@@ -447,7 +456,7 @@ type KeySettings struct {
 // is damaged, see [RepairKey]; otherwise those of the vault.
 func SetKey(ctx context.Context, vault storage.Vault, name string, by workflow.Attribution, change func(KeySettings) KeySettings) error {
 	return audited(ctx, vault, "set", keyRecord, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
-		now := change(KeySettings{k.Limit, k.PausedUntil})
+		now := change(settingsAt(k.Limit, k.PausedUntil, k.Now))
 		k.Limit, k.PausedUntil = now.Limit, now.PausedUntil.UTC()
 		return k, err
 	})

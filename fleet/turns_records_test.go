@@ -238,25 +238,39 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestPauseByTheStoresClock has a computer whose clock is an hour ahead of the store's.
+// TestPauseByTheStoresClock has a computer whose clock is an hour ahead of the store's. It says who waits as any other does.
 func TestPauseByTheStoresClock(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
-		v := hooked.Wrap(store.Open(plantest.Register(), memvault.Options{}), hooked.On("FindKey", func(c *hooked.Call) error {
+		v := hooked.Wrap(store.Open(plantest.Register(), memvault.Options{}), func(c *hooked.Call) error {
 			err := c.Do()
-			c.Key.Now = c.Key.Now.Add(-time.Hour)
+			c.Key.Now, c.Roster.Now = c.Key.Now.Add(-time.Hour), c.Roster.Now.Add(-time.Hour)
 			return err
-		}))
+		})
 		until := time.Now().Add(-time.Minute)
 		must(t, fleet.PauseKey(t.Context(), v, "a", until, ana))
 		must(t, fleet.PauseKey(t.Context(), v, "a", until.Add(-time.Minute), ana)) // an earlier one changes nothing
 		if no := waitsFor(t, taking(t, v, a), "a"); !no.PausedUntil.Equal(until) {
 			t.Errorf("it is paused until %v", no.PausedUntil)
 		}
+		plan := plantest.Sized(1, 1, 1)
+		plan.Keys, plan.Deadline = []workflow.Key{a}, time.Now().Add(-30*time.Minute)
+		must(t, v.Create(t.Context(), plan))
+		all, err := fleet.Keys(t.Context(), v)
+		one, _, errOne := fleet.KeyHolders(t.Context(), v, "a", false)
+		must(t, errors.Join(err, errOne))
+		for _, k := range []fleet.KeyState{all[0], one} {
+			if k.Plans != 2 || k.Waiting != 2 || !k.PausedUntil.Equal(until) {
+				t.Errorf("it is %+v", k)
+			}
+		}
 		for range 2 { // the first look leaves nobody among the holders
 			waitsFor(t, fleet.LookForTurns(t.Context(), v, keyed(t, v, "looks", a)), "a")
 		}
 		time.Sleep(time.Hour)
 		must(t, taking(t, v, a))
+		if all, err = fleet.Keys(t.Context(), v); err != nil || !all[0].PausedUntil.IsZero() {
+			t.Errorf("after the pause, it is %+v, %v", all[0], err)
+		}
 	})
 }
 

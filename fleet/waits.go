@@ -126,7 +126,7 @@ func (i *inspector) readKeys(ctx context.Context, keys map[string]*lookedAt, lis
 			return is && !t.keeps(p, h) || !is && !part
 		})
 		k.read, k.record = true, record
-		k.state.note(driver.ListedKey(record))
+		k.state.note(driver.ListedKey(record), i.Now)
 		return nil
 	})
 }

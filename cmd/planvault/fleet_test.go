@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/planvault/azblob/emulator"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/workflow"
@@ -60,6 +61,23 @@ func (s *stage) orphaned(t *testing.T, name string) *workflow.Plan {
 	time.Sleep(11 * time.Second)
 	must(t, n.Leave(t.Context()))
 	return p
+}
+
+// TestClocksOfKeys pauses a key on a machine whose clock is off by most of what the service allows. The service's clock decides.
+func TestClocksOfKeys(t *testing.T) {
+	for _, off := range []time.Duration{-14 * time.Minute, 14 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, emulator.Options{Clock: func() time.Time { return time.Now().Add(off) }})
+			s.store(t, workflow.NewV7(), workflow.Completed, "of a vault")
+			for _, verb := range []string{"set", "repair"} {
+				want := "paused until " + stamp(time.Now().Add(off+10*time.Minute))
+				s.says(t, exitDone, want, "key", verb, "west", "--pause-until", "10m")
+				s.says(t, exitDone, want, "keys", "west")
+				time.Sleep(11 * time.Minute)
+				s.says(t, exitDone, "no limit but those of the plans by", "keys", "west")
+			}
+		})
+	}
 }
 
 // TestFleetRemarks: at a terminal, commands say on stderr what a pipe does not need.

@@ -31,6 +31,9 @@ func (a *app) keySetCommand() *cobra.Command {
 			}
 			now := keyChanged{Name: name, Result: "set"}
 			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
+				if err := f.fromNow(ctx, v); err != nil {
+					return err
+				}
 				return fleet.SetKey(ctx, v, name, by, func(k fleet.KeySettings) fleet.KeySettings {
 					k = f.over(k)
 					now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
@@ -50,12 +53,16 @@ func (a *app) keyRepairCommand() *cobra.Command {
 			if unique && (f.limit != nil || f.pause != nil) {
 				return usageError("key repair: a Unique has neither --limit nor --pause-until")
 			}
-			k := f.over(fleet.KeySettings{})
-			now := keyChanged{name, unique, "repaired", k.Limit, utc(k.PausedUntil)}
+			now := keyChanged{Name: name, Unique: unique, Result: "repaired"}
 			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
 				if unique {
 					return fleet.RepairUnique(ctx, v, name, by)
 				}
+				if err := f.fromNow(ctx, v); err != nil {
+					return err
+				}
+				k := f.over(fleet.KeySettings{})
+				now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
 				return fleet.RepairKey(ctx, v, name, by, k)
 			})
 		})
@@ -75,6 +82,7 @@ func (a *app) onKey(use, short string, act func(ctx context.Context, v *azblob.V
 type keyFlags struct {
 	limit *int
 	pause *time.Time
+	lasts time.Duration // of the pause from now on, if it has no time yet
 }
 
 func (f *keyFlags) addFlags(c *cobra.Command) {
@@ -88,16 +96,25 @@ func (f *keyFlags) addFlags(c *cobra.Command) {
 	})
 	c.Flags().Func("pause-until", "give nobody a turn before `TIME`: 2026-11-21T03:00Z, or a time from now such as 30m; 0 ends a pause", func(text string) error {
 		at, ok := human.ParseTime(text)
-		if !ok && text != "0" {
-			d, err := parseAge(text)
-			if err != nil {
-				return fmt.Errorf("%q is not a time: give 2026-11-21T03:00:00Z (UTC), a time from now such as 30m or 2d, or 0", text)
-			}
-			at = time.Now().Add(d).Truncate(time.Second)
+		if f.pause, f.lasts = &at, 0; ok || text == "0" {
+			return nil
 		}
-		f.pause = &at
+		var err error
+		if f.lasts, err = parseAge(text); err != nil {
+			return fmt.Errorf("%q is not a time: give 2026-11-21T03:00:00Z (UTC), a time from now such as 30m or 2d, or 0", text)
+		}
 		return nil
 	})
+}
+
+// fromNow gives a pause from now on its time, by the store's clock. It costs a request.
+func (f *keyFlags) fromNow(ctx context.Context, v *azblob.Vault) error {
+	if f.lasts == 0 {
+		return nil
+	}
+	roster, err := v.Control().Roster(ctx)
+	*f.pause = roster.Now.Add(f.lasts).Truncate(time.Second)
+	return err
 }
 
 // over returns settings with what the flags say.

@@ -52,7 +52,7 @@ type keyRow struct {
 	Name        string     `json:"name" help:"the key, or the Unique of plans"`
 	Unique      bool       `json:"unique,omitempty" help:"whether it is a Unique"`
 	Limit       int        `json:"limit,omitempty" help:"how many plans may work at once, as an operator has set it"`
-	PausedUntil time.Time  `json:"pausedUntil,omitzero" help:"the time before which nobody gets a turn; it may have passed"`
+	PausedUntil time.Time  `json:"pausedUntil,omitzero" help:"the time before which nobody gets a turn, if it is to come"`
 	By          string     `json:"by,omitempty" help:"who has set the limit and the pause"`
 	Why         string     `json:"why,omitempty" help:"why"`
 	At          time.Time  `json:"at,omitzero" help:"when"`
@@ -84,7 +84,7 @@ func (a *app) keyColumns() []column[keyRow] {
 		{title: ">HOLDERS", cell: func(r keyRow) string { return count(r.Holders) }, compare: by(func(r keyRow) int { return r.Holders })},
 		{title: ">WAITING", cell: func(r keyRow) string { return count(r.Waiting) }, compare: by(func(r keyRow) int { return r.Waiting })},
 		{title: ">PLANS", cell: func(r keyRow) string { return count(r.Plans) }, compare: by(func(r keyRow) int { return r.Plans }), shown: inWide},
-		{title: "PAUSED UNTIL", cell: func(r keyRow) string { return a.upcoming(r.PausedUntil) }, compare: byTime(func(r keyRow) time.Time { return r.PausedUntil }), optional: true},
+		{title: "PAUSED UNTIL", cell: func(r keyRow) string { return r.pausedUntil() }, compare: byTime(func(r keyRow) time.Time { return r.PausedUntil }), optional: true},
 		{title: "BY", cell: func(r keyRow) string { return printable(r.By, 30) }, compare: by(func(r keyRow) string { return r.By }), least: 8, optional: true},
 		{title: "WHY", cell: func(r keyRow) string { return printable(r.Why, 0) }, shown: inWide, optional: true},
 	}
@@ -97,19 +97,18 @@ func (r keyRow) kind() string {
 	return ""
 }
 
+func (r keyRow) pausedUntil() string {
+	if r.PausedUntil.IsZero() {
+		return ""
+	}
+	return stamp(r.PausedUntil)
+}
+
 func (r keyRow) limit() string {
 	if r.Limit == 0 {
 		return "-"
 	}
 	return count(r.Limit)
-}
-
-// upcoming returns a time, or nothing if it has passed by this machine's clock.
-func (a *app) upcoming(t time.Time) string {
-	if time.Until(t) <= 0 {
-		return ""
-	}
-	return stamp(t)
 }
 
 // keys prints the keys of a vault, most waited for first.
@@ -230,10 +229,7 @@ func (a *app) key(ctx context.Context, v *azblob.Vault, name string, unique bool
 
 // describeKey says in words how a key is doing.
 func (a *app) describeKey(w io.Writer, r keyRow) {
-	settings := fleet.KeySettings{Limit: r.Limit}
-	if time.Until(r.PausedUntil) > 0 {
-		settings.PausedUntil = r.PausedUntil
-	}
+	settings := fleet.KeySettings{Limit: r.Limit, PausedUntil: r.PausedUntil}
 	fmt.Fprintf(w, "%s %s: %s%s\n", fleet.KeyState{Unique: r.Unique}.Kind(), quoted(r.Name), settingsText(settings, a.stamp), signed(r.By, r.Why))
 	have, wait := "have", "wait"
 	if r.Holders == 1 {
