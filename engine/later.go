@@ -22,11 +22,10 @@ const MaxState = 64 << 10
 // [Call.State] gives the next call the state, which is anything that encoding/json can encode, or nil.
 //
 // The next call is one of the same attempt, on any node, with a context of its own. A signal for the plan brings it forward, see
-// [Call.Signals]. It comes a second after the last one at
-// the earliest, and at the latest when the timeout of the action is over, which counts from the first call: then the attempt
-// fails without a call. Set [workflow.Action.Timeout], for the default is five minutes. After a death or a loss of the plan,
-// the plugin may be called again with a state that it has had, as any other attempt is made again; each call of an action with
-// AtMost is made once.
+// [Call.Signals]. It comes a second after the last one at the earliest, and at the latest when the timeout of the action is over,
+// which counts from the first call: then the attempt fails without a call. Set [workflow.Action.Timeout], for the default is five
+// minutes. After a death or a loss of the plan, the plugin may be called again with a state that it has had, as any other attempt
+// is made again; each call of an action with AtMost is made once.
 //
 // A wait costs one update of the action, and two for an action with AtMost. A plan of which nothing else runs for five minutes
 // sleeps, see package fleet. The attempt fails for good if d is negative, if the state can't be encoded, or if it is larger

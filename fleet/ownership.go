@@ -120,11 +120,10 @@ func (n *Node) tryLock(plan uuid.UUID) (unlock func(), others <-chan struct{}) {
 	}, nil
 }
 
-// Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running.
-// It takes the plan as Read or Create left it. A plan that takes turns also gets its turns, or is stored as asleep: see
-// [TakeTurns]. When Claim returns nil, the plan is Running, and its Owner,
-// Epoch and State.Start are set. If Claim fails, the plan is unchanged,
-// unless the error is [ErrNoTurn].
+// Claim makes the node the owner of a plan that has not begun, with the UpdatePlan that moves it to Running. It takes the plan as
+// Read or Create left it. A plan that takes turns also gets its turns, or is stored as asleep: see [TakeTurns]. When Claim returns
+// nil, the plan is Running, and its Owner, Epoch and State.Start are set. If Claim fails, the plan is unchanged, unless the error
+// is [ErrNoTurn].
 //
 // Errors: [storage.ErrInvalid] for a plan that is not NotStarted; [ErrOwned] if an engine of another kind places it;
 // [ErrAsleep] before its NotBefore, and [ErrPaused] while it is paused, unless it was asked to stop; [storage.ErrConflict] if
@@ -187,10 +186,10 @@ func (n *Node) claim(ctx context.Context, plan *workflow.Plan) error {
 // Take costs a Read, an update of the plan and one of each sub-object. It begins again when the former owner
 // still writes. If ctx ends, or Take fails, the plan may be half fenced; the next Take finishes it.
 //
-// Errors: [ErrAsleep] and [ErrPaused], beside the plan as it is stored; [ErrOwned] if another member works on the plan, if it was begun by an engine without claims,
-// or if an engine of another kind places it;
-// [ErrFenced] if this node owned the plan and another one does now, or if this node is no longer a member;
-// [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those of Read and the updates.
+// Errors: [ErrAsleep] and [ErrPaused], beside the plan as it is stored; [ErrOwned] if another member works on the plan, if it was
+// begun by an engine without claims, or if an engine of another kind places it; [ErrFenced] if this node owned the plan and another
+// one does now, or if this node is no longer a member; [ErrLeft]; [storage.ErrConflict] if the plan kept changing; otherwise those
+// of Read and the updates.
 func (n *Node) Take(ctx context.Context, id uuid.UUID) (plan *workflow.Plan, err error) {
 	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
 		plan, err = n.take(ctx, id)
