@@ -301,7 +301,7 @@ func TestRetentionOverYears(t *testing.T) {
 				}
 			}
 		}
-		if idle > 3 || steps < efforttest.Pick(40, 300, 900) {
+		if idle > 3 || steps < efforttest.Pick(72, 380, 1050) {
 			t.Errorf("a look without a step took up to %d requests, and there were %d steps", idle, steps)
 		}
 	})
