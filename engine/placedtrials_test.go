@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,8 +171,7 @@ func TestRunPlanRemoved(t *testing.T) {
 	})
 }
 
-// TestRunPlanUnsuited gives a plan to a worker that lacks its plugin, and one to a worker whose vault is closed. Both leave it as
-// it is.
+// TestRunPlanUnsuited gives a plan to a worker that lacks its plugin, which leaves it as it is.
 func TestRunPlanUnsuited(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		p := s.create(plan(block("b", sequence("s", second("a")))))
@@ -181,16 +181,37 @@ func TestRunPlanUnsuited(t *testing.T) {
 			t.Errorf("without the plugin: %v", err)
 		}
 		s.reg = all
-		closed := s.open()
-		e := s.engine(closed, engine.Options{})
-		must(t, closed.Close(t.Context()))
-		if _, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue}); !errors.Is(err, storage.ErrClosed) {
-			t.Errorf("a closed vault: %v", err)
-		}
 		if now := s.read(p.ID); now.State.Status != workflow.NotStarted || now.External.Name != "" {
 			t.Errorf("it is %+v", now)
 		}
 	})
+}
+
+// TestRunPlanClosed closes the vault at each call of RunPlan. The error says so in one line, unless the plan is final, and another
+// process goes on.
+func TestRunPlanClosed(t *testing.T) {
+	for n, more := 1, true; more; n++ {
+		onStage(t, func(t *testing.T, s *stage) {
+			p := plan(block("b", sequence("s", second("a"), second("b"))))
+			p.External, p.Keys = queue, []workflow.Key{{Name: "cluster"}}
+			s.create(p)
+			v, calls := s.process(), 0
+			v.Before("", func() {
+				if calls++; calls == n {
+					must(t, v.Store.Close(t.Context()))
+				}
+			})
+			quiet := engine.Options{Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) {}}}
+			got, err := s.engine(v, quiet).RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+			if more = calls >= n; err == nil && !got.Plan.State.Status.Final() || err != nil && (!errors.Is(err, storage.ErrClosed) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("call %d: %+v, %v", n, got, err)
+			}
+			got, err = s.place(t.Context(), p.ID, s.read(p.ID).Epoch)
+			if must(t, err); got.Plan.State.Status != workflow.Completed || len(s.names()) > 3 {
+				t.Errorf("call %d: %v ran, and it is\n%s", n, s.names(), outline(got.Plan))
+			}
+		})
+	}
 }
 
 // TestRunPlanOutage makes the vault unavailable, or lose its answers, for minutes from the claim on. Either RunPlan outlasts it,

@@ -38,7 +38,7 @@ func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan, had bool) err
 	}
 	plan.WaitsFor = no.Name
 	if asleep := n.Sleep(ctx, plan, n.Now(), MaxSignals); asleep != nil {
-		return errors.Join(asleep, no.Err)
+		return fmt.Errorf("%w, because %v", asleep, no)
 	}
 	return fmt.Errorf("%w: %w", ErrAsleep, no)
 }
@@ -49,7 +49,10 @@ func (n *Node) looksFirst(ctx context.Context, plan *workflow.Plan) error {
 	if plan.External.Name == "" || n.onlyEnds(plan) {
 		return nil
 	}
-	if err := n.store.lookAtTurns(ctx, turnsAhead(plan)); err != nil {
+	err := n.store.lookAtTurns(ctx, turnsAhead(plan))
+	if no, _ := errors.AsType[*NoTurnError](err); no != nil && errors.Is(no.Err, storage.ErrClosed) {
+		return no.Err // another look through this vault fails, too
+	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrAsleep, err)
 	}
 	return nil

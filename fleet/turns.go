@@ -60,7 +60,10 @@ func (t turn) damaged(err error) error {
 	if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrSchema) {
 		return err
 	}
-	return &NoTurnError{Name: t.name, Unique: t.unique, Err: fmt.Errorf("%w; see fleet.RepairKey and RepairUnique", err)}
+	if errors.Is(err, storage.ErrCorrupt) {
+		err = fmt.Errorf("%w; see fleet.RepairKey and RepairUnique", err)
+	}
+	return &NoTurnError{Name: t.name, Unique: t.unique, Err: err}
 }
 
 // Unwrap returns ErrNoTurn.

@@ -202,11 +202,14 @@ func sleepsFor(p storage.ListResult, now time.Time) *TurnWait {
 func (f fleetFacts) whyTurn(w TurnWait) string {
 	what := fmt.Sprintf("%s %q", w.Key.Kind(), w.Key.Name)
 	if w.Key.Err != nil {
-		flag := ""
-		if w.Key.Unique {
-			flag = " --unique"
+		why := fmt.Sprintf("Nobody gets a turn for %s, because its record can't be read: %v.", what, w.Key.Err)
+		switch {
+		case errors.Is(w.Key.Err, storage.ErrSchema):
+			return why
+		case w.Key.Unique:
+			return why + " Run planvault key repair --unique with its name: it finds the plan that has it."
 		}
-		return fmt.Sprintf("Nobody gets a turn for %s, because its record can't be read: %v. Run planvault key repair%s with its name: it finds the plans that have turns.", what, w.Key.Err, flag)
+		return why + " Run planvault key repair with its name: it finds the plans that have turns."
 	}
 	why := "It waits for a turn for " + what
 	switch {

@@ -124,6 +124,10 @@ func TestInspectTurns(t *testing.T) {
 		broken := look()
 		waitsAs(t, broken, second.ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for key "a"`, "planvault key repair with")
 		waitsAs(t, broken, unique[1].ID, fleet.ConditionTurn, fleet.ReasonKeyDamaged, true, `Nobody gets a turn for unique "u"`, "planvault key repair --unique with")
+		p.OnOp("FindKey", func(context.Context, processtest.Call, func() error) error { return storage.ErrSchema })
+		if newer := look(); strings.Contains(openPlan(t, newer, second.ID).Why+fmt.Sprint(fleet.LookForTurns(t.Context(), p, second)), "epair") {
+			t.Error("a record of a newer schema is to be repaired")
+		}
 	})
 }
 
