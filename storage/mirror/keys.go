@@ -16,7 +16,7 @@ import (
 
 // Of the records of keys, a copy has what operators have set: limits and pauses. It has no holders, and its records are not
 // searched: a promoted copy finds by its own plans who has turns, and gives none twice. Of Uniques it has no records until it is
-// promoted, because whoever submits a plan searches for none.
+// promoted, because whoever submits a plan searches for none. What the vault knew of turns before it became a copy is removed.
 
 // reserveUniques reserves the Unique of each open plan that has one, as Submit does. Of several with the same one, a plan that works
 // gets it, or else the oldest. A record that is there already stays.
@@ -61,10 +61,10 @@ func (r *run) bringKeys(ctx context.Context) {
 	if !ok || r.opts.DryRun {
 		return
 	}
-	there, whole := r.setKeys(source.Keys(ctx))
-	here, _ := r.setKeys(r.to.Keys(ctx))
+	there, whole := r.keys(source.Keys(ctx))
+	here, _ := r.keys(r.to.Keys(ctx))
 	for name, k := range there {
-		if copied := here[name]; !sameSetting(k, copied) {
+		if copied := here[name]; isSet(k.Limit, k.PausedUntil) && (!sameSetting(k, copied) || copied.Searched || copied.Holders > 0) {
 			r.writeKey(ctx, func(ctx context.Context) error {
 				_, err := r.to.PutKey(ctx, storage.KeyRecord{Name: name, Limit: k.Limit, PausedUntil: k.PausedUntil, By: k.By, Version: copied.Version})
 				return err
@@ -72,7 +72,7 @@ func (r *run) bringKeys(ctx context.Context) {
 		}
 	}
 	for name, k := range here {
-		if _, set := there[name]; set || !whole {
+		if set := there[name]; isSet(set.Limit, set.PausedUntil) || !whole {
 			continue
 		}
 		// A listing may miss a record, so the source is asked again.
@@ -86,23 +86,22 @@ func (r *run) bringKeys(ctx context.Context) {
 	}
 }
 
-// setKeys returns the keys of which operators have set something, by name, and whether all could be read.
-func (r *run) setKeys(keys iter.Seq[storage.Stream[storage.ListedKey]], err error) (set map[string]storage.ListedKey, whole bool) {
+// keys returns keys by name, and whether all could be read.
+func (r *run) keys(keys iter.Seq[storage.Stream[storage.ListedKey]], err error) (all map[string]storage.ListedKey, whole bool) {
 	if err != nil {
 		r.failed(err)
 		return nil, false
 	}
-	set, whole = map[string]storage.ListedKey{}, true
+	all, whole = map[string]storage.ListedKey{}, true
 	for k := range keys {
-		switch {
-		case k.Err != nil:
+		if k.Err != nil {
 			r.failed(k.Err)
 			whole = false
-		case isSet(k.Result.Limit, k.Result.PausedUntil):
-			set[k.Result.Name] = k.Result
+			continue
 		}
+		all[k.Result.Name] = k.Result
 	}
-	return set, whole
+	return all, whole
 }
 
 // isSet reports whether an operator has set a limit or a pause.

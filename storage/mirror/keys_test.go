@@ -47,6 +47,10 @@ func TestKeysOfACopy(t *testing.T) {
 				}
 			}
 		}
+		for _, name := range []string{"limited", "held", "left"} { // of a time before the vault became a copy
+			_, err := to.Control().PutKey(t.Context(), storage.KeyRecord{Name: name, Searched: true, Holders: holders})
+			must(t, err)
+		}
 		run(t, from, to, mirror.Options{})
 		expect(limited, paused)
 		limited.Limit = 2
