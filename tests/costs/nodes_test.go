@@ -42,7 +42,7 @@ func fleetRows() (rows []row) {
 	fortnight := shape{plans: 100, days: 14}
 	return append(rows,
 		row{operation: operation{"fleet: an hour of an idle node", idleNode}, period: time.Hour},
-		row{operation: operation{"fleet: a day of an idle node", idleNode}, period: 24 * time.Hour},
+		row{operation: operation{"fleet: a day of an idle node", idleNode}, period: 24 * time.Hour, rare: true},
 		row{operation: operation{"fleet: a day", idleNode}, vault: fortnight, period: 24 * time.Hour},
 		row{operation: operation{"fleet: two minutes beside 1000 open plans", beside(1000)}, period: 2 * time.Minute},
 		row{operation: operation{"fleet: an hour beside 10000 open plans", beside(10_000)}, period: time.Hour, long: true},
