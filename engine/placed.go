@@ -217,6 +217,9 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 			if no.PausedUntil.After(p.WakeAt) {
 				p.WakeAt = no.PausedUntil
 			}
+			if d := plan.Deadline; !d.IsZero() && d.Before(p.WakeAt) {
+				p.WakeAt = d // it ends without
+			}
 		}
 		return nil
 	})

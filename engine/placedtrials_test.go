@@ -323,29 +323,34 @@ func TestRunPlanRequests(t *testing.T) {
 	})
 }
 
-// TestRunPlanDeadline lets a plan sleep past its deadline. The hook is told once.
+// TestRunPlanDeadline lets a plan sleep past its deadline, and one wait for a key that is paused. The hook is told once.
 func TestRunPlanDeadline(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		polls := onPolls(s)
-		p := plan(block("b", sequence("s", polls.action(wait{"a", 2, time.Hour}))))
-		p.Deadline = time.Now().Add(20 * time.Minute)
-		s.create(p)
-		var told []string
-		e := s.engine(s.process(), engine.Options{Ended: func(_ context.Context, p *workflow.Plan) error {
-			told = append(told, p.State.Status.String())
-			return nil
-		}})
-		var got engine.Placed
-		for range 3 {
-			var err error
-			got, err = e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
-			must(t, err)
-			time.Sleep(time.Until(got.WakeAt))
-		}
-		if got.Plan.State.Status != workflow.Stopped || got.Plan.Reason != workflow.DeadlineExceeded || !slices.Equal(told, []string{"Stopped"}) {
-			t.Errorf("told %v of\n%s", told, outline(got.Plan))
-		}
-	})
+	for _, keys := range [][]workflow.Key{nil, {{Name: "cluster"}}} {
+		onStage(t, func(t *testing.T, s *stage) { endsAtItsDeadline(t, s, keys) })
+	}
+}
+
+func endsAtItsDeadline(t *testing.T, s *stage, keys []workflow.Key) {
+	polls := onPolls(s)
+	p := plan(block("b", sequence("s", polls.action(wait{"a", 2, time.Hour}))))
+	p.Keys, p.Deadline = keys, time.Now().Add(20*time.Minute)
+	s.create(p)
+	must(t, fleet.PauseKey(t.Context(), s.process(), "cluster", time.Now().Add(time.Hour), asked))
+	var told []string
+	e := s.engine(s.process(), engine.Options{Ended: func(_ context.Context, p *workflow.Plan) error {
+		told = append(told, p.State.Status.String())
+		return nil
+	}})
+	var got engine.Placed
+	for range 3 {
+		var err error
+		got, err = e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+		must(t, err)
+		time.Sleep(time.Until(got.WakeAt))
+	}
+	if got.Plan.State.Status != workflow.Stopped || got.Plan.Reason != workflow.DeadlineExceeded || !slices.Equal(told, []string{"Stopped"}) || time.Since(p.Deadline) > time.Minute {
+		t.Errorf("told %v of\n%s", told, outline(got.Plan))
+	}
 }
 
 // TestRunPlanHeartbeat counts heartbeats, and has one that blocks: RunPlan waits for it.

@@ -17,8 +17,8 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// PauseKey makes no plan get a turn for a key before a time, such as the end of a Retry-After: see [fleet.PauseKey] and
-// [workflow.Plan].Keys. Plans that have a turn, as that of this call, keep it. It costs two requests.
+// PauseKey makes no plan get a turn for a key before a time by [Call.Now], such as the end of a Retry-After: see [fleet.PauseKey]
+// and [workflow.Plan].Keys. Plans that have a turn, as that of this call, keep it. It costs two requests.
 func (c Call) PauseKey(name string, until time.Time) error {
 	if c.signals == nil {
 		return fmt.Errorf("pause key %q: no engine made this call: %w", name, errors.ErrUnsupported)
