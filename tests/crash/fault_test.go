@@ -264,7 +264,7 @@ func TestLateDeletes(t *testing.T) {
 		for nth, next := range []workflow.Status{workflow.NotStarted, workflow.Running, workflow.Completed} {
 			for n, more := 1, true; more; n++ {
 				for k, late := 0, false; !late; k++ {
-					if n > 1 && !efforttest.Long() && !vaulttest.Sampled(4, n+nth, k) && k < 20 {
+					if !vaulttest.Sampled(5, n+nth, k) {
 						continue
 					}
 					runs++
