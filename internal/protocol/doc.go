@@ -81,7 +81,8 @@
 // Safety: never more plans work than the limit of a key says, counted from an owner's first fenced write to the entry that ends
 // the plan or lets it sleep without turns. Liveness: in every state, steps of nodes that live lead to the end of every plan,
 // and no plan that has ended is left in a record. The order in which one node gives turns has a model of its own
-// (TestTurnOrder). TestTurnLimits shows what the loss of a Unique's record does.
+// (TestTurnOrder), and so have the notes about plans that were overtaken (TestTurnWaiters). TestTurnLimits shows what the loss
+// of a Unique's record does.
 //
 // # The small models
 //

@@ -174,7 +174,7 @@ func (n need) explore(t *testing.T, r rule, want breach) {
 // models are the models, each with what says for each rule in which situation which promise is broken without it.
 var models = map[string]needs{
 	"a plan": planNeeds, "a closed day": dayNeeds, "a fleet": fleetNeeds, "who is dead": watchNeeds, "discovery": findNeeds,
-	"turns": turnNeeds, "the order of turns": orderNeeds, "an engine": runNeeds, "excuses": excuseNeeds, "signals": signalNeeds,
+	"turns": turnNeeds, "the order of turns": orderNeeds, "waiting for turns": waitNeeds, "an engine": runNeeds, "excuses": excuseNeeds, "signals": signalNeeds,
 	"a copy": copyNeeds, "a switch": switchNeeds, "a policy": policyNeeds,
 }
 
