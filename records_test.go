@@ -39,6 +39,7 @@ func goldenKey() storage.KeyRecord {
 	return storage.KeyRecord{
 		Name: "key:<план> A", Limit: 7, PausedUntil: at, By: workflow.Attribution{By: "ops", Why: "<429>", At: at.Add(-time.Hour)}, Searched: true,
 		Holders: []storage.Holder{{Plan: examplePlan, Limit: 9, Taken: true}, {Plan: examplePart}},
+		Waiting: []storage.Waiter{{Plan: examplePlan, Limit: 9, Until: at}},
 	}
 }
 
@@ -204,6 +205,9 @@ func TestRecordsThatCantBeRead(t *testing.T) {
 		"a holder twice":    `{"name":"key:<план> A","holders":[` + holder + `,` + holder + `]}`,
 		"too many holders":  `{"name":"key:<план> A","holders":[` + strings.Repeat(holder+",", storage.MaxHolders) + holder + `]}`,
 		"a holder, no plan": `{"name":"key:<план> A","holders":[{}]}`,
+		"a waiter twice":    `{"name":"key:<план> A","waiting":[` + holder + `,` + holder + `]}`,
+		"too many waiters":  `{"name":"key:<план> A","waiting":[` + strings.Repeat(holder+",", storage.MaxWaiting) + holder + `]}`,
+		"a waiter's time":   `{"name":"key:<план> A","waiting":[{"plan":"` + examplePlan.String() + `","until":"10000-01-01T00:00:00Z"}]}`,
 		"a negative limit":  `{"name":"key:<план> A","limit":-1}`,
 		"a large limit":     `{"name":"key:<план> A","holders":[{"plan":"` + examplePlan.String() + `","limit":10001}]}`,
 	} {

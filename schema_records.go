@@ -69,6 +69,7 @@ type keyData struct {
 	At          time.Time    `json:"at,omitzero"`
 	Searched    bool         `json:"searched,omitzero"`
 	Holders     []holderData `json:"holders,omitempty"`
+	Waiting     []waiterData `json:"waiting,omitempty"`
 }
 
 type holderData struct {
@@ -77,10 +78,19 @@ type holderData struct {
 	Taken bool      `json:"taken,omitzero"`
 }
 
+type waiterData struct {
+	Plan  uuid.UUID `json:"plan"`
+	Limit int       `json:"limit,omitzero"`
+	Until time.Time `json:"until"`
+}
+
 func keyRecord(k storage.KeyRecord) record {
 	data := keyData{Name: k.Name, Limit: k.Limit, PausedUntil: k.PausedUntil.UTC(), By: k.By.By, Why: k.By.Why, At: k.By.At.UTC(), Searched: k.Searched}
 	for _, h := range k.Holders {
 		data.Holders = append(data.Holders, holderData(h))
+	}
+	for _, w := range k.Waiting {
+		data.Waiting = append(data.Waiting, waiterData{w.Plan, w.Limit, w.Until.UTC()})
 	}
 	metadata := textMetadata(map[string]string{metaBy: k.By.By, metaWhy: k.By.Why})
 	for name, at := range map[string]time.Time{metaPaused: k.PausedUntil, metaAt: k.By.At} {
@@ -103,6 +113,9 @@ func (d keyData) record() storage.KeyRecord {
 	k := storage.KeyRecord{Name: d.Name, Limit: d.Limit, PausedUntil: d.PausedUntil.UTC(), By: workflow.Attribution{By: d.By, Why: d.Why, At: d.At.UTC()}, Searched: d.Searched}
 	for _, h := range d.Holders {
 		k.Holders = append(k.Holders, storage.Holder(h))
+	}
+	for _, w := range d.Waiting {
+		k.Waiting = append(k.Waiting, storage.Waiter{Plan: w.Plan, Limit: w.Limit, Until: w.Until.UTC()})
 	}
 	return k
 }

@@ -23,6 +23,8 @@ type KeyRecord struct {
 	Searched bool
 	// Holders are at most [MaxHolders], one for each plan. They keep their order.
 	Holders []Holder
+	// Waiting are at most [MaxWaiting], one for each plan. They keep their order.
+	Waiting []Waiter
 
 	Version Version
 	// Stored is when this version was stored, and Now when it was read, both by the store's clock. A store may have whole
@@ -39,6 +41,15 @@ type Holder struct {
 	Taken bool
 }
 
+// Waiter is a plan that is to have a turn for a key before younger plans.
+type Waiter struct {
+	Plan uuid.UUID
+	// Limit is what the plan names, at most [workflow.MaxKeyLimit]; 0 means 1.
+	Limit int
+	// Until is the time of the store's clock at which this is over.
+	Until time.Time
+}
+
 // ListedKey is what a listing shows of a [KeyRecord].
 type ListedKey struct {
 	Name        string
@@ -51,8 +62,9 @@ type ListedKey struct {
 	Stored      time.Time
 }
 
-// The limits of a key's record: the bytes of its name, and the number of its holders.
+// The limits of a key's record: the bytes of its name, and the numbers of its holders and of plans that are noted as waiting.
 const (
 	MaxKeyRecordName = 140
 	MaxHolders       = 10_000
+	MaxWaiting       = 16
 )

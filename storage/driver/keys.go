@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,14 +14,24 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// CheckKeyRecord returns [storage.ErrInvalid] with every wrong field of a key's record that is to be stored, but for holders: of
-// these it names the first that is wrong.
+// CheckKeyRecord returns [storage.ErrInvalid] with every wrong field of a key's record that is to be stored, but for holders and
+// waiting plans: of each list it names the first plan that is wrong.
 func CheckKeyRecord(k storage.KeyRecord) error {
-	errs := []error{CheckKeyName(k.Name), checkKeyLimit("KeyRecord.Limit", k.Limit), checkHolders(k.Holders)}
-	if y := k.PausedUntil.UTC().Year(); y < 1 || y > 9999 {
-		errs = append(errs, Invalid("KeyRecord.PausedUntil", "the year %d can't be written as RFC 3339", y))
+	errs := []error{CheckKeyName(k.Name), checkKeyLimit("KeyRecord.Limit", k.Limit), checkKeyTime("KeyRecord.PausedUntil", k.PausedUntil)}
+	var waiting []storage.Holder
+	for i, w := range k.Waiting {
+		waiting = append(waiting, storage.Holder{Plan: w.Plan, Limit: w.Limit})
+		errs = append(errs, checkKeyTime(fmt.Sprintf("KeyRecord.Waiting[%d].Until", i), w.Until))
 	}
+	errs = append(errs, checkHolders("KeyRecord.Holders", k.Holders, storage.MaxHolders), checkHolders("KeyRecord.Waiting", waiting, storage.MaxWaiting))
 	return errors.Join(append(errs, invalid(workflow.CheckAttribution(k.By)))...)
+}
+
+func checkKeyTime(field string, t time.Time) error {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		return Invalid(field, "the year %d can't be written as RFC 3339", y)
+	}
+	return nil
 }
 
 func checkKeyLimit(field string, limit int) error {
@@ -30,13 +41,13 @@ func checkKeyLimit(field string, limit int) error {
 	return nil
 }
 
-func checkHolders(list []storage.Holder) error {
-	if len(list) > storage.MaxHolders {
-		return Invalid("KeyRecord.Holders", "has %d plans, at most %d are allowed", len(list), storage.MaxHolders)
+func checkHolders(name string, list []storage.Holder, most int) error {
+	if len(list) > most {
+		return Invalid(name, "has %d plans, at most %d are allowed", len(list), most)
 	}
 	seen := make(map[uuid.UUID]bool, len(list))
 	for i, h := range list {
-		field := fmt.Sprintf("KeyRecord.Holders[%d]", i)
+		field := fmt.Sprintf("%s[%d]", name, i)
 		switch {
 		case !workflow.IsV7(h.Plan):
 			return Invalid(field+".Plan", "%s is not a UUIDv7", h.Plan)

@@ -21,7 +21,10 @@ func (c control) PutKey(ctx context.Context, k storage.KeyRecord) (version stora
 		}
 		was := k.Version
 		k.PausedUntil, k.By.At = k.PausedUntil.UTC(), k.By.At.UTC()
-		k.Holders = slices.Clone(k.Holders)
+		k.Holders, k.Waiting = slices.Clone(k.Holders), slices.Clone(k.Waiting)
+		for i := range k.Waiting {
+			k.Waiting[i].Until = k.Waiting[i].Until.UTC()
+		}
 		k.Stored, k.Now, k.Version = time.Now().UTC(), time.Time{}, c.store.version()
 		version = k.Version
 		return c.store.keys.put(k.Name, was, k)
@@ -36,7 +39,7 @@ func (c control) FindKey(ctx context.Context, name string) (k storage.KeyRecord,
 			return err
 		}
 		k, err = c.store.keys.find(name)
-		k.Holders, k.Now = slices.Clone(k.Holders), time.Now().UTC()
+		k.Holders, k.Waiting, k.Now = slices.Clone(k.Holders), slices.Clone(k.Waiting), time.Now().UTC()
 		return err
 	})
 	return k, err

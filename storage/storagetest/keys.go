@@ -31,10 +31,11 @@ func keyPromises() []promise {
 func (s *stage) putKey(v storage.Vault, k storage.KeyRecord) storage.KeyRecord {
 	s.Helper()
 	given := k
-	given.Holders = slices.Clone(k.Holders)
+	given.Holders, given.Waiting = slices.Clone(k.Holders), slices.Clone(k.Waiting)
 	version, err := s.control(v).PutKey(s.ctx, given)
 	s.must(err)
 	clear(given.Holders) // the store shares no memory with it
+	clear(given.Waiting)
 	if version == "" || version == k.Version {
 		s.Errorf("key %q has the version %q after %q", k.Name, version, k.Version)
 	}
@@ -55,6 +56,7 @@ func (s *stage) keysAre(v storage.Vault, want ...storage.KeyRecord) {
 			s.Errorf("found %.500v, want %.500v", found, k)
 		}
 		clear(found.Holders)
+		clear(found.Waiting)
 		expected[k.Name] = driver.ListedKey(k)
 	}
 	list, err := storage.Collect(s.control(v).Keys(s.ctx))
@@ -76,6 +78,14 @@ func holders(n int) (list []storage.Holder) {
 	return list
 }
 
+// waiting returns plans that wait until all kinds of times.
+func waiting(n int) (list []storage.Waiter) {
+	for i, h := range holders(n) {
+		list = append(list, storage.Waiter{Plan: h.Plan, Limit: h.Limit, Until: time.Date(9999-i, 12, 31, 23, 59, 59, i, time.UTC)})
+	}
+	return list
+}
+
 func keysKept(s *stage) {
 	_, err := s.control(s.vault).FindKey(s.ctx, "a")
 	s.want(storage.ErrNotFound, "FindKey", uuid.Nil, err)
@@ -88,7 +98,7 @@ func keysKept(s *stage) {
 		s.want(storage.ErrExists, "PutKey", uuid.Nil, err)
 		k.Limit, k.PausedUntil, k.Searched = workflow.MaxKeyLimit, time.Date(9999, 12, 31, 23, 59, 59, 1, time.UTC), true
 		k.By = workflow.Attribution{By: strings.Repeat("я", workflow.MaxBy/2), Why: strings.Repeat("計", workflow.MaxWhy/3), At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
-		k.Holders = holders(3)
+		k.Holders, k.Waiting = holders(3), waiting(2)
 		k = s.putKey(v, k)
 		k = s.putKey(v, k) // with unchanged content
 	}
@@ -98,7 +108,7 @@ func keysKept(s *stage) {
 		s.want(storage.ErrConflict, "RemoveKey", uuid.Nil, s.control(s.vault).RemoveKey(s.ctx, "a", old.Version))
 		s.keysAre(s.vault, k)
 	}
-	k.Holders = holders(storage.MaxHolders)
+	k.Holders, k.Waiting = holders(storage.MaxHolders), waiting(storage.MaxWaiting)
 	k = s.putKey(s.vault, k)
 	s.recoverAll()
 	s.keysAre(s.vault, k)
@@ -159,6 +169,9 @@ func keysInvalid(s *stage) {
 		"KeyRecord.Holders[1].Plan":  {Holders: append(twice, twice...)},
 		"KeyRecord.Holders[0].Plan":  {Holders: []storage.Holder{{Plan: uuid.New()}}},
 		"KeyRecord.Holders[0].Limit": {Holders: []storage.Holder{{Plan: workflow.NewV7(), Limit: -1}}},
+		"KeyRecord.Waiting":          {Waiting: waiting(storage.MaxWaiting + 1)},
+		"KeyRecord.Waiting[0].Plan":  {Waiting: []storage.Waiter{{Plan: uuid.New()}}},
+		"KeyRecord.Waiting[0].Until": {Waiting: []storage.Waiter{{Plan: workflow.NewV7(), Until: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}},
 	} {
 		for _, bad.Version = range []storage.Version{"", k.Version} {
 			bad.Name = "a"
