@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -261,6 +263,48 @@ func TestEndingWaitsForNoTurn(t *testing.T) {
 				}
 				s.wantNames()
 			})
+		})
+	}
+}
+
+// TestTurnsOfOthersInOrder: a plan waits beside a steady stream of younger ones that others begin: one of an engine that is alone
+// beside those of a queue, and one of a queue beside those of the engine. One of the younger ones overtakes it.
+func TestTurnsOfOthersInOrder(t *testing.T) {
+	for _, alone := range []bool{true, false} { // the plan that waits
+		onStage(t, func(t *testing.T, s *stage) {
+			var queued []uuid.UUID
+			for i := range 5 {
+				p := plan(block("b", sequence("s", do(job{Name: fmt.Sprint(i), For: 25 * time.Second}))))
+				if p.Keys = []workflow.Key{{Name: "cluster"}}; alone != (i == 1) {
+					p.External = queue
+				}
+				if s.create(p); p.External.Name != "" {
+					queued = append(queued, p.ID)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			e, ended := s.engine(s.process(), engine.Options{}), make(chan error, 2)
+			works := func() {
+				for _, id := range queued {
+					for got := (engine.Placed{}); got.Plan == nil || !got.Plan.State.Status.Final(); time.Sleep(time.Until(got.WakeAt)) {
+						var err error
+						if got, err = s.place(t.Context(), id, 0); err != nil {
+							ended <- err
+							return
+						}
+					}
+				}
+				ended <- nil
+			}
+			runs := func() { ended <- e.Run(t.Context()) }
+			if !alone {
+				works, runs = runs, works
+			}
+			go works()
+			time.Sleep(3*time.Second + time.Second/2) // between two looks of the engine
+			go runs()
+			must(t, errors.Join(<-ended, <-ended))
+			s.wantTurns("0", "2", "1", "3", "4")
 		})
 	}
 }

@@ -295,9 +295,12 @@ func (f *finder) acquire(at time.Time) bool {
 		case offer != nil:
 			f.claimOffer(offer)
 		case id != uuid.Nil:
-			turns := f.open[id].turns
+			turns, every := f.open[id].turns, max(f.n.o.Interval, DefaultInterval)
+			if f.open[id].retried {
+				every = 0 // it may fail again, and holds nobody up
+			}
 			f.begin(id, func() (*workflow.Plan, error) {
-				if err := f.n.store.lookAtTurns(f.ctx, turns); err != nil {
+				if err := f.n.store.lookAtTurns(f.ctx, turns, every); err != nil {
 					return nil, err
 				}
 				return f.n.acquire(f.ctx, id, nil)

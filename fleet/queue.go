@@ -17,7 +17,8 @@ import (
 )
 
 // Plans that take turns wait in no queue of their own: each node goes through those that it knows, the oldest first. The first
-// node by the hash of a key has a head start for all plans of the key, so that others seldom try for the same turn.
+// node by the hash of a key has a head start for all plans of the key, so that others seldom try for the same turn. What nobody
+// knows of all plans is in the record: see waiters.go.
 
 // takeTurns takes the turns of a plan that the node has just come to own. If there is none, it lets the plan sleep, and the error
 // is ErrAsleep and ErrNoTurn. It does the same after any other error if the plan had none before: it waits for its turns, and
@@ -49,7 +50,7 @@ func (n *Node) looksFirst(ctx context.Context, plan *workflow.Plan) error {
 	if plan.External.Name == "" || n.onlyEnds(plan) {
 		return nil
 	}
-	err := n.store.lookAtTurns(ctx, turnsAhead(plan))
+	err := n.store.lookAtTurns(ctx, turnsAhead(plan), DefaultInterval)
 	if no, _ := errors.AsType[*NoTurnError](err); no != nil && errors.Is(no.Err, storage.ErrClosed) {
 		return no.Err // another look through this vault fails, too
 	} else if err != nil {

@@ -32,7 +32,7 @@ type NoTurnError struct {
 	// Name is that of the key, or the plan's Unique if Unique is set.
 	Name   string
 	Unique bool
-	// Holder is one of the plans that have the turns. It is uuid.Nil if the key is paused.
+	// Holder is one of the plans that have the turns, or are to have the next ones. It is uuid.Nil if the key is paused.
 	Holder uuid.UUID
 	// PausedUntil is until when the key is paused, if it is.
 	PausedUntil time.Time
@@ -167,7 +167,7 @@ func (s store) takeTurn(ctx context.Context, t turn, owned bool) error {
 				return cmp.Or(err, full)
 			}
 		}
-		k.Holders = slices.DeleteFunc(slices.Clone(k.Holders), t.isOf)
+		k.Holders, k.Waiting = slices.DeleteFunc(slices.Clone(k.Holders), t.isOf), slices.DeleteFunc(waiters(k), t.isNotedBy)
 		if owned || full == nil {
 			k.Holders = append(k.Holders, storage.Holder{Plan: t.plan, Limit: t.limit, Taken: full == nil})
 		}
@@ -179,12 +179,12 @@ func (s store) takeTurn(ctx context.Context, t turn, owned bool) error {
 
 func (t turn) isOf(h storage.Holder) bool { return h.Plan == t.plan }
 
-// full returns a [NoTurnError] unless the plan has the turn, or there is room for it.
+// most returns how many plans may have turns at once, of what this plan and the operator say.
+func (t turn) most(k storage.KeyRecord) int { return min(t.limit, cmp.Or(k.Limit, t.limit)) }
+
+// full returns a [NoTurnError] unless the plan has the turn, or there is room for it beside holders and plans that come before it.
 func (t turn) full(k storage.KeyRecord) error {
-	least, others := t.limit, 0
-	if k.Limit > 0 {
-		least = min(least, k.Limit)
-	}
+	least, others := t.most(k), 0
 	no := &NoTurnError{Name: t.name, Unique: t.unique}
 	for _, h := range k.Holders {
 		switch {
@@ -193,6 +193,9 @@ func (t turn) full(k storage.KeyRecord) error {
 		case !t.isOf(h):
 			least, others, no.Holder = min(least, cmp.Or(h.Limit, 1)), others+1, h.Plan
 		}
+	}
+	for _, w := range t.ahead(k) {
+		least, others, no.Holder = min(least, cmp.Or(w.Limit, 1)), others+1, w.Plan
 	}
 	switch {
 	case k.PausedUntil.After(k.Now):
@@ -363,21 +366,27 @@ func (s store) giveTurn(ctx context.Context, t turn) error {
 }
 
 // LookForTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows, or if the look fails. It is for an
-// engine without a fleet that has not begun a plan, or not woken it: [TakeTurns] decides. It costs a request for each key, and a
-// Search for each holder if there is no room.
+// engine without a fleet that has not begun a plan, or not woken it: [TakeTurns] decides. It looks again every ten seconds. It costs
+// a request for each key, and a Search for each holder if there is no room; and a Search and a write in every third look if a
+// younger plan has overtaken the plan.
 func LookForTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
 	s, err := storeOf("LookForTurns", vault)
 	if err != nil {
 		return err
 	}
-	return doing("look for the turns of plan "+plan.ID.String(), s.lookAtTurns(ctx, turnsOf(plan)))
+	return doing("look for the turns of plan "+plan.ID.String(), s.lookAtTurns(ctx, turnsOf(plan), DefaultInterval))
 }
 
 // lookAtTurns returns a [NoTurnError] if there is no room for a plan, as far as a look shows, and removes holders that are not
-// entitled. It changes nothing of the plan, and gives no turn.
-func (s store) lookAtTurns(ctx context.Context, turns []turn) error {
-	for _, t := range turns {
-		if err := s.lookAtTurn(ctx, t); errors.Is(err, ErrNoTurn) {
+// entitled. It changes nothing of the plan, and gives no turn. A plan that was overtaken is noted as waiting, if every, the time
+// between two looks, is not 0.
+func (s store) lookAtTurns(ctx context.Context, turns []turn, every time.Duration) error {
+	for i, t := range turns {
+		k, err := s.lookAtTurn(ctx, t)
+		if no, waits := errors.AsType[*NoTurnError](err); waits && no.Err == nil && every > 0 {
+			err = cmp.Or(s.note(ctx, t, k, turns[i+1:], every), err)
+		}
+		if errors.Is(err, ErrNoTurn) {
 			return err
 		} else if err != nil {
 			return &NoTurnError{Name: t.name, Unique: t.unique, Err: err}
@@ -386,18 +395,18 @@ func (s store) lookAtTurns(ctx context.Context, turns []turn) error {
 	return nil
 }
 
-func (s store) lookAtTurn(ctx context.Context, t turn) error {
+func (s store) lookAtTurn(ctx context.Context, t turn) (storage.KeyRecord, error) {
 	k, err := s.FindKey(ctx, t.record())
 	switch full := t.full(k); {
 	case errors.Is(err, storage.ErrNotFound):
-		return nil
+		return k, nil
 	case err != nil:
-		return t.damaged(err)
+		return k, t.damaged(err)
 	case full != nil && k.Searched:
-		_, full, err = s.weed(ctx, t, k, full)
-		return cmp.Or(err, full)
+		k, full, err = s.weed(ctx, t, k, full)
+		return k, cmp.Or(err, full)
 	}
-	return nil
+	return k, nil
 }
 
 // weed removes holders that are not entitled to a turn from a record that has no room. It stores the rest if there is still no

@@ -125,6 +125,7 @@ func (i *inspector) readKeys(ctx context.Context, keys map[string]*lookedAt, lis
 			k.hidden = k.hidden || !is && part
 			return is && !t.keeps(p, h) || !is && !part
 		})
+		record.Waiting = nil // the listing shows who waits
 		k.read, k.record = true, record
 		k.state.note(driver.ListedKey(record), i.Now)
 		return nil
