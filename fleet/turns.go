@@ -171,8 +171,12 @@ func (s store) takeTurn(ctx context.Context, t turn, owned bool) error {
 		if owned || full == nil {
 			k.Holders = append(k.Holders, storage.Holder{Plan: t.plan, Limit: t.limit, Taken: full == nil})
 		}
-		if err := s.putKey(ctx, k); !overtaken(err) {
-			return errors.Join(err, full)
+		switch err := s.putKey(ctx, k); {
+		case overtaken(err):
+		case err != nil && full != nil:
+			return fmt.Errorf("%w: %w", full, err)
+		default:
+			return cmp.Or(err, full)
 		}
 	}
 }
@@ -330,8 +334,8 @@ func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]sto
 }
 
 // GiveTurns gives back the turns of a plan that is final, or sleeps without them. Its owner calls it after the write that made it
-// so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search
-// for one ID for each key. What it leaves after an error, whoever waits for a turn removes.
+// so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search for one ID for each key. What it leaves
+// after an error, whoever waits for a turn removes.
 func GiveTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
 	s, err := storeOf("GiveTurns", vault)
 	if err != nil {
@@ -503,7 +507,10 @@ func audited(ctx context.Context, vault storage.Vault, doingWhat, space, name st
 		entry := storage.AuditEntry{What: "key", By: by, Detail: doingWhat + " " + name}
 		err = storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.changeKey(ctx, space+name, by, change) })
 	}
-	return doing(fmt.Sprintf("%s key %q", doingWhat, name), err)
+	if space == keyRecord {
+		doingWhat += " key"
+	}
+	return doing(fmt.Sprintf("%s %q", doingWhat, name), err)
 }
 
 func checkKeyName(name string) error {
