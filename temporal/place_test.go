@@ -177,8 +177,7 @@ func TestWaits(t *testing.T) {
 // TestLateClock looks at a plan whose time has come, and not by the store's clock.
 func TestLateClock(t *testing.T) {
 	calls := 0
-	var r *rig
-	r = newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
+	r := newRig(t, func(context.Context, engine.RunOptions) (engine.Placed, error) {
 		if calls++; calls < 10 {
 			return waits(1, -time.Minute, 0), nil
 		}
