@@ -65,6 +65,7 @@ func TestTurns(t *testing.T) {
 			began, ended := time.Now(), make(chan error, len(engines))
 			for _, o := range engines {
 				go func() { ended <- s.engine(s.process(), o).Run(t.Context()) }()
+				time.Sleep(3 * time.Second) // a node that searches between a claim of the other and its turn begins the plan after that
 			}
 			for range engines {
 				must(t, <-ended)
