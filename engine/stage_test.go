@@ -194,8 +194,12 @@ func (s *stage) note(o workflow.Object) {
 	if s.stored == nil {
 		return
 	}
-	s.stored[*o.Header().ID] = o.Header().State.Status
-	if p, ok := o.(*workflow.Plan); ok && p.State.Status == workflow.NotStarted {
+	p, isPlan := o.(*workflow.Plan)
+	isNew := isPlan && p.State.Status == workflow.NotStarted
+	if _, begun := s.stored[*o.Header().ID]; !isNew || !begun { // an engine may begin a plan before its Create is noted
+		s.stored[*o.Header().ID] = o.Header().State.Status
+	}
+	if isNew {
 		for o, parent := range workflow.Walk(p) {
 			id := *o.Header().ID
 			if parent != nil {
