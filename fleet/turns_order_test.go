@@ -10,7 +10,6 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
-	"github.com/planvault/azblob/internal/plantest"
 	"github.com/planvault/azblob/internal/processtest"
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/memvault"
@@ -20,11 +19,8 @@ import (
 // forQueue stores a plan with a turn to take that a queue places.
 func forQueue(t testing.TB, v storage.Vault, name string, keys ...workflow.Key) *workflow.Plan {
 	t.Helper()
-	plan := plantest.Sized(1, 1, 1)
-	plan.Name, plan.Keys, plan.External = name, keys, queue
-	must(t, v.Create(t.Context(), plan))
-	time.Sleep(time.Millisecond)
-	return plan
+	defer time.Sleep(time.Millisecond)
+	return keyedBy(t, v, queue, name, keys...)
 }
 
 // places lets a queue call for a plan every ten seconds until it has its turn and has ended.

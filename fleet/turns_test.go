@@ -20,8 +20,14 @@ import (
 // keyed stores a plan with keys.
 func keyed(t testing.TB, v storage.Vault, name string, keys ...workflow.Key) *workflow.Plan {
 	t.Helper()
+	return keyedBy(t, v, workflow.External{}, name, keys...)
+}
+
+// keyedBy stores a plan with keys that somebody places.
+func keyedBy(t testing.TB, v storage.Vault, by workflow.External, name string, keys ...workflow.Key) *workflow.Plan {
+	t.Helper()
 	plan := plantest.Sized(1, 1, 1)
-	plan.Name, plan.Keys = name, keys
+	plan.Name, plan.Keys, plan.External = name, keys, by
 	must(t, v.Create(t.Context(), plan))
 	return plan
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/storage/driver"
 )
@@ -66,8 +64,13 @@ func (s store) note(ctx context.Context, t turn, k storage.KeyRecord, rest []tur
 			return err
 		}
 	}
-	if waits, err := s.isWaiting(ctx, t.plan); err != nil || !waits {
+	switch p, err := s.find(ctx, t.plan); {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil
+	case err != nil:
 		return err
+	case p.State.Status.Final() || mayHaveTurn(p):
+		return nil
 	}
 	k.Waiting = append(slices.DeleteFunc(waiters(k), t.isNotedBy), storage.Waiter{Plan: t.plan, Limit: t.limit, Until: until})
 	slices.SortFunc(k.Waiting, func(a, b storage.Waiter) int { return driver.NewestFirst(b.Plan, a.Plan) })
@@ -76,16 +79,4 @@ func (s store) note(ctx context.Context, t turn, k storage.KeyRecord, rest []tur
 		return err
 	}
 	return nil
-}
-
-// isWaiting reports whether a plan is open and has no turn.
-func (s store) isWaiting(ctx context.Context, plan uuid.UUID) (waits bool, err error) {
-	found, err := s.Search(ctx, storage.Filters{ByIDs: []uuid.UUID{plan}})
-	if err != nil {
-		return false, err
-	}
-	for f := range found {
-		waits, err = f.Err == nil && !f.Result.State.Status.Final() && !mayHaveTurn(f.Result), f.Err
-	}
-	return waits, err
 }
