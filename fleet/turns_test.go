@@ -32,7 +32,8 @@ func keyedBy(t testing.TB, v storage.Vault, by workflow.External, name string, k
 	return plan
 }
 
-// TestTurns has two nodes and plans with keys: no more than the limit work at once, the oldest first, and each in the end.
+// TestTurns has two nodes and plans with keys: no more than the limit work at once, the oldest first, and each in the end. The nodes
+// search at different times, and no plan ends then: otherwise a plan may overtake another by one (docs/fleet.md).
 func TestTurns(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		v := open(store)
@@ -69,7 +70,7 @@ func TestTurns(t *testing.T) {
 							}
 						}
 						mu.Unlock()
-						time.Sleep(time.Minute)
+						time.Sleep(time.Minute + time.Second)
 						mu.Lock()
 						for _, k := range plan.Keys {
 							now[k.Name]--
@@ -81,6 +82,7 @@ func TestTurns(t *testing.T) {
 					}()
 				}
 			}()
+			time.Sleep(3 * time.Second)
 		}
 		for range 9 {
 			<-ended
