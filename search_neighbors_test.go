@@ -60,6 +60,8 @@ func TestNeighbors(t *testing.T) {
 		"a day without markers":        {slices.Concat(unmarked, marked(yesterday, spread(40, 0, time.Hour)...)), 1, []int{40}},
 		"the newest, and some old":     {marked(today, append(spread(5, 0, 20*time.Hour), spread(100, 23*time.Hour, time.Minute)...)...), 1, []int{100}},
 		"two crowds far from another":  {marked(today, append(spread(30, 0, time.Minute), spread(50, 23*time.Hour, time.Minute)...)...), 1, []int{50, 30}},
+		"a gap of 7.8 averages":        {marked(today, append(spread(30, 0, 30*time.Minute), spread(30, 37*time.Minute+42*time.Second, 30*time.Minute)...)...), 1, []int{60}},
+		"a gap of 8.1 averages":        {marked(today, append(spread(30, 0, 30*time.Minute), spread(30, 38*time.Minute+6*time.Second, 30*time.Minute)...)...), 1, []int{30, 30}},
 		"one crowd, and few elsewhere": {marked(today, append(spread(20, 0, time.Minute), spread(50, 23*time.Hour, time.Minute)...)...), 1, []int{50}},
 	} {
 		var got []int
