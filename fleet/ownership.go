@@ -50,7 +50,9 @@ func (n *Node) unreserve() {
 // acquire claims or takes a plan that the node does not own yet. offered is the plan if it is new, and otherwise nil. It returns no
 // plan if there is none to run.
 func (n *Node) acquire(ctx context.Context, id uuid.UUID, offered *workflow.Plan) (plan *workflow.Plan, err error) {
+	began := false
 	err = n.exclusive(ctx, "take", id, func(ctx context.Context) error {
+		began = true
 		switch {
 		case n.owns(id): // the caller took it by itself, or a search had found what was offered
 			return nil
@@ -61,10 +63,20 @@ func (n *Node) acquire(ctx context.Context, id uuid.UUID, offered *workflow.Plan
 		plan, err = n.take(ctx, id)
 		return err
 	})
-	if err != nil || plan == nil || plan.State.Status.Final() {
+	switch {
+	case !began && n.isCallers(id): // that call decides what becomes of the plan
+		return nil, nil
+	case err != nil, plan == nil, plan.State.Status.Final():
 		return nil, err
 	}
 	return plan, nil
+}
+
+// isCallers reports whether the plan is the node's, or a call of its caller may make it so.
+func (n *Node) isCallers(plan uuid.UUID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.work[plan] != nil || n.locked[plan] != nil
 }
 
 // exclusive calls do if the node is a member, while no other call of it acquires the plan.

@@ -347,6 +347,41 @@ func TestPlansThatWereNotYielded(t *testing.T) {
 	})
 }
 
+// TestLoopEndsBesideACall: a loop ends while it waits for a call of its caller that claims the plan, or takes it again. The plan stays
+// with whoever made the call.
+func TestLoopEndsBesideACall(t *testing.T) {
+	for _, claimed := range []bool{false, true} {
+		onStore(t, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			plan, call := create(t, p, 1), n.Claim
+			p.Fail("Read", processtest.Unavailable)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			plans(ctx, t, n) // it tries again after two intervals
+			time.Sleep(time.Second)
+			p.On(nil)
+			if claimed {
+				must(t, n.Claim(t.Context(), plan))
+				call = func(ctx context.Context, plan *workflow.Plan) error { _, err := n.Take(ctx, plan.ID); return err }
+			}
+			p.OnOp("UpdatePlan", func(_ context.Context, _ processtest.Call, do func() error) error {
+				time.Sleep(10 * time.Second)
+				return do()
+			})
+			time.Sleep(18 * time.Second)
+			ended := make(chan error, 1)
+			go func() { ended <- call(t.Context(), plan) }()
+			time.Sleep(3 * time.Second)
+			cancel()
+			must(t, <-ended)
+			time.Sleep(time.Minute)
+			if work, _ := n.Work(plan.ID); work.Err() != nil || len(roster(t, store)[n.ID()].LetGo) > 0 {
+				t.Errorf("claimed before: %t: it is given back: %v, %v", claimed, context.Cause(work), roster(t, store)[n.ID()].LetGo)
+			}
+		})
+	}
+}
+
 // TestLetGo: a plan that its node let go before it was final comes again.
 func TestLetGo(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
