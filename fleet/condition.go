@@ -138,7 +138,7 @@ type fleetFacts struct {
 	within    time.Duration       // how soon they take the plans of a dead member
 }
 
-// explain says how a plan is doing, whether it is stuck, and why. owner is nil if the plan's owner has no record.
+// explain says how a plan is doing, whether it is stuck, and why, but for OpenPlan.ask. owner is nil if the plan's owner has no record.
 func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck bool, why string) {
 	late := f.since(p.Progress) > f.older && !p.Unread
 	switch {
@@ -147,7 +147,7 @@ func (f fleetFacts) explain(p OpenPlan, owner *MemberState) (c Condition, stuck 
 	case p.Plan.External != "" && (p.Plan.Owner != uuid.Nil || p.PausedSince.IsZero() || asked(p)):
 		if p.Turn != nil && !asked(p) {
 			late = p.Turn.Key.Err != nil
-			return ConditionExternal, late, f.placed(p) + " " + f.whyTurn(*p.Turn) + p.ask()
+			return ConditionExternal, late, f.placed(p) + " " + f.whyTurn(*p.Turn)
 		}
 		late = f.lateOutside(p)
 		return ConditionExternal, late, f.whyExternal(p, late)

@@ -69,7 +69,7 @@ func (f fleetFacts) whyPaused(p OpenPlan, late bool) string {
 	}
 	switch {
 	case p.Plan.External != "":
-		return why + ", and waits to be resumed. " + f.placed(p) + p.ask()
+		return why + ", and waits to be resumed. " + f.placed(p)
 	case p.OwnerState != OwnerStateAlive:
 		return why + ", and waits to be resumed."
 	case late:
@@ -106,7 +106,7 @@ func (f fleetFacts) whyExternal(p OpenPlan, late bool) string {
 	if late {
 		why += " If that engine is gone for ever, take the plan over as external."
 	}
-	return why + p.ask()
+	return why
 }
 
 // heard says when an engine of another kind sees what is asked of a plan.
@@ -117,9 +117,10 @@ func (f fleetFacts) placed(p OpenPlan) string {
 	return fmt.Sprintf("%s, an engine of another kind, places it, and no node does.", cut(p.Plan.External))
 }
 
-// ask says how to ask who places a plan.
+// ask says how to ask who places a plan. It comes last, as people copy the command.
 func (p OpenPlan) ask() string {
 	switch {
+	case p.Plan.External == "" || p.Err != nil:
 	case p.Ask != "":
 		return " Ask it: " + p.Ask
 	case !p.Read:

@@ -233,6 +233,7 @@ func TestExplain(t *testing.T) {
 			m = nil
 		}
 		c, stuck, why := f.explain(test.plan, m)
+		why += test.plan.ask()
 		test.plan.Condition, test.plan.Stuck = c, stuck
 		if r := f.reason(test.plan); (r != "") != (stuck || c != ConditionWorking && c != ConditionStopping && c != ConditionUnclaimed) {
 			t.Errorf("the reason of a plan that %s is %q", test.name, r)

@@ -390,6 +390,7 @@ func (i *inspector) conclude() {
 		if p.Stuck && p.Read && p.ReadAt.Before(i.Now) {
 			p.Why += fmt.Sprintf(" It was last read %s ago.", i.facts.ago(p.ReadAt))
 		}
+		p.Why += p.ask()
 	}
 	slices.SortFunc(i.Plans, stuckFirst)
 }

@@ -395,5 +395,11 @@ func TestInspectExternal(t *testing.T) {
 		if i := inspect(t, v, fleet.InspectOptions{NoReads: true}); i.Unread != 1 {
 			t.Errorf("without reads, %d are unread", i.Unread)
 		}
+		_, holder := place(t, placer(t, v), keyed(t, v, "holder", workflow.Key{Name: "a"}).ID, 0)
+		keyedBy(t, v, queue, "waits", workflow.Key{Name: "a"})
+		why := openPlan(t, inspect(t, v, fleet.InspectOptions{ReadAll: true}), holder.ID).Why
+		if !strings.HasSuffix(why, `It has a turn for key "a", for which 1 plan waits. Ask it: queue show`) {
+			t.Errorf("the holder: %s", why)
+		}
 	})
 }

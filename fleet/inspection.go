@@ -231,6 +231,7 @@ func Describe(plan *workflow.Plan, now time.Time) OpenPlan {
 		}
 		p.Condition, p.Stuck, p.Why = facts.explain(p, nil)
 		p.Reason = facts.reason(p)
+		p.Why += p.ask()
 	}
 	return p
 }
