@@ -58,7 +58,8 @@ type Placed struct {
 	LastSignal int
 	// Paused says who has paused the plan: call RunPlan again after fleet.ResumePlan or fleet.Stop.
 	Paused workflow.Attribution
-	// Waiting are the objects that wait, as in [Engine.Status].
+	// Waiting are the objects that wait, as in [Engine.Status]. For a plan that waits for a turn, the last is the plan itself, For
+	// "turn", with the key and the plan that is before it in What.
 	Waiting []fleet.WaitingObject
 }
 
@@ -82,8 +83,8 @@ func RunPlan(ctx context.Context, vault storage.Vault, reg *registry.Register, i
 // at who was asked to stop, is paused, or has a signal, or per Options.Fleet.Interval.
 //
 // RunPlan returns a nil error if the plan is final, however it ended, or if it waits: for a time or a signal of at least five
-// minutes, for its NotBefore, or to be resumed. A shorter wait RunPlan sits out. Whoever places the plan calls RunPlan again
-// when Placed says; nobody else does. Calling it too early, twice or for a final plan costs requests and does no harm.
+// minutes, for its NotBefore, for a turn, or to be resumed. A shorter wait RunPlan sits out. Whoever places the plan calls RunPlan
+// again when Placed says; nobody else does. Calling it too early, twice or for a final plan costs requests and does no harm.
 //
 // When ctx ends with a cause that is [fleet.ErrStopRequested], such as a *[fleet.StopError], the plan is stopped: RunPlan
 // returns when it is final. Any other end of ctx is a shutdown, as that of Run: the error is [ErrDraining], and a later RunPlan
@@ -214,6 +215,7 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 				e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("run plan %s: %w", id, no)})
 			}
 			p.WakeAt, p.LastSignal = claim.Now().Add(turnPause), fleet.MaxSignals
+			p.Waiting = append(p.Waiting, fleet.WaitingObject{For: "turn", Until: no.PausedUntil, What: no.Error()})
 			if no.PausedUntil.After(p.WakeAt) {
 				p.WakeAt = no.PausedUntil
 			}

@@ -180,7 +180,7 @@ func TestRunPlanTurns(t *testing.T) {
 			if calls++; got.Plan.State.Status.Final() {
 				break
 			}
-			if got.Plan.WaitsFor != "cluster" || !got.WakeAt.After(time.Now()) {
+			if w := got.Waiting; len(w) != 1 || w[0].For != "turn" || !strings.Contains(w[0].What, first.ID.String()+` is before it for key "cluster"`) || !got.WakeAt.After(time.Now()) {
 				t.Errorf("it waits as %+v", got)
 			}
 			time.Sleep(time.Until(got.WakeAt))

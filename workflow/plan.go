@@ -93,8 +93,8 @@ type Plan struct {
 	// LastSignal is the number of the last signal that the plan need not be woken for while it sleeps. One with a larger number
 	// wakes it before WakeAt. The engine sets it.
 	LastSignal int `json:"lastSignal,omitzero"`
-	// WaitsFor is the name of the key, or the Unique, for which the plan waits while it sleeps, until WakeAt at the latest. Empty
-	// is none. The engine sets it.
+	// WaitsFor is set while the plan sleeps without its turns: to the name of the key, or the Unique, for which it waits, or will
+	// when its other wait is over, see KeepWhileAwake. The engine sets it.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// ForkedFrom is the ID of the plan that this one was forked from, or uuid.Nil. [Fork] sets it. Create accepts
 	// Completed sub-objects only in a fork.
