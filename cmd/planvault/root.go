@@ -338,6 +338,14 @@ const helpWidth = 100
 func (a *app) prepare(c *cobra.Command) {
 	c.Long, c.Example = helpOf(c.CommandPath())
 	if act := c.RunE; act != nil {
+		if fits := c.Args; fits != nil {
+			c.Args = func(c *cobra.Command, args []string) error {
+				if fits(c, args) != nil {
+					return usageError("wrong number of arguments: %s", c.UseLine())
+				}
+				return nil
+			}
+		}
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if a.timeout < 0 {
 				return usageError("--timeout must not be negative")

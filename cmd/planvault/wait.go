@@ -54,7 +54,7 @@ func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error
 	for began := time.Now(); ; {
 		found, err := storage.Collect(v.Search(ctx, storage.Filters{ByIDs: open}))
 		if ctx.Err() != nil {
-			return stillOpen(open, ctx.Err())
+			return stillOpen(open, context.Cause(ctx))
 		}
 		if errors.Is(err, storage.ErrUnavailable) {
 			a.complain(err)
@@ -68,7 +68,7 @@ func (a *app) wait(ctx context.Context, v storage.Reader, ids []uuid.UUID) error
 			return outcome
 		}
 		if !sleep.For(ctx, min(max(time.Since(began)/4, awaitInterval), longestAwait)) {
-			return stillOpen(open, ctx.Err())
+			return stillOpen(open, context.Cause(ctx))
 		}
 	}
 }
