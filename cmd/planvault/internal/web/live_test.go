@@ -109,6 +109,9 @@ func TestTurns(t *testing.T) {
 		contains(t, s, "/fleet", []string{`data-key="key west &lt;b&gt;"`, `class="number">1</td>`, `href="/plan/` + has.ID.String(), `href="/plan/` + waits.ID.String()}, []string{"west <b>"})
 		contains(t, s, "/plan/"+waits.ID.String(), []string{"Waits for a turn</h2>", "plan " + has.ID.String() + " has it."}, nil)
 		contains(t, s, "/plan/"+has.ID.String(), nil, []string{"Waits for a turn"})
+		must(t, st.Create(t.Context(), &workflow.Plan{Name: "placed", External: workflow.External{Name: "queue"}}))
+		time.Sleep(time.Minute)
+		contains(t, s, "/", []string{"<dt>waiting</dt><dd>2</dd>"}, nil)
 		must(t, fleet.SetKey(t.Context(), st, "west <b>", workflow.Attribution{By: "ana <i>"}, func(k fleet.KeySettings) fleet.KeySettings {
 			k.Limit, k.PausedUntil = 3, time.Now().Add(time.Hour)
 			return k

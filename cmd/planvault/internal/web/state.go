@@ -185,7 +185,8 @@ func (c *counts) add(p fleet.OpenPlan) {
 		c.Stuck++
 	case p.Unread:
 		c.Unread++
-	case p.Condition == fleet.ConditionWaiting, p.Condition == fleet.ConditionTurn, p.Condition == fleet.ConditionAsleep, p.Condition == fleet.ConditionPaused:
+	case p.Condition == fleet.ConditionWaiting, p.Condition == fleet.ConditionTurn, p.Condition == fleet.ConditionAsleep, p.Condition == fleet.ConditionPaused,
+		p.Condition == fleet.ConditionExternal && p.OwnerState == fleet.OwnerStateNone:
 		c.Waiting++
 	default:
 		c.Running++
