@@ -74,7 +74,7 @@ func TestClocksOfKeys(t *testing.T) {
 				s.says(t, exitDone, want, "key", verb, "west", "--pause-until", "10m")
 				s.says(t, exitDone, want, "keys", "west")
 				time.Sleep(11 * time.Minute)
-				s.says(t, exitDone, "no limit but those of the plans by", "keys", "west")
+				s.says(t, exitDone, "no limit but those of the plans, last set by", "keys", "west")
 			}
 		})
 	}

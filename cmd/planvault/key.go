@@ -12,6 +12,7 @@ import (
 	"github.com/planvault/azblob"
 	"github.com/planvault/azblob/cmd/planvault/internal/human"
 	"github.com/planvault/azblob/fleet"
+	"github.com/planvault/azblob/storage"
 	"github.com/planvault/azblob/workflow"
 )
 
@@ -30,10 +31,7 @@ func (a *app) keySetCommand() *cobra.Command {
 				return usageError("key set: give --limit, --pause-until, or both")
 			}
 			now := keyChanged{Name: name, Result: "set"}
-			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
-				if err := f.fromNow(ctx, v); err != nil {
-					return err
-				}
+			return a.changeKey(ctx, v, &now, &f, "set", func(ctx context.Context, by workflow.Attribution) error {
 				return fleet.SetKey(ctx, v, name, by, func(k fleet.KeySettings) fleet.KeySettings {
 					k = f.over(k)
 					now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
@@ -54,12 +52,9 @@ func (a *app) keyRepairCommand() *cobra.Command {
 				return usageError("key repair: a Unique has neither --limit nor --pause-until")
 			}
 			now := keyChanged{Name: name, Unique: unique, Result: "repaired"}
-			return a.changeKey(ctx, v, &now, func(by workflow.Attribution) error {
+			return a.changeKey(ctx, v, &now, &f, "repair", func(ctx context.Context, by workflow.Attribution) error {
 				if unique {
 					return fleet.RepairUnique(ctx, v, name, by)
-				}
-				if err := f.fromNow(ctx, v); err != nil {
-					return err
 				}
 				k := f.over(fleet.KeySettings{})
 				now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
@@ -107,14 +102,22 @@ func (f *keyFlags) addFlags(c *cobra.Command) {
 	})
 }
 
-// fromNow gives a pause from now on its time, by the store's clock. It costs a request.
+// fromNow gives a pause from now on its time, by the store's clock, and refuses a time that has passed. It costs a request.
 func (f *keyFlags) fromNow(ctx context.Context, v *azblob.Vault) error {
-	if f.lasts == 0 {
+	if f.pause == nil || f.lasts == 0 && f.pause.IsZero() {
 		return nil
 	}
 	roster, err := v.Control().Roster(ctx)
-	*f.pause = roster.Now.Add(f.lasts).Truncate(time.Second)
-	return err
+	if err != nil {
+		return err
+	}
+	if f.lasts > 0 {
+		*f.pause = roster.Now.Add(f.lasts).Truncate(time.Second)
+	}
+	if !f.pause.After(roster.Now) {
+		return usageError("--pause-until: %s has passed by the clock of the store; 0 ends a pause", stamp(*f.pause))
+	}
+	return nil
 }
 
 // over returns settings with what the flags say.
@@ -137,16 +140,21 @@ type keyChanged struct {
 	PausedUntil time.Time `json:"pausedUntil,omitzero" help:"until when nobody gets a turn"`
 }
 
-// changeKey changes a key, and says what holds now.
-func (a *app) changeKey(ctx context.Context, v *azblob.Vault, now *keyChanged, change func(by workflow.Attribution) error) error {
+// changeKey changes a key, and says what holds now. The log has the change with its flags.
+func (a *app) changeKey(ctx context.Context, v *azblob.Vault, now *keyChanged, f *keyFlags, verb string, change func(context.Context, workflow.Attribution) error) error {
 	reached := a.progress("change", "key", 0).then("run it again, which is safe")
 	defer reached.end()
 	if err := workflow.CheckKey(workflow.Key{Name: now.Name}); err != nil {
-		return usageError("key: %w", err)
+		return usageError("the key's %w", err)
 	}
-	by, err := a.asks(ctx, v)
+	err := a.expectVault(ctx, v)
 	if err == nil {
-		err = change(by)
+		err = f.fromNow(ctx, v)
+	}
+	if err == nil {
+		err = a.auditEntry(ctx, v, storage.AuditEntry{What: "key", Detail: verb + " " + now.Name}, func(ctx context.Context) error {
+			return change(ctx, a.attributionOf(ctx))
+		})
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -200,6 +201,9 @@ func (a *app) key(ctx context.Context, v *azblob.Vault, name string, unique bool
 	p := a.progress("look", "key", 0).then(untouched)
 	defer p.end()
 	k, holders, err := fleet.KeyHolders(ctx, v, name, unique)
+	if errors.Is(err, storage.ErrNotFound) && !unique {
+		return fmt.Errorf("%w; give --unique for the Unique of a plan", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -230,7 +234,11 @@ func (a *app) key(ctx context.Context, v *azblob.Vault, name string, unique bool
 // describeKey says in words how a key is doing.
 func (a *app) describeKey(w io.Writer, r keyRow) {
 	settings := fleet.KeySettings{Limit: r.Limit, PausedUntil: r.PausedUntil}
-	fmt.Fprintf(w, "%s %s: %s%s\n", fleet.KeyState{Unique: r.Unique}.Kind(), quoted(r.Name), settingsText(settings, a.stamp), signed(r.By, r.Why))
+	set := signed(r.By, r.Why)
+	if set != "" {
+		set = ", last set" + set
+	}
+	fmt.Fprintf(w, "%s %s: %s%s\n", fleet.KeyState{Unique: r.Unique}.Kind(), quoted(r.Name), settingsText(settings, a.stamp), set)
 	have, wait := "have", "wait"
 	if r.Holders == 1 {
 		have = "has"

@@ -34,10 +34,10 @@ type Listed struct {
 	Epoch       int64             `shown:"Epoch" json:"epoch,omitempty" help:"how often an owner has taken it"`
 	SleepsUntil time.Time         `shown:"Sleeps until" json:"sleepsUntil,omitzero" help:"when it goes on, if it sleeps, or may begin"`
 	External    string            `shown:"Placed by" json:"external,omitempty" help:"the engine of another kind that places it, while it is open"`
-	Keys        []string          `shown:"Keys" json:"keys,omitempty" help:"the keys that it takes turns for, while it is open"`
+	Keys        []string          `json:"keys,omitempty" help:"the keys that it takes turns for, while it is open"`
 	KeepTurn    string            `shown:"Turns" json:"keepTurn,omitempty" help:"KeepWhileAwake: it gives its turns back while it sleeps"`
 	Unique      string            `shown:"Unique" json:"unique,omitempty" help:"the text that only one open plan may have"`
-	WaitsFor    string            `shown:"Waits for" json:"waitsFor,omitempty" help:"the key whose turn it waits for while it sleeps"`
+	WaitsFor    string            `shown:"Has no turn for" json:"waitsFor,omitempty" help:"a key that it has no turn for while it sleeps"`
 	ForkedFrom  uuid.UUID         `shown:"Forked from" json:"forkedFrom,omitzero" help:"the plan that it was forked from"`
 }
 
@@ -51,7 +51,8 @@ type Facts struct {
 	Stopped       *Said     `shown:"Stopped by" json:"stopped,omitempty" help:"who asked for the stop, and why"`
 	EndedHook     string    `shown:"Ended hook" json:"endedHook,omitempty" help:"what became of the engine's hook for ended plans"`
 	ExternalAsk   string    `shown:"Ask it" json:"externalAsk,omitempty" help:"how to ask that engine"`
-	Limits        []int     `shown:"Limits" json:"limits,omitempty" help:"for each of the keys, how many plans may have a turn at once, as this plan says"`
+	Turns         []string  `shown:"Keys" json:"-"`
+	Limits        []int     `json:"limits,omitempty" help:"for each of the keys, how many plans may have a turn at once, as this plan says"`
 	Paused        *Said     `shown:"Paused by" json:"paused,omitempty" help:"who paused it, and why, while it sleeps for that"`
 	NotBefore     time.Time `shown:"Not before" json:"notBefore,omitzero" help:"when it may begin"`
 	Deadline      time.Time `shown:"Deadline" json:"deadline,omitzero" help:"when it is stopped at the latest"`
@@ -83,7 +84,8 @@ func FactsOf(root *Node) Facts {
 	f.External, f.ExternalAsk = p.External.Name, p.External.Ask
 	f.Keys, f.KeepTurn, f.WaitsFor, f.Unique = nil, turnsOf(p.KeepTurn), p.WaitsFor, p.Unique
 	for _, k := range p.Keys {
-		f.Keys, f.Limits = append(f.Keys, k.Name), append(f.Limits, max(1, k.Limit))
+		most := max(1, k.Limit)
+		f.Keys, f.Limits, f.Turns = append(f.Keys, k.Name), append(f.Limits, most), append(f.Turns, fmt.Sprintf("%s (%d)", k.Name, most))
 	}
 	return f
 }
