@@ -39,30 +39,28 @@ func TestAtMostOnce(t *testing.T) {
 	})
 	cutOff := 0
 	for n := int64(1); n <= writes.Load(); n += efforttest.Pick[int64](5, 1, 1) {
-		for _, takesEffect := range []bool{false, true} {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(onceEach())
-				s.run(t.Context(), s.updating(dying(n, takesEffect)))
-				synctest.Wait() // the goroutines of a process that is dead have ended
-				s.run(t.Context(), s.process())
-				for o := range workflow.Walk(s.read(p.ID)) {
-					a, ok := o.(*workflow.Action)
-					if !ok || a.AtMost == 0 {
-						continue
-					}
-					if s.ran[a.Name] > 1 || !a.State.Status.Final() && a.State.Status != workflow.NotStarted {
-						t.Errorf("killed at write %d (in effect: %v), %s ran %d times and is %s", n, takesEffect, a.Name, s.ran[a.Name], a.State.Status)
-					}
-					if a.State.Status != workflow.Failed {
-						continue
-					}
-					const want = "attempt 1 never ended, and AtMost allows no other one: the action may have had its effect"
-					if cutOff++; len(a.Attempts) != 1 || a.Attempts[0].Err.Error() != want {
-						t.Errorf("%s has failed with %+v", a.Name, a.Attempts)
-					}
+		onStages(t, []bool{false, true}, func(t *testing.T, s *stage, takesEffect bool) {
+			p := s.create(onceEach())
+			s.run(t.Context(), s.updating(dying(n, takesEffect)))
+			synctest.Wait() // the goroutines of a process that is dead have ended
+			s.run(t.Context(), s.process())
+			for o := range workflow.Walk(s.read(p.ID)) {
+				a, ok := o.(*workflow.Action)
+				if !ok || a.AtMost == 0 {
+					continue
 				}
-			})
-		}
+				if s.ran[a.Name] > 1 || !a.State.Status.Final() && a.State.Status != workflow.NotStarted {
+					t.Errorf("killed at write %d (in effect: %v), %s ran %d times and is %s", n, takesEffect, a.Name, s.ran[a.Name], a.State.Status)
+				}
+				if a.State.Status != workflow.Failed {
+					continue
+				}
+				const want = "attempt 1 never ended, and AtMost allows no other one: the action may have had its effect"
+				if cutOff++; len(a.Attempts) != 1 || a.Attempts[0].Err.Error() != want {
+					t.Errorf("%s has failed with %+v", a.Name, a.Attempts)
+				}
+			}
+		})
 	}
 	if cutOff == 0 {
 		t.Error("no action was cut off")

@@ -51,27 +51,25 @@ func TestDeadline(t *testing.T) {
 		{"after its end", of("a"), 11 * time.Second, [2]time.Duration{}, []string{"a"}, workflow.Completed, workflow.NoFailure, 10 * time.Second},
 	} {
 		for _, members := range []*fleet.Options{nil, {}} {
-			t.Run(fmt.Sprintf("%s, in a fleet %v", test.name, members != nil), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) {
-					opts := engine.Options{Fleet: members}
-					p := test.plan()
-					p.Deadline = time.Now().Add(test.deadline)
-					made := s.create(p)
-					if test.down[0] > 0 {
-						ctx, cancel := context.WithTimeout(t.Context(), test.down[0])
-						_ = s.engine(s.process(), opts).Run(ctx)
-						cancel()
-						time.Sleep(time.Until(s.began.Add(test.down[1])))
-					}
-					must(t, s.engine(s.process(), opts).Run(t.Context()))
-					got := s.read(made.ID)
-					if took := got.State.End.Sub(s.began); got.State.Status != test.status || got.Reason != test.reason || took < test.ends || took > test.ends+15*time.Second {
-						t.Errorf("after %v: %s, %v", took, outline(got), got.Reason)
-					}
-					if ran := s.names(); !slices.Equal(ran, test.ran) && len(ran)+len(test.ran) > 0 {
-						t.Errorf("ran %v, want %v", ran, test.ran)
-					}
-				})
+			stageRun(t, fmt.Sprintf("%s, in a fleet %v", test.name, members != nil), func(t *testing.T, s *stage) {
+				opts := engine.Options{Fleet: members}
+				p := test.plan()
+				p.Deadline = time.Now().Add(test.deadline)
+				made := s.create(p)
+				if test.down[0] > 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), test.down[0])
+					_ = s.engine(s.process(), opts).Run(ctx)
+					cancel()
+					time.Sleep(time.Until(s.began.Add(test.down[1])))
+				}
+				must(t, s.engine(s.process(), opts).Run(t.Context()))
+				got := s.read(made.ID)
+				if took := got.State.End.Sub(s.began); got.State.Status != test.status || got.Reason != test.reason || took < test.ends || took > test.ends+15*time.Second {
+					t.Errorf("after %v: %s, %v", took, outline(got), got.Reason)
+				}
+				if ran := s.names(); !slices.Equal(ran, test.ran) && len(ran)+len(test.ran) > 0 {
+					t.Errorf("ran %v, want %v", ran, test.ran)
+				}
 			})
 		}
 	}
@@ -80,24 +78,22 @@ func TestDeadline(t *testing.T) {
 // TestNotBefore runs a plan on an engine that is alone no earlier than its author wants.
 func TestNotBefore(t *testing.T) {
 	efforttest.NotShort(t, "it waits for hours alone")
-	for _, submits := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := long("a")
-			p.NotBefore = time.Now().Add(3 * time.Hour)
-			e := s.engine(s.process(), engine.Options{Poll: time.Minute})
-			if !submits {
-				s.create(p)
-			}
-			ended := start(t.Context(), e)
-			if submits {
-				p.ID = submit(t, e, p).ID()
-			}
-			must(t, <-ended)
-			if start := s.read(p.ID).State.Start.Sub(s.began); start < 3*time.Hour || start > 3*time.Hour+2*time.Minute {
-				t.Errorf("submitted %v, it begins after %v", submits, start)
-			}
-		})
-	}
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, submits bool) {
+		p := long("a")
+		p.NotBefore = time.Now().Add(3 * time.Hour)
+		e := s.engine(s.process(), engine.Options{Poll: time.Minute})
+		if !submits {
+			s.create(p)
+		}
+		ended := start(t.Context(), e)
+		if submits {
+			p.ID = submit(t, e, p).ID()
+		}
+		must(t, <-ended)
+		if start := s.read(p.ID).State.Start.Sub(s.began); start < 3*time.Hour || start > 3*time.Hour+2*time.Minute {
+			t.Errorf("submitted %v, it begins after %v", submits, start)
+		}
+	})
 }
 
 // TestStopNotBefore stops a plan that an engine which is alone has yet to begin. It does not wait for the plan's time.

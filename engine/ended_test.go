@@ -46,24 +46,22 @@ func TestEnded(t *testing.T) {
 		"Failed BlockFailed":    plan(block("b", sequence("s", bad("a")))),
 		"Stopped StopRequested": plan(block("b", sequence("s", do(job{Name: "a", For: 20 * time.Second}), second("b")))),
 	} {
-		for _, members := range []*fleet.Options{nil, {}} {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := workflow.Copy(p)
-				h := &told{t: t, s: s}
-				e := s.engine(s.process(), engine.Options{Ended: h.ended, Fleet: members})
-				handle := submit(t, e, p)
-				if strings.HasPrefix(want, "Stopped") {
-					time.AfterFunc(10*time.Second, func() { must(t, e.Stop(t.Context(), handle.ID(), asked)) })
-				}
-				must(t, e.Run(t.Context()))
-				got, err := handle.Wait(t.Context())
-				must(t, err)
-				h.plan.State.ETag = got.State.ETag
-				if fmt.Sprint(h.heard) != "["+want+"]" || text(t, h.plan) != text(t, got) || text(t, got) != text(t, s.read(p.ID)) {
-					t.Errorf("told %v of\n%s\nwant %s\n%s", h.heard, text(t, h.plan), want, text(t, got))
-				}
-			})
-		}
+		onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+			p := workflow.Copy(p)
+			h := &told{t: t, s: s}
+			e := s.engine(s.process(), engine.Options{Ended: h.ended, Fleet: members})
+			handle := submit(t, e, p)
+			if strings.HasPrefix(want, "Stopped") {
+				time.AfterFunc(10*time.Second, func() { must(t, e.Stop(t.Context(), handle.ID(), asked)) })
+			}
+			must(t, e.Run(t.Context()))
+			got, err := handle.Wait(t.Context())
+			must(t, err)
+			h.plan.State.ETag = got.State.ETag
+			if fmt.Sprint(h.heard) != "["+want+"]" || text(t, h.plan) != text(t, got) || text(t, got) != text(t, s.read(p.ID)) {
+				t.Errorf("told %v of\n%s\nwant %s\n%s", h.heard, text(t, h.plan), want, text(t, got))
+			}
+		})
 	}
 }
 
@@ -72,51 +70,49 @@ func TestEnded(t *testing.T) {
 func TestEndedAgain(t *testing.T) {
 	for _, members := range []*fleet.Options{nil, {}} {
 		for _, after := range []bool{false, true} {
-			for _, hookless := range []bool{false, true} {
-				onStage(t, func(t *testing.T, s *stage) {
-					s.stored = nil
-					v := s.process()
-					if after {
-						v = s.diesAt(func(o workflow.Object) bool {
-							p, ok := o.(*workflow.Plan)
-							return ok && p.State.Status.Final()
-						})
+			onStages(t, []bool{false, true}, func(t *testing.T, s *stage, hookless bool) {
+				s.stored = nil
+				v := s.process()
+				if after {
+					v = s.diesAt(func(o workflow.Object) bool {
+						p, ok := o.(*workflow.Plan)
+						return ok && p.State.Status.Final()
+					})
+				}
+				h := &told{t: t, s: s}
+				h.does = func(context.Context, int) error {
+					if !after {
+						v.Kill()
 					}
-					h := &told{t: t, s: s}
-					h.does = func(context.Context, int) error {
-						if !after {
-							v.Kill()
-						}
-						return nil
-					}
-					p := s.create(long("a"))
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-					defer cancel()
-					_ = s.engine(v, engine.Options{Ended: h.ended, Fleet: members, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) {}}}).Run(ctx)
-					var next *engine.Engine
-					h.does = func(context.Context, int) error {
-						fails(t, next.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "a stop of what is ending")
-						return nil
-					}
-					if members != nil {
-						must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
-					}
-					fixed := s.read(p.ID).Ending.At
-					o := engine.Options{Ended: h.ended, Fleet: members}
-					if hookless {
-						o.Ended = nil
-					}
-					next = s.engine(s.process(), o)
-					must(t, next.Run(t.Context()))
-					got, n := s.read(p.ID), 2
-					if hookless {
-						n = 1
-					}
-					if got.State.Status != workflow.Completed || got.State.End != fixed || fixed.IsZero() || fmt.Sprint(h.heard) != "["+strings.Repeat("Completed NoFailure ", n)[:20*n-1]+"]" {
-						t.Errorf("fleet %v, after %v: told %v, then %s", members != nil, after, h.heard, outline(got))
-					}
-				})
-			}
+					return nil
+				}
+				p := s.create(long("a"))
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				defer cancel()
+				_ = s.engine(v, engine.Options{Ended: h.ended, Fleet: members, Observer: engine.Observer{Problem: func(context.Context, engine.ProblemEvent) {}}}).Run(ctx)
+				var next *engine.Engine
+				h.does = func(context.Context, int) error {
+					fails(t, next.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "a stop of what is ending")
+					return nil
+				}
+				if members != nil {
+					must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
+				}
+				fixed := s.read(p.ID).Ending.At
+				o := engine.Options{Ended: h.ended, Fleet: members}
+				if hookless {
+					o.Ended = nil
+				}
+				next = s.engine(s.process(), o)
+				must(t, next.Run(t.Context()))
+				got, n := s.read(p.ID), 2
+				if hookless {
+					n = 1
+				}
+				if got.State.Status != workflow.Completed || got.State.End != fixed || fixed.IsZero() || fmt.Sprint(h.heard) != "["+strings.Repeat("Completed NoFailure ", n)[:20*n-1]+"]" {
+					t.Errorf("fleet %v, after %v: told %v, then %s", members != nil, after, h.heard, outline(got))
+				}
+			})
 		}
 	}
 }

@@ -95,18 +95,16 @@ func TestConcurrency(t *testing.T) {
 		concurrency, most int
 		took              time.Duration
 	}{{0, 1, 5 * time.Second}, {1, 1, 5 * time.Second}, {2, 2, 3 * time.Second}, {5, 5, time.Second}, {9, 5, time.Second}} {
-		t.Run(fmt.Sprint(test.concurrency), func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				b := block("b")
-				for i := range 5 {
-					b.Sequences = append(b.Sequences, sequence("", second(fmt.Sprint(i))))
-				}
-				b.Concurrency = test.concurrency
-				got := s.play(plan(b)).State
-				if took := got.End.Sub(got.Start); s.most != test.most || took != test.took {
-					t.Errorf("%d at once, in %v", s.most, took)
-				}
-			})
+		stageRun(t, fmt.Sprint(test.concurrency), func(t *testing.T, s *stage) {
+			b := block("b")
+			for i := range 5 {
+				b.Sequences = append(b.Sequences, sequence("", second(fmt.Sprint(i))))
+			}
+			b.Concurrency = test.concurrency
+			got := s.play(plan(b)).State
+			if took := got.End.Sub(got.Start); s.most != test.most || took != test.took {
+				t.Errorf("%d at once, in %v", s.most, took)
+			}
 		})
 	}
 }
@@ -122,30 +120,28 @@ type scenario struct {
 // TestEnds runs each scenario with an engine that lives.
 func TestEnds(t *testing.T) {
 	for _, test := range slices.Concat(tolerances(), guards(), deferrals(), stops()) {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(test.plan)
-				var e *engine.Engine
-				e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
-					stop := func() { must(t, e.Stop(t.Context(), p.ID, asked)) }
-					switch test.stop {
-					case 0:
-					case 1:
-						stop()
-					default:
-						time.AfterFunc(test.stop, stop)
-					}
-				}}})
-				must(t, e.Run(t.Context()))
-				got := s.read(p.ID)
-				slices.SortFunc(s.log, byTime)
-				if end := fmt.Sprintf("%s, %s: %s", got.State.Status, got.Reason, strings.Join(s.names(), " ")); end != test.want {
-					t.Errorf("it ends as\n%s\nwant\n%s\n%s", end, test.want, outline(got))
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			p := s.create(test.plan)
+			var e *engine.Engine
+			e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
+				stop := func() { must(t, e.Stop(t.Context(), p.ID, asked)) }
+				switch test.stop {
+				case 0:
+				case 1:
+					stop()
+				default:
+					time.AfterFunc(test.stop, stop)
 				}
-				if d := got.DeferredActions; d != nil && (d.State.Status == workflow.Failed) != slices.ContainsFunc(d.Batches, func(b *workflow.DeferBatch) bool { return b.State.Status == workflow.Failed }) {
-					t.Errorf("the deferred actions are %s", d.State.Status)
-				}
-			})
+			}}})
+			must(t, e.Run(t.Context()))
+			got := s.read(p.ID)
+			slices.SortFunc(s.log, byTime)
+			if end := fmt.Sprintf("%s, %s: %s", got.State.Status, got.Reason, strings.Join(s.names(), " ")); end != test.want {
+				t.Errorf("it ends as\n%s\nwant\n%s\n%s", end, test.want, outline(got))
+			}
+			if d := got.DeferredActions; d != nil && (d.State.Status == workflow.Failed) != slices.ContainsFunc(d.Batches, func(b *workflow.DeferBatch) bool { return b.State.Status == workflow.Failed }) {
+				t.Errorf("the deferred actions are %s", d.State.Status)
+			}
 		})
 	}
 }
@@ -283,23 +279,21 @@ func TestAttempts(t *testing.T) {
 		{"its timeout", hour, 1, time.Minute, workflow.Failed, 2, 2*time.Minute + time.Second, "timed out after 1m0s"},
 		{"the default timeout", hour, 0, 0, workflow.Failed, 1, 5 * time.Minute, "timed out after 5m0s"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				a := do(test.job)
-				a.Retries, a.Timeout = test.retries, test.timeout
-				p := s.play(plan(block("", sequence("", a))))
-				got := p.Blocks[0].Sequences[0].Actions[0]
-				if took := got.State.End.Sub(got.State.Start); got.State.Status != test.want || len(got.Attempts) != test.attempts || took != test.took {
-					t.Errorf("%s with %d attempts in %v", got.State.Status, len(got.Attempts), took)
-				}
-				var message string
-				if failure := got.Attempts[len(got.Attempts)-1].Err; failure != nil {
-					message = failure.Error()
-				}
-				if !strings.HasPrefix(message, test.message) || (message == "") != (test.message == "") {
-					t.Errorf("message %q", message)
-				}
-			})
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			a := do(test.job)
+			a.Retries, a.Timeout = test.retries, test.timeout
+			p := s.play(plan(block("", sequence("", a))))
+			got := p.Blocks[0].Sequences[0].Actions[0]
+			if took := got.State.End.Sub(got.State.Start); got.State.Status != test.want || len(got.Attempts) != test.attempts || took != test.took {
+				t.Errorf("%s with %d attempts in %v", got.State.Status, len(got.Attempts), took)
+			}
+			var message string
+			if failure := got.Attempts[len(got.Attempts)-1].Err; failure != nil {
+				message = failure.Error()
+			}
+			if !strings.HasPrefix(message, test.message) || (message == "") != (test.message == "") {
+				t.Errorf("message %q", message)
+			}
 		})
 	}
 }

@@ -126,25 +126,23 @@ func TestLaterBounds(t *testing.T) {
 		"for ever":        {math.MaxInt64, nil, "timed out after 3h0m0s", 3 * time.Hour},
 		"again and again": {10 * time.Minute, nil, "timed out after 3h0m0s", 3 * time.Hour},
 	} {
-		for _, members := range []*fleet.Options{nil, {}} {
-			onStage(t, func(t *testing.T, s *stage) {
-				calls := 0
-				s.reg = registry.Must(s, engine.Task("later", func(context.Context, engine.Call, int) (string, error) {
-					calls++
-					return "", fmt.Errorf("wrapped: %w", engine.Later(test.d, test.state))
-				}))
-				opts := engine.Options{Poll: time.Minute, Fleet: members}
-				p := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", Timeout: 3 * time.Hour}))))
-				must(t, s.engine(s.process(), opts).Run(t.Context()))
-				a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
-				if a.State.Status != workflow.Failed || len(a.Attempts) != 1 || !strings.Contains(a.Attempts[0].Err.Message, test.want) {
-					t.Errorf("%s: %s: %+v", name, a.State.Status, a.Attempts)
-				}
-				if took := a.State.End.Sub(a.State.Start).Truncate(time.Minute); took != test.after {
-					t.Errorf("%s: it took %v, want %v", name, took, test.after)
-				}
-			})
-		}
+		onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+			calls := 0
+			s.reg = registry.Must(s, engine.Task("later", func(context.Context, engine.Call, int) (string, error) {
+				calls++
+				return "", fmt.Errorf("wrapped: %w", engine.Later(test.d, test.state))
+			}))
+			opts := engine.Options{Poll: time.Minute, Fleet: members}
+			p := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", Timeout: 3 * time.Hour}))))
+			must(t, s.engine(s.process(), opts).Run(t.Context()))
+			a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
+			if a.State.Status != workflow.Failed || len(a.Attempts) != 1 || !strings.Contains(a.Attempts[0].Err.Message, test.want) {
+				t.Errorf("%s: %s: %+v", name, a.State.Status, a.Attempts)
+			}
+			if took := a.State.End.Sub(a.State.Start).Truncate(time.Minute); took != test.after {
+				t.Errorf("%s: it took %v, want %v", name, took, test.after)
+			}
+		})
 	}
 }
 
@@ -216,62 +214,58 @@ func TestLaterKilled(t *testing.T) {
 
 // TestStopAsleep stops plans that sleep. What waits is Stopped, and its attempt has an end.
 func TestStopAsleep(t *testing.T) {
-	for _, members := range []*fleet.Options{nil, {}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p, opts := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}
-			deferred := plan(block("b", sequence("s", p.action(wait{"a", 3, time.Hour}))))
-			deferred.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.OnFailure, second("clean"))}}
-			made := s.create(deferred)
-			e := s.engine(s.process(), opts)
-			ended := start(t.Context(), e)
-			time.Sleep(10 * time.Minute)
-			if !s.read(made.ID).Asleep() {
-				t.Fatal("the plan does not sleep")
-			}
-			must(t, e.Stop(t.Context(), made.ID, asked))
-			time.Sleep(time.Minute)
-			end := s.read(made.ID)
-			a := end.Blocks[0].Sequences[0].Actions[0]
-			if end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || a.State.Status != workflow.Stopped || a.Attempts[0].End.IsZero() || !a.Attempts[0].Interrupted || a.Attempts[0].Later != nil || s.done["clean"] != 1 {
-				t.Errorf("in a fleet %v: %s%+v, stopped by %+v", members != nil, outline(end), a.Attempts, end.Stopped)
-			}
-			must(t, <-ended)
-		})
-	}
+	onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+		p, opts := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}
+		deferred := plan(block("b", sequence("s", p.action(wait{"a", 3, time.Hour}))))
+		deferred.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.OnFailure, second("clean"))}}
+		made := s.create(deferred)
+		e := s.engine(s.process(), opts)
+		ended := start(t.Context(), e)
+		time.Sleep(10 * time.Minute)
+		if !s.read(made.ID).Asleep() {
+			t.Fatal("the plan does not sleep")
+		}
+		must(t, e.Stop(t.Context(), made.ID, asked))
+		time.Sleep(time.Minute)
+		end := s.read(made.ID)
+		a := end.Blocks[0].Sequences[0].Actions[0]
+		if end.State.Status != workflow.Stopped || !isAsked(end.Stopped) || a.State.Status != workflow.Stopped || a.Attempts[0].End.IsZero() || !a.Attempts[0].Interrupted || a.Attempts[0].Later != nil || s.done["clean"] != 1 {
+			t.Errorf("in a fleet %v: %s%+v, stopped by %+v", members != nil, outline(end), a.Attempts, end.Stopped)
+		}
+		must(t, <-ended)
+	})
 }
 
 // TestStoppedPlansStayAwake: the deferred work of a plan that was asked to stop waits for an hour. The plan waits in memory,
 // since a request to stop wakes what sleeps, and the work on it does not begin again and again.
 func TestStoppedPlansStayAwake(t *testing.T) {
 	for name, late := range map[string]bool{"stopped": false, "asked too late": true} {
-		for _, members := range []*fleet.Options{nil, {}} {
-			onStage(t, func(t *testing.T, s *stage) {
-				p, opts, pickUps := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 0
-				opts.Observer.PickedUp = func(context.Context, engine.PickedUpEvent) { pickUps++ }
-				first := second("first")
-				if !late {
-					first = p.action(wait{"first", 1, time.Hour})
+		onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+			p, opts, pickUps := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 0
+			opts.Observer.PickedUp = func(context.Context, engine.PickedUpEvent) { pickUps++ }
+			first := second("first")
+			if !late {
+				first = p.action(wait{"first", 1, time.Hour})
+			}
+			stopped := plan(block("b", sequence("s", first)))
+			stopped.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, p.action(wait{"clean", 1, time.Hour}))}}
+			made := s.create(stopped)
+			e := s.engine(s.process(), opts)
+			ended := start(t.Context(), e)
+			time.Sleep(time.Minute)
+			if members != nil {
+				must(t, fleet.Stop(t.Context(), s.open(), made.ID, asked))
+			} else {
+				if err := e.Stop(t.Context(), made.ID, asked); errors.Is(err, fleet.ErrNotRunning) != late {
+					t.Errorf("%s: %v", name, err)
 				}
-				stopped := plan(block("b", sequence("s", first)))
-				stopped.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, p.action(wait{"clean", 1, time.Hour}))}}
-				made := s.create(stopped)
-				e := s.engine(s.process(), opts)
-				ended := start(t.Context(), e)
-				time.Sleep(time.Minute)
-				if members != nil {
-					must(t, fleet.Stop(t.Context(), s.open(), made.ID, asked))
-				} else {
-					if err := e.Stop(t.Context(), made.ID, asked); errors.Is(err, fleet.ErrNotRunning) != late {
-						t.Errorf("%s: %v", name, err)
-					}
-				}
-				must(t, <-ended)
-				want := map[bool]workflow.Status{false: workflow.Stopped, true: workflow.Completed}[late]
-				if end := s.read(made.ID); end.State.Status != want || len(p.calls["clean"]) != 2 || pickUps > 3 {
-					t.Errorf("%s, in a fleet %t: picked up %d times, calls %v, %s", name, members != nil, pickUps, p.calls, outline(end))
-				}
-			})
-		}
+			}
+			must(t, <-ended)
+			want := map[bool]workflow.Status{false: workflow.Stopped, true: workflow.Completed}[late]
+			if end := s.read(made.ID); end.State.Status != want || len(p.calls["clean"]) != 2 || pickUps > 3 {
+				t.Errorf("%s, in a fleet %t: picked up %d times, calls %v, %s", name, members != nil, pickUps, p.calls, outline(end))
+			}
+		})
 	}
 }
 
@@ -384,29 +378,27 @@ func TestPollers(t *testing.T) {
 // TestSleepFails lets the update fail that puts a plan to sleep. The plan goes on, and sleeps later.
 func TestSleepFails(t *testing.T) {
 	for _, members := range []*fleet.Options{nil, {}} {
-		for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
-			onStage(t, func(t *testing.T, s *stage) {
-				s.stored = nil
-				p, opts, fails := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 2
-				made := s.create(plan(block("b", sequence("s", p.action(wait{"a", 1, time.Hour})))))
-				v := s.updating(func(o workflow.Object, update func() error) error {
-					if p, ok := o.(*workflow.Plan); ok && p.Asleep() && fails > 0 {
-						fails--
-						return with("UpdatePlan")
-					}
-					return update()
-				})
-				ended := start(t.Context(), s.engine(v, opts))
-				time.Sleep(10 * time.Minute)
-				if !s.read(made.ID).Asleep() || fails > 0 {
-					t.Errorf("in a fleet %v, with %v: the plan does not sleep: %d, %+v", members != nil, with(""), fails, s.read(made.ID))
+		onStages(t, []func(string) error{processtest.Unavailable, processtest.Unknown}, func(t *testing.T, s *stage, with func(string) error) {
+			s.stored = nil
+			p, opts, fails := onPolls(s), engine.Options{Poll: time.Minute, Fleet: members}, 2
+			made := s.create(plan(block("b", sequence("s", p.action(wait{"a", 1, time.Hour})))))
+			v := s.updating(func(o workflow.Object, update func() error) error {
+				if p, ok := o.(*workflow.Plan); ok && p.Asleep() && fails > 0 {
+					fails--
+					return with("UpdatePlan")
 				}
-				must(t, <-ended)
-				if got := p.took("a"); s.read(made.ID).State.Status != workflow.Completed || got != "0s:0/1 1h0m0s:1/1" {
-					t.Errorf("in a fleet %v: called at %s", members != nil, got)
-				}
+				return update()
 			})
-		}
+			ended := start(t.Context(), s.engine(v, opts))
+			time.Sleep(10 * time.Minute)
+			if !s.read(made.ID).Asleep() || fails > 0 {
+				t.Errorf("in a fleet %v, with %v: the plan does not sleep: %d, %+v", members != nil, with(""), fails, s.read(made.ID))
+			}
+			must(t, <-ended)
+			if got := p.took("a"); s.read(made.ID).State.Status != workflow.Completed || got != "0s:0/1 1h0m0s:1/1" {
+				t.Errorf("in a fleet %v: called at %s", members != nil, got)
+			}
+		})
 	}
 }
 
@@ -497,33 +489,31 @@ func TestLaterInterrupted(t *testing.T) {
 		1: {"1:0 1:1", workflow.Failed},
 		2: {"1:0 1:1 2:1", workflow.Completed},
 	} {
-		for _, members := range []*fleet.Options{nil, {}} {
-			onStage(t, func(t *testing.T, s *stage) {
-				var calls []string
-				s.reg = registry.Must(s, engine.Task("later", func(ctx context.Context, call engine.Call, _ int) (string, error) {
-					var n int
-					_, err := call.State(&n)
-					switch calls = append(calls, fmt.Sprintf("%d:%d", call.Attempt, n)); len(calls) {
-					case 1:
-						return "", engine.Later(time.Minute, 1)
-					case 2:
-						<-ctx.Done()
-						return "", ctx.Err()
-					}
-					return "", err
-				}))
-				opts := engine.Options{Drain: time.Second, Fleet: members}
-				made := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", AtMost: atMost, Timeout: time.Hour}))))
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-				defer cancel()
-				must(t, s.engine(s.process(), opts).Run(ctx))
-				must(t, s.engine(s.process(), opts).Run(t.Context()))
-				a := s.read(made.ID).Blocks[0].Sequences[0].Actions[0]
-				if got := strings.Join(calls, " "); got != want.calls || a.State.Status != want.status || a.Attempts[len(a.Attempts)-1].Later != nil {
-					t.Errorf("at most %d, in a fleet %v: called %s, %s: %+v", atMost, members != nil, got, a.State.Status, a.Attempts)
+		onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+			var calls []string
+			s.reg = registry.Must(s, engine.Task("later", func(ctx context.Context, call engine.Call, _ int) (string, error) {
+				var n int
+				_, err := call.State(&n)
+				switch calls = append(calls, fmt.Sprintf("%d:%d", call.Attempt, n)); len(calls) {
+				case 1:
+					return "", engine.Later(time.Minute, 1)
+				case 2:
+					<-ctx.Done()
+					return "", ctx.Err()
 				}
-			})
-		}
+				return "", err
+			}))
+			opts := engine.Options{Drain: time.Second, Fleet: members}
+			made := s.create(plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "later", AtMost: atMost, Timeout: time.Hour}))))
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			must(t, s.engine(s.process(), opts).Run(ctx))
+			must(t, s.engine(s.process(), opts).Run(t.Context()))
+			a := s.read(made.ID).Blocks[0].Sequences[0].Actions[0]
+			if got := strings.Join(calls, " "); got != want.calls || a.State.Status != want.status || a.Attempts[len(a.Attempts)-1].Later != nil {
+				t.Errorf("at most %d, in a fleet %v: called %s, %s: %+v", atMost, members != nil, got, a.State.Status, a.Attempts)
+			}
+		})
 	}
 }
 

@@ -32,21 +32,19 @@ func TestLateStop(t *testing.T) {
 			must(t, fleet.Evict(t.Context(), s.open(), p.nodes[0], fleet.EvictOptions{By: asked}))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(compensated(second("work")))
-				owner := s.join("owner", engine.Options{})
-				time.Sleep(15 * time.Second)
-				other := s.join("other", engine.Options{})
-				time.Sleep(5 * time.Second)
-				must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
-				ends(t, s, owner)
-				<-owner.ended
-				<-other.ended
-				if got := s.read(p.ID); got.State.Status != workflow.Completed || s.ran["undo"] > 0 || s.done["tell"] != 1 || got.Stopped.By != "" {
-					t.Errorf("ran %v, stopped by %+v\n%s", s.ran, got.Stopped, outline(got))
-				}
-			})
+		stageRun(t, name, func(t *testing.T, s *stage) {
+			p := s.create(compensated(second("work")))
+			owner := s.join("owner", engine.Options{})
+			time.Sleep(15 * time.Second)
+			other := s.join("other", engine.Options{})
+			time.Sleep(5 * time.Second)
+			must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
+			ends(t, s, owner)
+			<-owner.ended
+			<-other.ended
+			if got := s.read(p.ID); got.State.Status != workflow.Completed || s.ran["undo"] > 0 || s.done["tell"] != 1 || got.Stopped.By != "" {
+				t.Errorf("ran %v, stopped by %+v\n%s", s.ran, got.Stopped, outline(got))
+			}
 		})
 	}
 }

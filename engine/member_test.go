@@ -91,18 +91,16 @@ func long(names ...string) *workflow.Plan {
 
 // TestUntilIdleBesideExternalPlans: an engine ends when all plans are final but those that an engine of another kind places.
 func TestUntilIdleBesideExternalPlans(t *testing.T) {
-	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{TakeUnclaimed: true}}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			own, others := s.create(long("a")), long("b")
-			others.External.Name = "queue"
-			s.create(others)
-			begun := time.Now()
-			must(t, s.engine(s.process(), o).Run(t.Context()))
-			if took := time.Since(begun); took > 2*time.Minute || s.read(own.ID).State.Status != workflow.Completed || s.read(others.ID).State.Status != workflow.NotStarted {
-				t.Errorf("it ended after %v: %s, and %s", took, s.read(own.ID).State.Status, s.read(others.ID).State.Status)
-			}
-		})
-	}
+	onStages(t, []engine.Options{{}, {Fleet: &fleet.Options{TakeUnclaimed: true}}}, func(t *testing.T, s *stage, o engine.Options) {
+		own, others := s.create(long("a")), long("b")
+		others.External.Name = "queue"
+		s.create(others)
+		begun := time.Now()
+		must(t, s.engine(s.process(), o).Run(t.Context()))
+		if took := time.Since(begun); took > 2*time.Minute || s.read(own.ID).State.Status != workflow.Completed || s.read(others.ID).State.Status != workflow.NotStarted {
+			t.Errorf("it ended after %v: %s, and %s", took, s.read(own.ID).State.Status, s.read(others.ID).State.Status)
+		}
+	})
 }
 
 // TestAlonePassesSleepersOfFleets: an engine that is alone leaves a plan to the fleet that has let it sleep, also with TakeUnclaimed,
@@ -241,29 +239,27 @@ func TestTakeAgain(t *testing.T) {
 		"the sequence":       func(p *workflow.Plan) workflow.Object { return p.Blocks[0].Sequences[0] },
 		"the plan":           func(p *workflow.Plan) workflow.Object { return p },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(long("a", "b"))
-				var epochs []int64
-				e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, e engine.PickedUpEvent) { epochs = append(epochs, e.Plan.Epoch) }}})
-				time.Sleep(15 * time.Second)
-				must(t, storage.Update(t.Context(), s.open(), part(s.read(p.ID))))
-				outage := time.Now().Add(30 * time.Second)
-				e.OnOp("Read", func(_ context.Context, c processtest.Call, do func() error) error {
-					if time.Now().Before(outage) {
-						return processtest.Unavailable(c.Op)
-					}
-					return do()
-				})
-				e.wait(t, 0)
-				got := s.read(p.ID)
-				if got.State.Status != workflow.Completed || got.Epoch != 2 || fmt.Sprint(epochs) != "[1 2]" || len(e.left) > 0 {
-					t.Errorf("epochs %v, left %v\n%s", epochs, e.left, outline(got))
+		stageRun(t, name, func(t *testing.T, s *stage) {
+			p := s.create(long("a", "b"))
+			var epochs []int64
+			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(_ context.Context, e engine.PickedUpEvent) { epochs = append(epochs, e.Plan.Epoch) }}})
+			time.Sleep(15 * time.Second)
+			must(t, storage.Update(t.Context(), s.open(), part(s.read(p.ID))))
+			outage := time.Now().Add(30 * time.Second)
+			e.OnOp("Read", func(_ context.Context, c processtest.Call, do func() error) error {
+				if time.Now().Before(outage) {
+					return processtest.Unavailable(c.Op)
 				}
-				if again := s.ran["b"]; s.ran["a"] != 1 || again > 2 || name == "the running action" && again != 2 {
-					t.Errorf("ran %v", s.ran)
-				}
+				return do()
 			})
+			e.wait(t, 0)
+			got := s.read(p.ID)
+			if got.State.Status != workflow.Completed || got.Epoch != 2 || fmt.Sprint(epochs) != "[1 2]" || len(e.left) > 0 {
+				t.Errorf("epochs %v, left %v\n%s", epochs, e.left, outline(got))
+			}
+			if again := s.ran["b"]; s.ran["a"] != 1 || again > 2 || name == "the running action" && again != 2 {
+				t.Errorf("ran %v", s.ran)
+			}
 		})
 	}
 }
@@ -368,52 +364,50 @@ func TestStopDuringTake(t *testing.T) {
 // of the other is dead. It neither claims nor takes them and does not wait for them. A node that can run them
 // does.
 func TestPlansOfOthers(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			lacking, all := registry.Must(s), registry.Must(s, engine.Task("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
-				select {
-				case <-time.After(20 * time.Second):
-				case <-ctx.Done():
-				}
-				return "", ctx.Err()
-			}))
-			if known {
-				must(t, lacking.Register(plugins.Typed[string, string]("alien")))
-			}
-			alien := func() *workflow.Plan {
-				return plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "alien", Req: ""})))
-			}
-			began, fresh, own := alien(), alien(), long("own")
-			s.reg = all
-			s.create(began)
-			dying := s.join("dying", engine.Options{})
-			time.Sleep(5 * time.Second)
-			dying.fails(errKilled)
-			s.create(fresh)
-			s.create(own)
-
-			s.reg = lacking
-			node := s.join("node", engine.Options{})
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, known bool) {
+		lacking, all := registry.Must(s), registry.Must(s, engine.Task("alien", func(ctx context.Context, _ engine.Call, _ string) (string, error) {
 			select {
-			case err := <-node.ended:
-				if err != nil || len(node.problems) != 2 || !errors.Is(node.problems[0], fleet.ErrUnsuited) || !errors.Is(node.problems[1], fleet.ErrUnsuited) {
-					t.Errorf("%v, problems %v", err, node.problems)
-				}
-			case <-time.After(time.Hour):
-				t.Error("it does not end")
-				node.end()
+			case <-time.After(20 * time.Second):
+			case <-ctx.Done():
 			}
-			s.reg = all
-			if a, b, c := s.read(began.ID), s.read(fresh.ID), s.read(own.ID); a.Epoch != 1 || b.State.Status != workflow.NotStarted || c.State.Status != workflow.Completed {
-				t.Errorf("epoch %d\n%s%s%s", a.Epoch, outline(a), outline(b), outline(c))
+			return "", ctx.Err()
+		}))
+		if known {
+			must(t, lacking.Register(plugins.Typed[string, string]("alien")))
+		}
+		alien := func() *workflow.Plan {
+			return plan(block("b", sequence("s", &workflow.Action{Name: "a", Plugin: "alien", Req: ""})))
+		}
+		began, fresh, own := alien(), alien(), long("own")
+		s.reg = all
+		s.create(began)
+		dying := s.join("dying", engine.Options{})
+		time.Sleep(5 * time.Second)
+		dying.fails(errKilled)
+		s.create(fresh)
+		s.create(own)
+
+		s.reg = lacking
+		node := s.join("node", engine.Options{})
+		select {
+		case err := <-node.ended:
+			if err != nil || len(node.problems) != 2 || !errors.Is(node.problems[0], fleet.ErrUnsuited) || !errors.Is(node.problems[1], fleet.ErrUnsuited) {
+				t.Errorf("%v, problems %v", err, node.problems)
 			}
-			s.join("other", engine.Options{}).wait(t, 0)
-			if a, b := s.read(began.ID), s.read(fresh.ID); a.State.Status != workflow.Completed || a.Epoch != 2 || b.State.Status != workflow.Completed || b.Epoch != 1 {
-				t.Errorf("epochs %d and %d\n%s%s", a.Epoch, b.Epoch, outline(a), outline(b))
-			}
-			dying.stop()
-		})
-	}
+		case <-time.After(time.Hour):
+			t.Error("it does not end")
+			node.end()
+		}
+		s.reg = all
+		if a, b, c := s.read(began.ID), s.read(fresh.ID), s.read(own.ID); a.Epoch != 1 || b.State.Status != workflow.NotStarted || c.State.Status != workflow.Completed {
+			t.Errorf("epoch %d\n%s%s%s", a.Epoch, outline(a), outline(b), outline(c))
+		}
+		s.join("other", engine.Options{}).wait(t, 0)
+		if a, b := s.read(began.ID), s.read(fresh.ID); a.State.Status != workflow.Completed || a.Epoch != 2 || b.State.Status != workflow.Completed || b.Epoch != 1 {
+			t.Errorf("epochs %d and %d\n%s%s", a.Epoch, b.Epoch, outline(a), outline(b))
+		}
+		dying.stop()
+	})
 }
 
 // TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.
@@ -446,31 +440,29 @@ func TestFencedWhileStopping(t *testing.T) {
 // TestEndOfAnOwnedPlan lets the outcome of the plan's last write get lost for longer than the engine's patience, or the
 // write take effect and meet its own version.
 func TestEndOfAnOwnedPlan(t *testing.T) {
-	for _, effect := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := s.create(long("a"))
-			var ended []workflow.Status
-			begun := 0
-			e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) { begun++ }, Changed: func(_ context.Context, e engine.ChangedEvent) {
-				if p, ok := e.Object.(*workflow.Plan); ok {
-					ended = append(ended, p.State.Status)
-				}
-			}}})
-			until := time.Now().Add(5 * time.Minute)
-			e.On(updates(func(o workflow.Object, update func() error) error {
-				if o.Kind() != workflow.KindPlan || !o.Header().State.Status.Final() || time.Now().After(until) {
-					return update()
-				}
-				if effect {
-					until = time.Now()
-					return cmp.Or(update(), storage.ErrConflict)
-				}
-				return processtest.Unknown("UpdatePlan")
-			}))
-			e.wait(t, 0)
-			if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || begun != 1 {
-				t.Errorf("%s: told %v, left %v, ran %v, picked up %d times", got.State.Status, ended, e.left, s.ran, begun)
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, effect bool) {
+		p := s.create(long("a"))
+		var ended []workflow.Status
+		begun := 0
+		e := s.join("a", engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) { begun++ }, Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if p, ok := e.Object.(*workflow.Plan); ok {
+				ended = append(ended, p.State.Status)
 			}
-		})
-	}
+		}}})
+		until := time.Now().Add(5 * time.Minute)
+		e.On(updates(func(o workflow.Object, update func() error) error {
+			if o.Kind() != workflow.KindPlan || !o.Header().State.Status.Final() || time.Now().After(until) {
+				return update()
+			}
+			if effect {
+				until = time.Now()
+				return cmp.Or(update(), storage.ErrConflict)
+			}
+			return processtest.Unknown("UpdatePlan")
+		}))
+		e.wait(t, 0)
+		if got := s.read(p.ID); got.State.Status != workflow.Completed || fmt.Sprint(ended) != "[Completed]" || len(e.left) > 0 || s.ran["a"] != 1 || begun != 1 {
+			t.Errorf("%s: told %v, left %v, ran %v, picked up %d times", got.State.Status, ended, e.left, s.ran, begun)
+		}
+	})
 }

@@ -46,39 +46,37 @@ func TestPause(t *testing.T) {
 		}, []string{"a", "b", "c"}, false},
 		{"a stop", func(*testing.T, *stage, *process) {}, []string{"a"}, true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				store := s.open()
-				half := func(name string) *workflow.Action { return do(job{Name: name, For: 30 * time.Second}) }
-				id := s.create(plan(block("b", sequence("s", half("a"), half("b"), half("c"))))).ID
-				first := joinUntilEnd(t, s, "first", engine.Options{})
-				time.Sleep(2 * time.Second) // until it is claimed
-				second := joinUntilEnd(t, s, "second", engine.Options{})
-				time.Sleep(10 * time.Second)
-				must(t, fleet.PausePlan(t.Context(), store, id, asked))
-				time.Sleep(2 * time.Second)
-				test.happen(t, s, first)
-				time.Sleep(time.Hour)
-				got := s.read(id)
-				if !got.Asleep() || got.Paused.By != asked.By || slices.Contains(s.names(), "b") {
-					t.Errorf("after an hour, %v have run, and it is %s, paused by %q", s.names(), outline(got), got.Paused.By)
-				}
-				if status, err := second.Status(t.Context(), id); err != nil || status.Condition != fleet.ConditionPaused || status.Stuck || !strings.Contains(status.Why, asked.By) {
-					t.Errorf("its status is %+v, %v", status, err)
-				}
-				want := workflow.Completed
-				if test.stops {
-					want = workflow.Stopped
-					must(t, second.Stop(t.Context(), id, asked))
-				} else {
-					must(t, fleet.ResumePlan(t.Context(), store, id, asked))
-				}
-				plan, err := second.Wait(t.Context(), id)
-				must(t, err)
-				if plan.State.Status != want || !slices.Equal(s.names(), test.ran) || plan.Paused != (workflow.Attribution{}) {
-					t.Errorf("%v have run: %s", s.names(), outline(plan))
-				}
-			})
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			store := s.open()
+			half := func(name string) *workflow.Action { return do(job{Name: name, For: 30 * time.Second}) }
+			id := s.create(plan(block("b", sequence("s", half("a"), half("b"), half("c"))))).ID
+			first := joinUntilEnd(t, s, "first", engine.Options{})
+			time.Sleep(2 * time.Second) // until it is claimed
+			second := joinUntilEnd(t, s, "second", engine.Options{})
+			time.Sleep(10 * time.Second)
+			must(t, fleet.PausePlan(t.Context(), store, id, asked))
+			time.Sleep(2 * time.Second)
+			test.happen(t, s, first)
+			time.Sleep(time.Hour)
+			got := s.read(id)
+			if !got.Asleep() || got.Paused.By != asked.By || slices.Contains(s.names(), "b") {
+				t.Errorf("after an hour, %v have run, and it is %s, paused by %q", s.names(), outline(got), got.Paused.By)
+			}
+			if status, err := second.Status(t.Context(), id); err != nil || status.Condition != fleet.ConditionPaused || status.Stuck || !strings.Contains(status.Why, asked.By) {
+				t.Errorf("its status is %+v, %v", status, err)
+			}
+			want := workflow.Completed
+			if test.stops {
+				want = workflow.Stopped
+				must(t, second.Stop(t.Context(), id, asked))
+			} else {
+				must(t, fleet.ResumePlan(t.Context(), store, id, asked))
+			}
+			plan, err := second.Wait(t.Context(), id)
+			must(t, err)
+			if plan.State.Status != want || !slices.Equal(s.names(), test.ran) || plan.Paused != (workflow.Attribution{}) {
+				t.Errorf("%v have run: %s", s.names(), outline(plan))
+			}
 		})
 	}
 }
@@ -120,50 +118,48 @@ func TestPauseOnFailure(t *testing.T) {
 		{"AtMost", plan(block("b", sequence("s", once))), "", workflow.Failed, false, false},
 		{"a deferred action", cleans, "", workflow.Completed, false, false},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				test.plan.Blocks[0].Concurrency = 2
-				made, store := s.create(test.plan), s.open()
-				first := joinUntilEnd(t, s, "first", engine.Options{PauseOnFailure: true})
-				if test.dies {
-					first.On(updates(func(o workflow.Object, update func() error) error {
-						if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 && a.Attempts[len(a.Attempts)-1].Paused {
-							first.Kill()
-							return errKilled
-						}
-						return update()
-					}))
-				}
-				time.Sleep(500 * time.Millisecond)
-				if test.stops && test.why == "" {
-					must(t, fleet.Stop(t.Context(), store, made.ID, asked))
-				}
-				joinUntilEnd(t, s, "second", engine.Options{PauseOnFailure: true})
-				time.Sleep(time.Hour)
-				got := s.read(made.ID)
-				if test.why == "" {
-					if got.State.Status != test.status {
-						t.Errorf("it is %s", outline(got))
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			test.plan.Blocks[0].Concurrency = 2
+			made, store := s.create(test.plan), s.open()
+			first := joinUntilEnd(t, s, "first", engine.Options{PauseOnFailure: true})
+			if test.dies {
+				first.On(updates(func(o workflow.Object, update func() error) error {
+					if a, ok := o.(*workflow.Action); ok && len(a.Attempts) > 0 && a.Attempts[len(a.Attempts)-1].Paused {
+						first.Kill()
+						return errKilled
 					}
-					return
+					return update()
+				}))
+			}
+			time.Sleep(500 * time.Millisecond)
+			if test.stops && test.why == "" {
+				must(t, fleet.Stop(t.Context(), store, made.ID, asked))
+			}
+			joinUntilEnd(t, s, "second", engine.Options{PauseOnFailure: true})
+			time.Sleep(time.Hour)
+			got := s.read(made.ID)
+			if test.why == "" {
+				if got.State.Status != test.status {
+					t.Errorf("it is %s", outline(got))
 				}
-				a := got.Blocks[0].Sequences[0].Actions[0]
-				if !got.Asleep() || got.Paused.By != "engine" || !strings.HasPrefix(got.Paused.Why, test.why) || a.State.Status != workflow.Running {
-					t.Fatalf("it is %s, paused by %+v", outline(got), got.Paused)
-				}
-				if !test.dies && !a.Attempts[len(a.Attempts)-1].Paused {
-					t.Errorf("its attempts are %+v", a.Attempts)
-				}
-				if test.stops {
-					must(t, fleet.Stop(t.Context(), store, made.ID, asked))
-				} else {
-					must(t, fleet.ResumePlan(t.Context(), store, made.ID, asked))
-				}
-				time.Sleep(time.Minute)
-				if got := s.read(made.ID); got.State.Status != test.status {
-					t.Errorf("it is %s, paused by %+v; ran %v", outline(got), got.Paused, s.log)
-				}
-			})
+				return
+			}
+			a := got.Blocks[0].Sequences[0].Actions[0]
+			if !got.Asleep() || got.Paused.By != "engine" || !strings.HasPrefix(got.Paused.Why, test.why) || a.State.Status != workflow.Running {
+				t.Fatalf("it is %s, paused by %+v", outline(got), got.Paused)
+			}
+			if !test.dies && !a.Attempts[len(a.Attempts)-1].Paused {
+				t.Errorf("its attempts are %+v", a.Attempts)
+			}
+			if test.stops {
+				must(t, fleet.Stop(t.Context(), store, made.ID, asked))
+			} else {
+				must(t, fleet.ResumePlan(t.Context(), store, made.ID, asked))
+			}
+			time.Sleep(time.Minute)
+			if got := s.read(made.ID); got.State.Status != test.status {
+				t.Errorf("it is %s, paused by %+v; ran %v", outline(got), got.Paused, s.log)
+			}
 		})
 	}
 }

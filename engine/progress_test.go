@@ -180,33 +180,31 @@ func TestRefusedForAMinute(t *testing.T) {
 // TestDrain ends a node that runs an action of a day. Its other plan goes on elsewhere as soon as its action ends, and the
 // long action is interrupted.
 func TestDrain(t *testing.T) {
-	for _, hangs := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			quick := s.create(long("a", "b"))
-			slow := do(job{Name: "slow", For: 24 * time.Hour, Hangs: hangs})
-			slow.Timeout = 25 * time.Hour
-			s.create(plan(block("b", sequence("s", slow))))
-			leaving := s.join("leaving", engine.Options{})
-			time.Sleep(5 * time.Second)
-			other := s.join("other", engine.Options{})
-			time.Sleep(time.Second)
-			before := time.Now()
-			leaving.stop()
-			if took := time.Since(before); took > 32*time.Second {
-				t.Errorf("leaving took %v", took)
-			}
-			if got := s.read(quick.ID); got.State.Status != workflow.Completed {
-				t.Errorf("after %v the other plan is\n%s", time.Since(before), outline(got))
-			}
-			time.Sleep(15 * time.Second)
-			synctest.Wait()
-			if s.ran["slow"] != 2 || s.ran["a"] != 1 {
-				t.Errorf("ran %v", s.ran)
-			}
-			other.stop()
-			time.Sleep(25 * time.Hour) // plugins that hang
-		})
-	}
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, hangs bool) {
+		quick := s.create(long("a", "b"))
+		slow := do(job{Name: "slow", For: 24 * time.Hour, Hangs: hangs})
+		slow.Timeout = 25 * time.Hour
+		s.create(plan(block("b", sequence("s", slow))))
+		leaving := s.join("leaving", engine.Options{})
+		time.Sleep(5 * time.Second)
+		other := s.join("other", engine.Options{})
+		time.Sleep(time.Second)
+		before := time.Now()
+		leaving.stop()
+		if took := time.Since(before); took > 32*time.Second {
+			t.Errorf("leaving took %v", took)
+		}
+		if got := s.read(quick.ID); got.State.Status != workflow.Completed {
+			t.Errorf("after %v the other plan is\n%s", time.Since(before), outline(got))
+		}
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if s.ran["slow"] != 2 || s.ran["a"] != 1 {
+			t.Errorf("ran %v", s.ran)
+		}
+		other.stop()
+		time.Sleep(25 * time.Hour) // plugins that hang
+	})
 }
 
 // TestPermanentErrorInADrain ends an engine whose action answers the end of its context with a Permanent error. The action
@@ -245,28 +243,26 @@ func TestDeathsThatCountAsCrashes(t *testing.T) {
 			p.Kill()
 		}, workflow.Running},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				day := do(job{Name: "day", For: 24 * time.Hour})
-				day.Timeout = 25 * time.Hour
-				p := s.create(plan(block("b", sequence("s", day))))
-				var all []*process
-				for range 5 {
-					e := s.join("node", engine.Options{Drain: test.drain})
-					all = append(all, e)
-					time.Sleep(2 * time.Minute)
-					synctest.Wait()
-					if len(all) < 5 {
-						test.ends(t, s, e)
-					}
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			day := do(job{Name: "day", For: 24 * time.Hour})
+			day.Timeout = 25 * time.Hour
+			p := s.create(plan(block("b", sequence("s", day))))
+			var all []*process
+			for range 5 {
+				e := s.join("node", engine.Options{Drain: test.drain})
+				all = append(all, e)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if len(all) < 5 {
+					test.ends(t, s, e)
 				}
-				if got := s.read(p.ID); got.State.Status != test.want {
-					t.Errorf("ran %v: %s", s.ran, outline(got))
-				}
-				for _, e := range all {
-					e.stop()
-				}
-			})
+			}
+			if got := s.read(p.ID); got.State.Status != test.want {
+				t.Errorf("ran %v: %s", s.ran, outline(got))
+			}
+			for _, e := range all {
+				e.stop()
+			}
 		})
 	}
 }
@@ -294,32 +290,30 @@ func TestEvictedEngine(t *testing.T) {
 // TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for hours, in an engine for one plan.
 func TestWaitingPlansHoldNoPlace(t *testing.T) {
 	efforttest.NotShort(t, "it waits for hours of virtual time")
-	for _, inFleet := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			waits := block("b", sequence("s", second("late")))
-			waits.EntranceDelay = 3 * time.Hour
-			s.create(plan(waits))
-			opts := engine.Options{Plans: 1}
-			if inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
-			before, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			must(t, s.engine(s.process(), opts).Run(before))
-			ended := make(chan error)
-			go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
-			time.Sleep(15 * time.Second)
-			quick := s.create(plan(block("b", sequence("s", second("quick")))))
-			time.Sleep(time.Minute)
-			if got := s.read(quick.ID); got.State.Status != workflow.Completed {
-				t.Errorf("fleet %t: a minute later: %s", inFleet, outline(got))
-			}
-			must(t, <-ended)
-			if s.done["late"] != 1 {
-				t.Errorf("fleet %t: ran %v", inFleet, s.ran)
-			}
-		})
-	}
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+		waits := block("b", sequence("s", second("late")))
+		waits.EntranceDelay = 3 * time.Hour
+		s.create(plan(waits))
+		opts := engine.Options{Plans: 1}
+		if inFleet {
+			opts.Fleet = &fleet.Options{}
+		}
+		before, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		must(t, s.engine(s.process(), opts).Run(before))
+		ended := make(chan error)
+		go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
+		time.Sleep(15 * time.Second)
+		quick := s.create(plan(block("b", sequence("s", second("quick")))))
+		time.Sleep(time.Minute)
+		if got := s.read(quick.ID); got.State.Status != workflow.Completed {
+			t.Errorf("fleet %t: a minute later: %s", inFleet, outline(got))
+		}
+		must(t, <-ended)
+		if s.done["late"] != 1 {
+			t.Errorf("fleet %t: ran %v", inFleet, s.ran)
+		}
+	})
 }
 
 // TestBusyPlansKeepTheirPlace ends an action of a plan that has another one for an hour. The plan keeps the only place.
@@ -428,32 +422,30 @@ func TestStopInAnOutage(t *testing.T) {
 
 // TestDrainInAnOutage ends engines whose vault refuses or hangs, one of them with a plan that was asked to stop before.
 func TestDrainInAnOutage(t *testing.T) {
-	for _, hangs := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := s.create(long("a", "b"))
-			dead := s.join("dead", engine.Options{})
-			time.Sleep(5 * time.Second)
-			dead.fails(errKilled)
-			must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
-			e := s.join("other", engine.Options{Patience: time.Hour})
-			e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
-				switch p, ok := c.Object.(*workflow.Plan); {
-				case !ok || p.Reason != workflow.StopRequested:
-					return do()
-				case hangs:
-					<-ctx.Done()
-				}
-				return fmt.Errorf("hooked: %w", storage.ErrDenied)
-			})
-			time.Sleep(2 * time.Minute)
-			before := time.Now()
-			e.stop()
-			if took := time.Since(before); took > time.Minute || !errors.Is(e.left[p.ID], engine.ErrDraining) {
-				t.Errorf("hangs: %t: it ended after %v and left %v", hangs, took, e.left)
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, hangs bool) {
+		p := s.create(long("a", "b"))
+		dead := s.join("dead", engine.Options{})
+		time.Sleep(5 * time.Second)
+		dead.fails(errKilled)
+		must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
+		e := s.join("other", engine.Options{Patience: time.Hour})
+		e.On(func(ctx context.Context, c processtest.Call, do func() error) error {
+			switch p, ok := c.Object.(*workflow.Plan); {
+			case !ok || p.Reason != workflow.StopRequested:
+				return do()
+			case hangs:
+				<-ctx.Done()
 			}
-			dead.stop()
+			return fmt.Errorf("hooked: %w", storage.ErrDenied)
 		})
-	}
+		time.Sleep(2 * time.Minute)
+		before := time.Now()
+		e.stop()
+		if took := time.Since(before); took > time.Minute || !errors.Is(e.left[p.ID], engine.ErrDraining) {
+			t.Errorf("hangs: %t: it ended after %v and left %v", hangs, took, e.left)
+		}
+		dead.stop()
+	})
 }
 
 // TestTroubleEnds has a node that can't take its own plan again, until the plan is deleted. Its trouble is over then.
@@ -504,63 +496,59 @@ func TestClockOfAnotherEngine(t *testing.T) {
 // Running, and in one the action, unless it is idempotent.
 func TestSubmitRunsAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
-	for _, inFleet := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := s.process()
-			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(trip)
-				return do()
-			})
-			opts := engine.Options{}
-			if inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
-			e := s.engine(p, opts)
-			submit(t, e, plan(block("b", sequence("s", do(job{For: time.Minute})))))
-			ended := make(chan error)
-			go func() { ended <- e.Run(t.Context()) }()
-			time.Sleep(20 * time.Second)
-			for i, name := range []string{"idempotent", "first"} {
-				p := plan(block("b", sequence("s", do(job{Name: name, For: time.Second}))))
-				p.Blocks[0].Sequences[0].Actions[0].Idempotent = i == 0
-				submit(t, e, p)
-				time.Sleep(time.Duration(i+1)*trip + trip/2)
-				synctest.Wait()
-				if s.ran[name] != 1 {
-					t.Errorf("fleet %t: the action %s has not begun", inFleet, name)
-				}
-			}
-			must(t, <-ended)
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+		p := s.process()
+		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+			time.Sleep(trip)
+			return do()
 		})
-	}
+		opts := engine.Options{}
+		if inFleet {
+			opts.Fleet = &fleet.Options{}
+		}
+		e := s.engine(p, opts)
+		submit(t, e, plan(block("b", sequence("s", do(job{For: time.Minute})))))
+		ended := make(chan error)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(20 * time.Second)
+		for i, name := range []string{"idempotent", "first"} {
+			p := plan(block("b", sequence("s", do(job{Name: name, For: time.Second}))))
+			p.Blocks[0].Sequences[0].Actions[0].Idempotent = i == 0
+			submit(t, e, p)
+			time.Sleep(time.Duration(i+1)*trip + trip/2)
+			synctest.Wait()
+			if s.ran[name] != 1 {
+				t.Errorf("fleet %t: the action %s has not begun", inFleet, name)
+			}
+		}
+		must(t, <-ended)
+	})
 }
 
 // TestPickUpAtOnce starts an engine beside many stored plans.
 func TestPickUpAtOnce(t *testing.T) {
-	for _, inFleet := range []bool{false, true} {
-		onStage(t, func(t *testing.T, s *stage) {
-			for range 300 {
-				s.create(plan(block("b", sequence("s", do(job{Name: "a", For: time.Second})))))
-			}
-			p := s.process()
-			p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
-				time.Sleep(20 * time.Millisecond)
-				return do()
-			})
-			opts := engine.Options{Plans: 300}
-			if inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
-			ended := make(chan error)
-			go func() { ended <- s.engine(p, opts).Run(t.Context()) }()
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-			if s.ran["a"] != 300 {
-				t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", inFleet, s.ran["a"])
-			}
-			must(t, <-ended)
+	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+		for range 300 {
+			s.create(plan(block("b", sequence("s", do(job{Name: "a", For: time.Second})))))
+		}
+		p := s.process()
+		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
+			time.Sleep(20 * time.Millisecond)
+			return do()
 		})
-	}
+		opts := engine.Options{Plans: 300}
+		if inFleet {
+			opts.Fleet = &fleet.Options{}
+		}
+		ended := make(chan error)
+		go func() { ended <- s.engine(p, opts).Run(t.Context()) }()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if s.ran["a"] != 300 {
+			t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", inFleet, s.ran["a"])
+		}
+		must(t, <-ended)
+	})
 }
 
 // rude panics when it is encoded or decoded.

@@ -98,14 +98,12 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				t.Fatalf("only %d writes", writes.Load())
 			}
 			for n := int64(1); n <= writes.Load(); n += efforttest.Pick[int64](61, 11, 1) {
-				for _, takesEffect := range []bool{false, true} {
-					onStage(t, func(t *testing.T, s *stage) {
-						deaths++
-						if got := st.play(s, dying(n, takesEffect)); got != want {
-							t.Errorf("killed at write %d (in effect: %v) it ends as\n%s\nand otherwise as\n%s", n, takesEffect, got, want)
-						}
-					})
-				}
+				onStages(t, []bool{false, true}, func(t *testing.T, s *stage, takesEffect bool) {
+					deaths++
+					if got := st.play(s, dying(n, takesEffect)); got != want {
+						t.Errorf("killed at write %d (in effect: %v) it ends as\n%s\nand otherwise as\n%s", n, takesEffect, got, want)
+					}
+				})
 			}
 		})
 	}
@@ -472,24 +470,22 @@ func TestFailureOutweighsStop(t *testing.T) {
 		{bad, second, 1500 * time.Millisecond, workflow.PostCheckFailed},
 		{second, second, 1500 * time.Millisecond, workflow.StopRequested},
 	} {
-		for _, shutdown := range []time.Duration{3500 * time.Millisecond, time.Hour} {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := plan(block("b", sequence("s", second("a"))))
-				p.PostChecks, p.DeferredChecks = checks(test.post("post")), checks(test.deferred("deferred"))
-				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"), second("e"), second("f"))}}
-				s.create(p)
-				e := s.engine(s.process(), engine.Options{})
-				ctx, cancel := context.WithTimeout(t.Context(), shutdown)
-				defer cancel()
-				time.AfterFunc(test.stop, func() {
-					must(t, e.Stop(ctx, p.ID, asked))
-				})
-				must(t, errors.Join(e.Run(ctx), e.Run(t.Context())))
-				if got := s.read(p.ID); got.Reason != test.want {
-					t.Errorf("stop at %v, shutdown at %v: %s", test.stop, shutdown, outline(got))
-				}
+		onStages(t, []time.Duration{3500 * time.Millisecond, time.Hour}, func(t *testing.T, s *stage, shutdown time.Duration) {
+			p := plan(block("b", sequence("s", second("a"))))
+			p.PostChecks, p.DeferredChecks = checks(test.post("post")), checks(test.deferred("deferred"))
+			p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, second("d"), second("e"), second("f"))}}
+			s.create(p)
+			e := s.engine(s.process(), engine.Options{})
+			ctx, cancel := context.WithTimeout(t.Context(), shutdown)
+			defer cancel()
+			time.AfterFunc(test.stop, func() {
+				must(t, e.Stop(ctx, p.ID, asked))
 			})
-		}
+			must(t, errors.Join(e.Run(ctx), e.Run(t.Context())))
+			if got := s.read(p.ID); got.Reason != test.want {
+				t.Errorf("stop at %v, shutdown at %v: %s", test.stop, shutdown, outline(got))
+			}
+		})
 	}
 }
 
@@ -517,16 +513,14 @@ func TestGivenUp(t *testing.T) {
 		"the beginning of an attempt": func(o workflow.Object) bool { return nameOf(o) == "a" },
 		"the end of an attempt":       func(o workflow.Object) bool { return nameOf(o) == "a" && o.Header().State.Status.Final() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				b := block("b", sequence("s1", second("a")), sequence("s2", do(job{Name: "long", For: 10 * time.Second}), second("never")))
-				b.Concurrency = 2
-				p := s.create(plan(b))
-				s.run(t.Context(), s.diesAt(refused))
-				if left := s.left[p.ID]; !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
-					t.Errorf("left with %v after %v; done %v", left, time.Since(s.began), s.done)
-				}
-			})
+		stageRun(t, name, func(t *testing.T, s *stage) {
+			b := block("b", sequence("s1", second("a")), sequence("s2", do(job{Name: "long", For: 10 * time.Second}), second("never")))
+			b.Concurrency = 2
+			p := s.create(plan(b))
+			s.run(t.Context(), s.diesAt(refused))
+			if left := s.left[p.ID]; !errors.Is(left, errKilled) || s.done["long"] > 0 || time.Since(s.began) > 3*time.Second {
+				t.Errorf("left with %v after %v; done %v", left, time.Since(s.began), s.done)
+			}
 		})
 	}
 }
@@ -559,21 +553,19 @@ func TestRequestsInFlightEnd(t *testing.T) {
 
 // TestPlansBesideRecovery checks that stored plans run while Recovery takes its time, and that Run waits for it.
 func TestPlansBesideRecovery(t *testing.T) {
-	for _, members := range []*fleet.Options{nil, {}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			v := s.process()
-			must(t, v.Create(t.Context(), plan(block("b", sequence("s", second("a"))))))
-			var ran time.Duration
-			v.Before("Recovery", func() { time.Sleep(10 * time.Minute) })
-			e, err := engine.New(v, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
-				Changed: func(context.Context, engine.ChangedEvent) { ran = time.Since(s.began) },
-			}})
-			must(t, err)
-			if err := e.Run(t.Context()); err != nil || ran == 0 || ran > time.Minute || time.Since(s.began) != 10*time.Minute {
-				t.Errorf("the plan ran until %v, and Run until %v: %v", ran, time.Since(s.began), err)
-			}
-		})
-	}
+	onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
+		v := s.process()
+		must(t, v.Create(t.Context(), plan(block("b", sequence("s", second("a"))))))
+		var ran time.Duration
+		v.Before("Recovery", func() { time.Sleep(10 * time.Minute) })
+		e, err := engine.New(v, engine.Options{Fleet: members, UntilIdle: true, Observer: engine.Observer{
+			Changed: func(context.Context, engine.ChangedEvent) { ran = time.Since(s.began) },
+		}})
+		must(t, err)
+		if err := e.Run(t.Context()); err != nil || ran == 0 || ran > time.Minute || time.Since(s.began) != 10*time.Minute {
+			t.Errorf("the plan ran until %v, and Run until %v: %v", ran, time.Since(s.began), err)
+		}
+	})
 }
 
 // TestRecoveryEachHour checks that an engine calls Recovery at its start and each hour, and that Draining is called
@@ -641,39 +633,37 @@ func TestVaultFails(t *testing.T) {
 		{"too slow", context.DeadlineExceeded, false, 1, false},
 		{"unknown, and then another's", storage.ErrUnknown, true, 1, true},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				p := s.create(plan(block("b", sequence("s", second("a"), second("b")))))
-				failed := map[workflow.Object]int{}
-				var one sync.Mutex
-				hook := func(o workflow.Object, update func() error) error {
-					one.Lock()
-					defer one.Unlock()
-					if o.Kind() != workflow.KindAction || failed[o] >= test.fail {
-						failed[o] = 0
-						return update()
-					}
-					failed[o]++
-					if test.lost {
-						etag := o.Header().State.ETag
-						_ = update()
-						o.Header().State.ETag = etag // which the caller never got
-					}
-					return fmt.Errorf("hooked: %w", test.err)
+		stageRun(t, test.name, func(t *testing.T, s *stage) {
+			p := s.create(plan(block("b", sequence("s", second("a"), second("b")))))
+			failed := map[workflow.Object]int{}
+			var one sync.Mutex
+			hook := func(o workflow.Object, update func() error) error {
+				one.Lock()
+				defer one.Unlock()
+				if o.Kind() != workflow.KindAction || failed[o] >= test.fail {
+					failed[o] = 0
+					return update()
 				}
-				s.run(t.Context(), s.updating(hook))
-				left := s.left[p.ID]
-				if got := s.read(p.ID).State.Status; test.left != (left != nil) || test.left != (got == workflow.Running) || time.Since(s.began) > 30*time.Minute {
-					t.Errorf("the plan is %s, left with %v, after %v", got, left, time.Since(s.began))
+				failed[o]++
+				if test.lost {
+					etag := o.Header().State.ETag
+					_ = update()
+					o.Header().State.ETag = etag // which the caller never got
 				}
-				if test.left && !test.lost && !errors.Is(left, test.err) {
-					t.Errorf("left with %v", left)
-				}
-				s.run(t.Context(), s.process())
-				if got := s.read(p.ID).State.Status; got != workflow.Completed {
-					t.Errorf("after another start the plan is %s", got)
-				}
-			})
+				return fmt.Errorf("hooked: %w", test.err)
+			}
+			s.run(t.Context(), s.updating(hook))
+			left := s.left[p.ID]
+			if got := s.read(p.ID).State.Status; test.left != (left != nil) || test.left != (got == workflow.Running) || time.Since(s.began) > 30*time.Minute {
+				t.Errorf("the plan is %s, left with %v, after %v", got, left, time.Since(s.began))
+			}
+			if test.left && !test.lost && !errors.Is(left, test.err) {
+				t.Errorf("left with %v", left)
+			}
+			s.run(t.Context(), s.process())
+			if got := s.read(p.ID).State.Status; got != workflow.Completed {
+				t.Errorf("after another start the plan is %s", got)
+			}
 		})
 	}
 }

@@ -76,11 +76,9 @@ func (s *stage) send(plan *workflow.Plan, name, by string) {
 func modes(t *testing.T, play func(t *testing.T, s *stage, opts engine.Options, every time.Duration)) {
 	for _, members := range []*fleet.Options{nil, {}} {
 		for _, every := range []time.Duration{4 * time.Minute, 24 * time.Hour} {
-			t.Run(fmt.Sprintf("fleet=%v,every=%v", members != nil, every), func(t *testing.T) {
-				onStage(t, func(t *testing.T, s *stage) {
-					opts := engine.Options{Poll: 10 * time.Second, Fleet: members}
-					play(t, s, opts, every)
-				})
+			stageRun(t, fmt.Sprintf("fleet=%v,every=%v", members != nil, every), func(t *testing.T, s *stage) {
+				opts := engine.Options{Poll: 10 * time.Second, Fleet: members}
+				play(t, s, opts, every)
 			})
 		}
 	}

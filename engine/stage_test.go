@@ -88,6 +88,20 @@ func onStage(t *testing.T, play func(t *testing.T, s *stage)) {
 	synctest.Test(t, func(t *testing.T) { play(t, inMemory(t)) })
 }
 
+// onStages does so for each of a list.
+func onStages[T any](t *testing.T, list []T, play func(t *testing.T, s *stage, of T)) {
+	t.Helper()
+	for _, of := range list {
+		onStage(t, func(t *testing.T, s *stage) { play(t, s, of) })
+	}
+}
+
+// stageRun is a subtest on a stage.
+func stageRun(t *testing.T, name string, play func(t *testing.T, s *stage)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { onStage(t, play) })
+}
+
 // inMemory returns a stage with a store in memory.
 func inMemory(t *testing.T) *stage {
 	s := newStage(t)

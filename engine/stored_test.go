@@ -32,68 +32,66 @@ func (s *shared) String() string { return fmt.Sprintf("%v %T %d", s.Texts, s.Any
 // sees what is stored, in the first attempt as in the next one and in those of another engine.
 func TestStoredValues(t *testing.T) {
 	const want = "map[a:1] float64 0"
-	for _, members := range []*fleet.Options{nil, {Interval: time.Second}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			key := uuid.New()
-			var kept *shared // what a plugin has returned
-			vandal := func(_ context.Context, call engine.Call, req *shared) (*shared, error) {
-				check := func(what string, v *shared) {
-					if v.String() != want {
-						t.Errorf("attempt %d is given the %s %v, want %v", call.Attempt, what, v, want)
-					}
-					for i := range 1000 {
-						v.Texts[fmt.Sprint(i)] = ""
-					}
+	onStages(t, []*fleet.Options{nil, {Interval: time.Second}}, func(t *testing.T, s *stage, members *fleet.Options) {
+		key := uuid.New()
+		var kept *shared // what a plugin has returned
+		vandal := func(_ context.Context, call engine.Call, req *shared) (*shared, error) {
+			check := func(what string, v *shared) {
+				if v.String() != want {
+					t.Errorf("attempt %d is given the %s %v, want %v", call.Attempt, what, v, want)
 				}
-				check("request", req)
-				if kept == nil {
-					kept = &shared{map[string]string{"a": "1"}, 7, 7}
-					return kept, nil
+				for i := range 1000 {
+					v.Texts[fmt.Sprint(i)] = ""
 				}
-				result, err := engine.Result[*shared](call, key)
-				must(t, err)
-				check("result", result)
-				if call.Attempt == 1 {
-					return nil, fmt.Errorf("again")
-				}
-				return nil, nil
 			}
-			s.reg = registry.Must(s, engine.Task("vandal", vandal))
-			request := &shared{map[string]string{"a": "1"}, 7, 7}
-			asks := func() *workflow.Action { return &workflow.Action{Plugin: "vandal", Req: request, Retries: 1} }
-			first := asks()
-			first.Key = key
-			p := plan(block("b", sequence("s", first)), block("c", sequence("t", asks()), sequence("u", asks())))
-			p.Blocks[1].Concurrency = 2
-			e, err := engine.New(s.process(), engine.Options{Fleet: members, Observer: engine.Observer{Changed: func(_ context.Context, e engine.ChangedEvent) {
-				if nameOf(e.Object) == "s" {
-					clear(kept.Texts)
-				}
-			}}})
+			check("request", req)
+			if kept == nil {
+				kept = &shared{map[string]string{"a": "1"}, 7, 7}
+				return kept, nil
+			}
+			result, err := engine.Result[*shared](call, key)
 			must(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := start(ctx, e)
-			time.Sleep(time.Minute)
-			submit(t, e, p)
-			request.Texts["late"] = "" // the caller may change its plan once Submit has returned
-			time.Sleep(time.Hour)
-			cancel()
-			must(t, <-ended)
-			got := s.read(p.ID)
-			for o := range workflow.Walk(got) {
-				a, ok := o.(*workflow.Action)
-				if !ok {
-					continue
-				}
-				if v := a.Req.(*shared); v.String() != want || a.Key == key && !maps.Equal(a.Attempts[0].Resp.(*shared).Texts, v.Texts) {
-					t.Errorf("stored are the request %v and the attempts %+v, want %v", v, a.Attempts, want)
-				}
+			check("result", result)
+			if call.Attempt == 1 {
+				return nil, fmt.Errorf("again")
 			}
-			if got.State.Status != workflow.Completed {
-				t.Error(outline(got))
+			return nil, nil
+		}
+		s.reg = registry.Must(s, engine.Task("vandal", vandal))
+		request := &shared{map[string]string{"a": "1"}, 7, 7}
+		asks := func() *workflow.Action { return &workflow.Action{Plugin: "vandal", Req: request, Retries: 1} }
+		first := asks()
+		first.Key = key
+		p := plan(block("b", sequence("s", first)), block("c", sequence("t", asks()), sequence("u", asks())))
+		p.Blocks[1].Concurrency = 2
+		e, err := engine.New(s.process(), engine.Options{Fleet: members, Observer: engine.Observer{Changed: func(_ context.Context, e engine.ChangedEvent) {
+			if nameOf(e.Object) == "s" {
+				clear(kept.Texts)
 			}
-		})
-	}
+		}}})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := start(ctx, e)
+		time.Sleep(time.Minute)
+		submit(t, e, p)
+		request.Texts["late"] = "" // the caller may change its plan once Submit has returned
+		time.Sleep(time.Hour)
+		cancel()
+		must(t, <-ended)
+		got := s.read(p.ID)
+		for o := range workflow.Walk(got) {
+			a, ok := o.(*workflow.Action)
+			if !ok {
+				continue
+			}
+			if v := a.Req.(*shared); v.String() != want || a.Key == key && !maps.Equal(a.Attempts[0].Resp.(*shared).Texts, v.Texts) {
+				t.Errorf("stored are the request %v and the attempts %+v, want %v", v, a.Attempts, want)
+			}
+		}
+		if got.State.Status != workflow.Completed {
+			t.Error(outline(got))
+		}
+	})
 }
 
 // TestActionByKey has compensation that asks about each action of a plan that failed, before a shutdown and after it, by key

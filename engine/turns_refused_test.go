@@ -20,48 +20,46 @@ import (
 func TestTurnsRefused(t *testing.T) {
 	efforttest.NotShort(t, "it polls for hours of virtual time")
 	for _, refusal := range []error{storage.ErrDenied, storage.ErrUnavailable} {
-		for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
-			onStage(t, func(t *testing.T, s *stage) {
-				stopped, late := s.keyed("stopped", second("stopped")), s.keyed("late", second("late"))
-				p := s.process()
-				var puts atomic.Int64
-				began := time.Now()
-				p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
-					if puts.Add(1); time.Since(began) > time.Hour {
-						return do()
-					}
-					return &storage.Error{Op: c.Op, Err: refusal}
-				})
-				e, ended := s.engine(p, o), make(chan error, 1)
-				go func() { ended <- e.Run(t.Context()) }()
-				time.Sleep(time.Minute)
-				free := s.create(plan(block("b", sequence("s", second("free")))))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				if o.Fleet == nil {
-					must(t, e.Stop(ctx, stopped.ID, workflow.Attribution{By: "ana"}))
-				} else {
-					must(t, fleet.Stop(ctx, s.open(), stopped.ID, workflow.Attribution{By: "ana"}))
+		onStages(t, []engine.Options{{}, {Fleet: &fleet.Options{}}}, func(t *testing.T, s *stage, o engine.Options) {
+			stopped, late := s.keyed("stopped", second("stopped")), s.keyed("late", second("late"))
+			p := s.process()
+			var puts atomic.Int64
+			began := time.Now()
+			p.OnOp("PutKey", func(_ context.Context, c processtest.Call, do func() error) error {
+				if puts.Add(1); time.Since(began) > time.Hour {
+					return do()
 				}
-				time.Sleep(time.Minute)
-				if end := s.read(stopped.ID); end.State.Status != workflow.Stopped {
-					t.Errorf("it was stopped:\n%s", outline(end))
-				}
-				if end := s.read(free.ID); end.State.Status != workflow.Completed {
-					t.Errorf("it needs no turn:\n%s", outline(end))
-				}
-				time.Sleep(time.Hour - time.Since(began))
-				if n := puts.Load(); n > 60*15 {
-					t.Errorf("%d writes in an hour", n)
-				}
-				time.Sleep(2*time.Minute + 10*time.Second)
-				if end := s.read(late.ID); end.State.Status != workflow.Completed {
-					t.Errorf("after the outage:\n%s", outline(end))
-				}
-				must(t, <-ended)
-				s.wantTurns("free", "late")
+				return &storage.Error{Op: c.Op, Err: refusal}
 			})
-		}
+			e, ended := s.engine(p, o), make(chan error, 1)
+			go func() { ended <- e.Run(t.Context()) }()
+			time.Sleep(time.Minute)
+			free := s.create(plan(block("b", sequence("s", second("free")))))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if o.Fleet == nil {
+				must(t, e.Stop(ctx, stopped.ID, workflow.Attribution{By: "ana"}))
+			} else {
+				must(t, fleet.Stop(ctx, s.open(), stopped.ID, workflow.Attribution{By: "ana"}))
+			}
+			time.Sleep(time.Minute)
+			if end := s.read(stopped.ID); end.State.Status != workflow.Stopped {
+				t.Errorf("it was stopped:\n%s", outline(end))
+			}
+			if end := s.read(free.ID); end.State.Status != workflow.Completed {
+				t.Errorf("it needs no turn:\n%s", outline(end))
+			}
+			time.Sleep(time.Hour - time.Since(began))
+			if n := puts.Load(); n > 60*15 {
+				t.Errorf("%d writes in an hour", n)
+			}
+			time.Sleep(2*time.Minute + 10*time.Second)
+			if end := s.read(late.ID); end.State.Status != workflow.Completed {
+				t.Errorf("after the outage:\n%s", outline(end))
+			}
+			must(t, <-ended)
+			s.wantTurns("free", "late")
+		})
 	}
 }
 

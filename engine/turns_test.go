@@ -107,59 +107,55 @@ func TestTurnOfASleeper(t *testing.T) {
 
 // TestStopWaitsForNoTurn stops plans that wait for a turn, or lets their deadlines pass: they end, and nothing of them runs.
 func TestStopWaitsForNoTurn(t *testing.T) {
-	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			long := do(job{Name: "first", For: time.Hour})
-			long.Timeout = 2 * time.Hour
-			s.keyed("first", long)
-			time.Sleep(time.Second)
-			stopped, late := plan(block("b", sequence("s", second("no")))), plan(block("b", sequence("s", second("no"))))
-			for _, p := range []*workflow.Plan{stopped, late} {
-				p.Keys = []workflow.Key{{Name: "cluster"}}
-				p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, second("no"))}}
-			}
-			late.Deadline = time.Now().Add(10 * time.Minute)
-			s.create(stopped)
-			s.create(late)
-			e := s.engine(s.process(), o)
-			ended := start(t.Context(), e)
-			time.Sleep(5 * time.Minute)
-			must(t, e.Stop(t.Context(), stopped.ID, workflow.Attribution{By: "ops"}))
-			time.Sleep(time.Minute)
-			if end := s.read(stopped.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.StopRequested {
-				t.Errorf("a minute after the stop:\n%s", outline(end))
-			}
-			time.Sleep(4*time.Minute + 20*time.Second)
-			if end := s.read(late.ID); end.State.Status != workflow.Stopped {
-				t.Errorf("after the deadline:\n%s", outline(end))
-			}
-			must(t, <-ended)
-			if end := s.read(late.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.DeadlineExceeded {
-				t.Errorf("in the end:\n%s", outline(end))
-			}
-			s.wantTurns("first")
-		})
-	}
+	onStages(t, []engine.Options{{}, {Fleet: &fleet.Options{}}}, func(t *testing.T, s *stage, o engine.Options) {
+		long := do(job{Name: "first", For: time.Hour})
+		long.Timeout = 2 * time.Hour
+		s.keyed("first", long)
+		time.Sleep(time.Second)
+		stopped, late := plan(block("b", sequence("s", second("no")))), plan(block("b", sequence("s", second("no"))))
+		for _, p := range []*workflow.Plan{stopped, late} {
+			p.Keys = []workflow.Key{{Name: "cluster"}}
+			p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("d", workflow.Always, second("no"))}}
+		}
+		late.Deadline = time.Now().Add(10 * time.Minute)
+		s.create(stopped)
+		s.create(late)
+		e := s.engine(s.process(), o)
+		ended := start(t.Context(), e)
+		time.Sleep(5 * time.Minute)
+		must(t, e.Stop(t.Context(), stopped.ID, workflow.Attribution{By: "ops"}))
+		time.Sleep(time.Minute)
+		if end := s.read(stopped.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.StopRequested {
+			t.Errorf("a minute after the stop:\n%s", outline(end))
+		}
+		time.Sleep(4*time.Minute + 20*time.Second)
+		if end := s.read(late.ID); end.State.Status != workflow.Stopped {
+			t.Errorf("after the deadline:\n%s", outline(end))
+		}
+		must(t, <-ended)
+		if end := s.read(late.ID); end.State.Status != workflow.Stopped || end.Reason != workflow.DeadlineExceeded {
+			t.Errorf("in the end:\n%s", outline(end))
+		}
+		s.wantTurns("first")
+	})
 }
 
 // TestPauseKey has a plugin that was told to come back later: nobody gets a turn until then.
 func TestPauseKey(t *testing.T) {
-	for _, o := range []engine.Options{{}, {Fleet: &fleet.Options{}}} {
-		onStage(t, func(t *testing.T, s *stage) {
-			busy := engine.Task("busy", func(_ context.Context, call engine.Call, _ struct{}) (string, error) {
-				return "", call.PauseKey("cluster", time.Now().Add(time.Hour))
-			})
-			s.reg = registry.Must(s, busy)
-			s.keyed("first", busy.Action("first", struct{}{}))
-			time.Sleep(time.Second)
-			s.keyed("next", second("next"))
-			must(t, s.engine(s.process(), o).Run(t.Context()))
-			if after := s.startOf("next"); after < time.Hour || after > time.Hour+2*time.Minute {
-				t.Errorf("the next began after %v", after)
-			}
-			s.wantTurns("next")
+	onStages(t, []engine.Options{{}, {Fleet: &fleet.Options{}}}, func(t *testing.T, s *stage, o engine.Options) {
+		busy := engine.Task("busy", func(_ context.Context, call engine.Call, _ struct{}) (string, error) {
+			return "", call.PauseKey("cluster", time.Now().Add(time.Hour))
 		})
-	}
+		s.reg = registry.Must(s, busy)
+		s.keyed("first", busy.Action("first", struct{}{}))
+		time.Sleep(time.Second)
+		s.keyed("next", second("next"))
+		must(t, s.engine(s.process(), o).Run(t.Context()))
+		if after := s.startOf("next"); after < time.Hour || after > time.Hour+2*time.Minute {
+			t.Errorf("the next began after %v", after)
+		}
+		s.wantTurns("next")
+	})
 }
 
 // TestRunPlanTurns has an engine of another kind place two plans that share a key.
@@ -245,25 +241,23 @@ func TestEndingWaitsForNoTurn(t *testing.T) {
 			p.Reason, p.Deadline = workflow.DeadlineExceeded, time.Now().Add(time.Hour)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStage(t, func(t *testing.T, s *stage) {
-				holder, v := s.keyed("holder", second("no")), s.open()
-				must(t, fleet.TakeTurns(t.Context(), v, holder))
-				holder.State.Status, holder.State.Start, holder.Owner, holder.Epoch = workflow.Running, time.Now(), workflow.NewV7(), 1
-				must(t, v.UpdatePlan(t.Context(), holder))
-				p := s.keyed("ending", second("no"))
-				change(p)
-				p.State.Status, p.State.Start, p.Alone = workflow.Running, time.Now(), true
-				p.WakeAt, p.WaitsFor = time.Now(), "cluster"
-				must(t, v.UpdatePlan(t.Context(), p))
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				must(t, s.engine(s.process(), engine.Options{}).Run(ctx))
-				if got := s.read(p.ID); !got.State.Status.Final() {
-					t.Errorf("it is\n%s", outline(got))
-				}
-				s.wantNames()
-			})
+		stageRun(t, name, func(t *testing.T, s *stage) {
+			holder, v := s.keyed("holder", second("no")), s.open()
+			must(t, fleet.TakeTurns(t.Context(), v, holder))
+			holder.State.Status, holder.State.Start, holder.Owner, holder.Epoch = workflow.Running, time.Now(), workflow.NewV7(), 1
+			must(t, v.UpdatePlan(t.Context(), holder))
+			p := s.keyed("ending", second("no"))
+			change(p)
+			p.State.Status, p.State.Start, p.Alone = workflow.Running, time.Now(), true
+			p.WakeAt, p.WaitsFor = time.Now(), "cluster"
+			must(t, v.UpdatePlan(t.Context(), p))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			must(t, s.engine(s.process(), engine.Options{}).Run(ctx))
+			if got := s.read(p.ID); !got.State.Status.Final() {
+				t.Errorf("it is\n%s", outline(got))
+			}
+			s.wantNames()
 		})
 	}
 }

@@ -105,37 +105,35 @@ func TestWaitHere(t *testing.T) {
 // TestWaitElsewhere: the owner dies while a process that only submits waits, and later another node. Each gets the plan
 // within an interval of its end, or a quarter of the time so far, or a minute.
 func TestWaitElsewhere(t *testing.T) {
-	for _, lasts := range []time.Duration{20 * time.Second, 4 * time.Minute} {
-		onStage(t, func(t *testing.T, s *stage) {
-			s.stored = nil
-			v, count := s.counted()
-			e := s.engine(v, engine.Options{Fleet: &fleet.Options{}})
-			p := plan(block("", sequence("", do(job{Name: "a", For: lasts}), do(job{Name: "b", For: lasts}))))
-			var waiting sync.WaitGroup
-			wait := func(wait func(context.Context) (*workflow.Plan, error)) {
-				waiting.Go(func() {
-					got, err := wait(t.Context())
-					must(t, err)
-					stored := s.read(p.ID)
-					if took, late := time.Since(got.SubmitTime), time.Since(got.State.End); text(t, got) != text(t, stored) || got.Epoch != 2 || late > max(10*time.Second, min(took/4, time.Minute))+time.Second {
-						t.Errorf("%v after the end, epoch %d: %s", late, got.Epoch, outline(got))
-					}
-				})
-			}
-			wait(submit(t, e, p).Wait)
-			dying := s.join("dying", engine.Options{})
-			time.Sleep(lasts + 3*time.Second) // b runs
-			other := s.join("other", engine.Options{})
-			wait(func(ctx context.Context) (*workflow.Plan, error) { return other.Wait(ctx, p.ID) })
-			dying.Kill()
-			dying.end()
-			waiting.Wait()
-			<-other.ended
-			if of := count.take(); of["Read"] != 1 || of["Search"] > 30 {
-				t.Errorf("%v", of)
-			}
-		})
-	}
+	onStages(t, []time.Duration{20 * time.Second, 4 * time.Minute}, func(t *testing.T, s *stage, lasts time.Duration) {
+		s.stored = nil
+		v, count := s.counted()
+		e := s.engine(v, engine.Options{Fleet: &fleet.Options{}})
+		p := plan(block("", sequence("", do(job{Name: "a", For: lasts}), do(job{Name: "b", For: lasts}))))
+		var waiting sync.WaitGroup
+		wait := func(wait func(context.Context) (*workflow.Plan, error)) {
+			waiting.Go(func() {
+				got, err := wait(t.Context())
+				must(t, err)
+				stored := s.read(p.ID)
+				if took, late := time.Since(got.SubmitTime), time.Since(got.State.End); text(t, got) != text(t, stored) || got.Epoch != 2 || late > max(10*time.Second, min(took/4, time.Minute))+time.Second {
+					t.Errorf("%v after the end, epoch %d: %s", late, got.Epoch, outline(got))
+				}
+			})
+		}
+		wait(submit(t, e, p).Wait)
+		dying := s.join("dying", engine.Options{})
+		time.Sleep(lasts + 3*time.Second) // b runs
+		other := s.join("other", engine.Options{})
+		wait(func(ctx context.Context) (*workflow.Plan, error) { return other.Wait(ctx, p.ID) })
+		dying.Kill()
+		dying.end()
+		waiting.Wait()
+		<-other.ended
+		if of := count.take(); of["Read"] != 1 || of["Search"] > 30 {
+			t.Errorf("%v", of)
+		}
+	})
 }
 
 // TestWaitAlone: the plan's engine shuts down, and the next one ends the plan.

@@ -39,74 +39,70 @@ func refused(t testing.TB, v storage.Vault, former *workflow.Plan) {
 // TestHandOver hands over a plan that live nodes have not noticed. It is fenced at once, and a live node takes it at its
 // next look at the members.
 func TestHandOver(t *testing.T) {
-	for _, ttl := range []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p, n := start(t, store, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
-			found := plans(t.Context(), t, n)
-			time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
-			plan := orphan(t, p, plantest.Full())
-			from := plan.Owner
-			time.Sleep(10 * time.Minute)
-			if now := read(t, p, plan.ID); now.Owner != from {
-				t.Fatal("the node has found the plan by itself")
-			}
-			began := time.Now()
-			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana, Name: "operator"})
-			must(t, err)
-			if took := time.Since(began); took != 0 {
-				t.Errorf("with a TTL of %v it took %v", ttl, took)
-			}
-			if h.From != from || h.Epoch != 2 || h.Status != workflow.Running || len(h.Live) != 1 || h.Live[0].ID != n.ID() {
-				t.Errorf("%+v", h)
-			}
-			refused(t, p, plan)
-			taken := within(t, found, ttl)
-			if taken.ID != plan.ID || taken.Epoch != 3 || taken.Owner != n.ID() {
-				t.Errorf("plan %s has epoch %d of %s", taken.ID, taken.Epoch, taken.Owner)
-			}
-			if m := roster(t, store); len(m) != 1 || m[n.ID()].ID != n.ID() {
-				t.Errorf("the members are %v", m)
-			}
-			before := plantest.Clone(plan)
-			before.Owner, before.Epoch = taken.Owner, taken.Epoch
-			if diff := plantest.Diff(before, taken); diff != "" {
-				t.Errorf("the plan has changed: %s", diff)
-			}
-		})
-	}
+	onStores(t, []time.Duration{3 * time.Second, 30 * time.Second, 5 * time.Minute}, func(t *testing.T, store *memvault.Store, ttl time.Duration) {
+		p, n := start(t, store, fleet.Options{Interval: min(ttl/3, 20*time.Second), TTL: ttl})
+		found := plans(t.Context(), t, n)
+		time.Sleep(time.Minute + time.Second/2) // after the node's search of all days, and between two others
+		plan := orphan(t, p, plantest.Full())
+		from := plan.Owner
+		time.Sleep(10 * time.Minute)
+		if now := read(t, p, plan.ID); now.Owner != from {
+			t.Fatal("the node has found the plan by itself")
+		}
+		began := time.Now()
+		h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana, Name: "operator"})
+		must(t, err)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("with a TTL of %v it took %v", ttl, took)
+		}
+		if h.From != from || h.Epoch != 2 || h.Status != workflow.Running || len(h.Live) != 1 || h.Live[0].ID != n.ID() {
+			t.Errorf("%+v", h)
+		}
+		refused(t, p, plan)
+		taken := within(t, found, ttl)
+		if taken.ID != plan.ID || taken.Epoch != 3 || taken.Owner != n.ID() {
+			t.Errorf("plan %s has epoch %d of %s", taken.ID, taken.Epoch, taken.Owner)
+		}
+		if m := roster(t, store); len(m) != 1 || m[n.ID()].ID != n.ID() {
+			t.Errorf("the members are %v", m)
+		}
+		before := plantest.Clone(plan)
+		before.Owner, before.Epoch = taken.Owner, taken.Epoch
+		if diff := plantest.Diff(before, taken); diff != "" {
+			t.Errorf("the plan has changed: %s", diff)
+		}
+	})
 }
 
 // TestHandOverOfASilentOwner waits until the owner is dead, with and without others who bury it.
 func TestHandOverOfASilentOwner(t *testing.T) {
-	for _, nodes := range []int{0, 1} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p, dying := open(store), open(store)
-			n := join(t, dying, fleet.Options{})
-			plan := claimed(t, p, n, 2)
-			dying.Kill()
-			time.Sleep(31 * time.Second)
-			for range nodes {
-				join(t, p, fleet.Options{})
+	onStores(t, []int{0, 1}, func(t *testing.T, store *memvault.Store, nodes int) {
+		p, dying := open(store), open(store)
+		n := join(t, dying, fleet.Options{})
+		plan := claimed(t, p, n, 2)
+		dying.Kill()
+		time.Sleep(31 * time.Second)
+		for range nodes {
+			join(t, p, fleet.Options{})
+		}
+		began := time.Now()
+		h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana})
+		must(t, err)
+		if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if h.From != n.ID() || h.Epoch != 2 || len(h.Live) != nodes {
+			t.Errorf("%+v", h)
+		}
+		refused(t, p, plan)
+		// The next engine finds an owner that is gone, and need not watch for a TTL.
+		if nodes == 0 {
+			if m := roster(t, store); len(m) != 0 {
+				t.Errorf("the members are %v", m)
 			}
-			began := time.Now()
-			h, err := fleet.HandOver(t.Context(), p, plan.ID, fleet.HandOverOptions{By: ana})
-			must(t, err)
-			if took := time.Since(began); took < 30*time.Second || took > 45*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			if h.From != n.ID() || h.Epoch != 2 || len(h.Live) != nodes {
-				t.Errorf("%+v", h)
-			}
-			refused(t, p, plan)
-			// The next engine finds an owner that is gone, and need not watch for a TTL.
-			if nodes == 0 {
-				if m := roster(t, store); len(m) != 0 {
-					t.Errorf("the members are %v", m)
-				}
-				must(t, finish(t.Context(), p, within(t, plans(t.Context(), t, join(t, p, fleet.Options{})), time.Second)))
-			}
-		})
-	}
+			must(t, finish(t.Context(), p, within(t, plans(t.Context(), t, join(t, p, fleet.Options{})), time.Second)))
+		}
+	})
 }
 
 func TestHandOverFails(t *testing.T) {
@@ -142,15 +138,13 @@ func TestHandOverFails(t *testing.T) {
 			return plan
 		}, fleet.ErrOwned, "has renewed its record"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p := open(store)
-				id := test.plan(scene{t: t, store: store, p: p}).ID
-				_, err := fleet.HandOver(t.Context(), p, id, test.o)
-				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), id.String()) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("HandOver returned %v", err)
-				}
-			})
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
+			id := test.plan(scene{t: t, store: store, p: p}).ID
+			_, err := fleet.HandOver(t.Context(), p, id, test.o)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), id.String()) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("HandOver returned %v", err)
+			}
 		})
 	}
 }
@@ -296,27 +290,25 @@ func operate(t *testing.T, v *azblob.Vault, node, plan uuid.UUID) error {
 // TestHandOverForNobody: where no node is alive, a handover takes no time. A node that joins at any of its steps
 // takes the plan at once or when the handover has left.
 func TestHandOverForNobody(t *testing.T) {
-	for _, op := range []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RenewMember"} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p := open(store)
-			plan := orphan(t, p, plantest.Sized(1, 1, 1))
-			var found <-chan *workflow.Plan
-			late := func() {
-				found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
-				synctest.Wait() // it searches all days
-			}
-			operator := open(store)
-			beforeFirst(operator, op, late)
-			began := time.Now()
-			_, err := fleet.HandOver(t.Context(), operator, plan.ID, fleet.HandOverOptions{By: ana})
-			if err != nil && !errors.Is(err, fleet.ErrOwned) || time.Since(began) > 0 {
-				t.Errorf("beside a node that joins before %s: %v after %v", op, err, time.Since(began))
-			}
-			if found == nil {
-				late()
-			}
-			refused(t, p, plan)
-			within(t, found, 31*time.Second)
-		})
-	}
+	onStores(t, []string{"", "AddMember", "Roster", "Read", "UpdatePlan", "UpdateAction", "RenewMember"}, func(t *testing.T, store *memvault.Store, op string) {
+		p := open(store)
+		plan := orphan(t, p, plantest.Sized(1, 1, 1))
+		var found <-chan *workflow.Plan
+		late := func() {
+			found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
+			synctest.Wait() // it searches all days
+		}
+		operator := open(store)
+		beforeFirst(operator, op, late)
+		began := time.Now()
+		_, err := fleet.HandOver(t.Context(), operator, plan.ID, fleet.HandOverOptions{By: ana})
+		if err != nil && !errors.Is(err, fleet.ErrOwned) || time.Since(began) > 0 {
+			t.Errorf("beside a node that joins before %s: %v after %v", op, err, time.Since(began))
+		}
+		if found == nil {
+			late()
+		}
+		refused(t, p, plan)
+		within(t, found, 31*time.Second)
+	})
 }

@@ -248,38 +248,36 @@ func TestAnnouncementAfterAnUnknownHeartbeat(t *testing.T) {
 // TestFormer: a process that was evicted and joins again leaves its former plans to other nodes, if there are any.
 func TestFormer(t *testing.T) {
 	for _, others := range []int{0, 1} {
-		for _, handsOver := range []bool{false, true} {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				const owned = 8
-				var last *workflow.Plan
-				for range owned {
-					last = claimed(t, p, n, 1)
-				}
-				var found <-chan *workflow.Plan
-				for range others {
-					found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
-				}
-				time.Sleep(time.Minute + 3*time.Second) // between two looks: a node that looks now would take the plans before HandOver
-				evicted := time.Now()
-				must(t, fleet.Evict(t.Context(), open(store), n.ID(), fleet.EvictOptions{By: ana}))
-				if handsOver {
-					must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{By: ana})))
-				}
-				<-n.Context().Done()
-				joined := join(t, p, fleet.Options{Former: []uuid.UUID{workflow.NewV7(), n.ID()}})
-				if former := roster(t, store)[joined.ID()].Former; former != n.ID() {
-					t.Errorf("the record names %s as its former ID, not %s", former, n.ID())
-				}
-				again := plans(t.Context(), t, joined)
-				if others == 0 {
-					found = again
-				}
-				for range owned {
-					within(t, found, time.Until(evicted.Add(15*time.Second)))
-				}
-			})
-		}
+		onStores(t, []bool{false, true}, func(t *testing.T, store *memvault.Store, handsOver bool) {
+			p, n := start(t, store, fleet.Options{})
+			const owned = 8
+			var last *workflow.Plan
+			for range owned {
+				last = claimed(t, p, n, 1)
+			}
+			var found <-chan *workflow.Plan
+			for range others {
+				found = plans(t.Context(), t, join(t, open(store), fleet.Options{}))
+			}
+			time.Sleep(time.Minute + 3*time.Second) // between two looks: a node that looks now would take the plans before HandOver
+			evicted := time.Now()
+			must(t, fleet.Evict(t.Context(), open(store), n.ID(), fleet.EvictOptions{By: ana}))
+			if handsOver {
+				must(t, second(fleet.HandOver(t.Context(), open(store), last.ID, fleet.HandOverOptions{By: ana})))
+			}
+			<-n.Context().Done()
+			joined := join(t, p, fleet.Options{Former: []uuid.UUID{workflow.NewV7(), n.ID()}})
+			if former := roster(t, store)[joined.ID()].Former; former != n.ID() {
+				t.Errorf("the record names %s as its former ID, not %s", former, n.ID())
+			}
+			again := plans(t.Context(), t, joined)
+			if others == 0 {
+				found = again
+			}
+			for range owned {
+				within(t, found, time.Until(evicted.Add(15*time.Second)))
+			}
+		})
 	}
 }
 

@@ -104,27 +104,25 @@ func TestJoinFails(t *testing.T) {
 // TestInterruptedJoin ends the context of a Join when its record has been stored. Nobody may be there to remove the
 // record when it is too old.
 func TestInterruptedJoin(t *testing.T) {
-	for _, interrupted := range []string{"AddMember", "Roster"} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			ctx, cancel := context.WithCancel(t.Context())
-			p := open(store)
-			p.On(func(_ context.Context, c processtest.Call, do func() error) error {
-				err := do()
-				if c.Op != interrupted {
-					return err
-				}
-				cancel()
-				return processtest.Unknown(c.Op)
-			})
-			n, err := fleet.Join(ctx, p, fleet.Options{})
-			if n != nil || !errors.Is(err, storage.ErrUnknown) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s: Join returned %v, %v", interrupted, n, err)
+	onStores(t, []string{"AddMember", "Roster"}, func(t *testing.T, store *memvault.Store, interrupted string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		p := open(store)
+		p.On(func(_ context.Context, c processtest.Call, do func() error) error {
+			err := do()
+			if c.Op != interrupted {
+				return err
 			}
-			if m := roster(t, store); len(m) > 0 {
-				t.Errorf("%s: Join left %v", interrupted, m)
-			}
+			cancel()
+			return processtest.Unknown(c.Op)
 		})
-	}
+		n, err := fleet.Join(ctx, p, fleet.Options{})
+		if n != nil || !errors.Is(err, storage.ErrUnknown) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: Join returned %v, %v", interrupted, n, err)
+		}
+		if m := roster(t, store); len(m) > 0 {
+			t.Errorf("%s: Join left %v", interrupted, m)
+		}
+	})
 }
 
 // TestFrozenJoin freezes a process whose record is stored, and that has not heard so, until others mark the record as left.
@@ -152,31 +150,29 @@ func TestFrozenJoin(t *testing.T) {
 
 // TestUndecidedFailures shows that failures that decide nothing never stop a node.
 func TestUndecidedFailures(t *testing.T) {
-	for _, with := range []func(string) error{processtest.Unavailable, processtest.Unknown} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p := open(store)
-			var beats, failures atomic.Int64
-			n := join(t, p, fleet.Options{Observer: fleet.Observer{
-				Heartbeat: func(context.Context, fleet.HeartbeatEvent) { beats.Add(1) },
-				Failure:   func(context.Context, fleet.FailureEvent) { failures.Add(1) },
-			}})
-			p.On(func(_ context.Context, c processtest.Call, _ func() error) error { return with(c.Op) })
-			time.Sleep(30 * time.Minute)
-			if err := context.Cause(n.Context()); err != nil {
-				t.Errorf("after %v the node's context ended with %v", with("x"), err)
+	onStores(t, []func(string) error{processtest.Unavailable, processtest.Unknown}, func(t *testing.T, store *memvault.Store, with func(string) error) {
+		p := open(store)
+		var beats, failures atomic.Int64
+		n := join(t, p, fleet.Options{Observer: fleet.Observer{
+			Heartbeat: func(context.Context, fleet.HeartbeatEvent) { beats.Add(1) },
+			Failure:   func(context.Context, fleet.FailureEvent) { failures.Add(1) },
+		}})
+		p.On(func(_ context.Context, c processtest.Call, _ func() error) error { return with(c.Op) })
+		time.Sleep(30 * time.Minute)
+		if err := context.Cause(n.Context()); err != nil {
+			t.Errorf("after %v the node's context ended with %v", with("x"), err)
+		}
+		for what, n := range map[string]int64{"heartbeats": beats.Load(), "looks": failures.Load()} {
+			if n < 360 || n > 520 {
+				t.Errorf("%d %s in 30 minutes: want one each 3.5s to 5s", n, what)
 			}
-			for what, n := range map[string]int64{"heartbeats": beats.Load(), "looks": failures.Load()} {
-				if n < 360 || n > 520 {
-					t.Errorf("%d %s in 30 minutes: want one each 3.5s to 5s", n, what)
-				}
-			}
-			p.On(nil)
-			time.Sleep(5 * time.Second)
-			if age := time.Since(roster(t, store)[n.ID()].Renewed); age > 5*time.Second {
-				t.Errorf("5s after the outage the record is %v old", age)
-			}
-		})
-	}
+		}
+		p.On(nil)
+		time.Sleep(5 * time.Second)
+		if age := time.Since(roster(t, store)[n.ID()].Renewed); age > 5*time.Second {
+			t.Errorf("5s after the outage the record is %v old", age)
+		}
+	})
 }
 
 func TestFencedNode(t *testing.T) {

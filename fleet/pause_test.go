@@ -121,38 +121,36 @@ func TestPause(t *testing.T) {
 			done()
 		}, 0, 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				_, other := start(t, store, fleet.Options{})
-				found := make(chan *workflow.Plan, 100)
-				for _, n := range []*fleet.Node{n, other} {
-					works(t, n, found)
-				}
-				time.Sleep(time.Minute + time.Second)
-				s := scene{p: p, n: n, other: other, found: found}
-				s.plan = test.begin(t, s)
-				must(t, fleet.PausePlan(t.Context(), open(store), s.plan.ID, ana))
-				must(t, fleet.PausePlan(t.Context(), open(store), s.plan.ID, workflow.Attribution{By: "another"}))
-				test.happen(t, s)
-				time.Sleep(d)
-				if len(found) > 0 {
-					t.Fatalf("somebody works on %+v", <-found)
-				}
-				if test.within == 0 {
-					return
-				}
-				began := time.Now()
-				must(t, fleet.ResumePlan(t.Context(), open(store), s.plan.ID, ana))
-				got := within(t, found, d)
-				if took := time.Since(began); took > test.within || got.Epoch != test.epoch || got.ID != s.plan.ID || got.Paused != (workflow.Attribution{}) {
-					t.Errorf("%v after the resume, somebody works on %+v; want %v, epoch %d", took, got, test.within, test.epoch)
-				}
-				time.Sleep(d)
-				if len(found) > 0 {
-					t.Errorf("somebody works on it again: %+v", <-found)
-				}
-			})
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			_, other := start(t, store, fleet.Options{})
+			found := make(chan *workflow.Plan, 100)
+			for _, n := range []*fleet.Node{n, other} {
+				works(t, n, found)
+			}
+			time.Sleep(time.Minute + time.Second)
+			s := scene{p: p, n: n, other: other, found: found}
+			s.plan = test.begin(t, s)
+			must(t, fleet.PausePlan(t.Context(), open(store), s.plan.ID, ana))
+			must(t, fleet.PausePlan(t.Context(), open(store), s.plan.ID, workflow.Attribution{By: "another"}))
+			test.happen(t, s)
+			time.Sleep(d)
+			if len(found) > 0 {
+				t.Fatalf("somebody works on %+v", <-found)
+			}
+			if test.within == 0 {
+				return
+			}
+			began := time.Now()
+			must(t, fleet.ResumePlan(t.Context(), open(store), s.plan.ID, ana))
+			got := within(t, found, d)
+			if took := time.Since(began); took > test.within || got.Epoch != test.epoch || got.ID != s.plan.ID || got.Paused != (workflow.Attribution{}) {
+				t.Errorf("%v after the resume, somebody works on %+v; want %v, epoch %d", took, got, test.within, test.epoch)
+			}
+			time.Sleep(d)
+			if len(found) > 0 {
+				t.Errorf("somebody works on it again: %+v", <-found)
+			}
 		})
 	}
 }

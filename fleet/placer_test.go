@@ -171,19 +171,17 @@ func TestClaimIsRefused(t *testing.T) {
 		{"by a name of two lines", ofTheQueue, of(1, "a\nb"), storage.ErrInvalid, "External"},
 		{"with a negative epoch", ofTheQueue, of(-1, "queue"), storage.ErrInvalid, "Epoch"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				id := test.plan(scene{t, store, p, n}).ID
-				before, _ := p.Read(t.Context(), id)
-				_, _, err := claims(t, placer(t, p), id, test.o)
-				if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("%v, want %v with %q", err, test.want, test.text)
-				}
-				if after, _ := p.Read(t.Context(), id); plantest.Diff(before, after) != "" {
-					t.Error("the plan has changed")
-				}
-			})
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			id := test.plan(scene{t, store, p, n}).ID
+			before, _ := p.Read(t.Context(), id)
+			_, _, err := claims(t, placer(t, p), id, test.o)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want %v with %q", err, test.want, test.text)
+			}
+			if after, _ := p.Read(t.Context(), id); plantest.Diff(before, after) != "" {
+				t.Error("the plan has changed")
+			}
 		})
 	}
 	onStore(t, func(t *testing.T, store *memvault.Store) {
@@ -213,20 +211,18 @@ func TestClaimsAtOnce(t *testing.T) {
 		"asleep":            {func(s scene) *workflow.Plan { return rests(s.t, s.p, 0, 0) }, 0},
 		"its owner is gone": {ofTheQueue, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, quick := open(store), open(store)
-				plan := test.plan(scene{t: t, p: p})
-				var winner *workflow.Plan
-				beforeFirst(p, "UpdatePlan", func() { _, winner = place(t, placer(t, quick), plan.ID, test.epoch) })
-				_, _, err := claims(t, placer(t, p), plan.ID, fleet.ClaimOptions{External: queue, Epoch: test.epoch})
-				if owned, ok := errors.AsType[*fleet.OwnedError](err); !ok || owned.Owner != winner.Owner || owned.Epoch != winner.Epoch {
-					t.Errorf("the second claim returned %v", err)
-				}
-				if diff := plantest.Diff(winner, read(t, quick, plan.ID)); diff != "" {
-					t.Errorf("the first one's plan has changed: %s", diff)
-				}
-			})
+		storeRun(t, name, func(t *testing.T, store *memvault.Store) {
+			p, quick := open(store), open(store)
+			plan := test.plan(scene{t: t, p: p})
+			var winner *workflow.Plan
+			beforeFirst(p, "UpdatePlan", func() { _, winner = place(t, placer(t, quick), plan.ID, test.epoch) })
+			_, _, err := claims(t, placer(t, p), plan.ID, fleet.ClaimOptions{External: queue, Epoch: test.epoch})
+			if owned, ok := errors.AsType[*fleet.OwnedError](err); !ok || owned.Owner != winner.Owner || owned.Epoch != winner.Epoch {
+				t.Errorf("the second claim returned %v", err)
+			}
+			if diff := plantest.Diff(winner, read(t, quick, plan.ID)); diff != "" {
+				t.Errorf("the first one's plan has changed: %s", diff)
+			}
 		})
 	}
 }
@@ -301,27 +297,25 @@ func TestPlacerWakes(t *testing.T) {
 			must(t, fleet.ResumePlan(t.Context(), v, id, ana))
 		}, nil, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				v := open(store)
-				plan := rests(t, v, time.Hour, 1)
-				was := read(t, v, plan.ID)
-				test.ask(t, v, plan.ID)
-				by := workflow.External{Name: queue.Name, Ask: "queue log"}
-				c, woken, err := claims(t, placer(t, v), plan.ID, fleet.ClaimOptions{External: by})
-				if !errors.Is(err, test.woken) || (err == nil) != (test.woken == nil) {
-					t.Fatalf("the claim returned %v", err)
-				}
-				if err != nil {
-					return
-				}
-				if !c.Woken() || woken.Asleep() || woken.Epoch != 2 || woken.External != by || !slices.Equal(versions(woken), versions(was)) {
-					t.Errorf("woken as %+v", woken)
-				}
-				if cause := context.Cause(c.Work()); !errors.Is(cause, test.work) {
-					t.Errorf("the work has ended with %v", cause)
-				}
-			})
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			v := open(store)
+			plan := rests(t, v, time.Hour, 1)
+			was := read(t, v, plan.ID)
+			test.ask(t, v, plan.ID)
+			by := workflow.External{Name: queue.Name, Ask: "queue log"}
+			c, woken, err := claims(t, placer(t, v), plan.ID, fleet.ClaimOptions{External: by})
+			if !errors.Is(err, test.woken) || (err == nil) != (test.woken == nil) {
+				t.Fatalf("the claim returned %v", err)
+			}
+			if err != nil {
+				return
+			}
+			if !c.Woken() || woken.Asleep() || woken.Epoch != 2 || woken.External != by || !slices.Equal(versions(woken), versions(was)) {
+				t.Errorf("woken as %+v", woken)
+			}
+			if cause := context.Cause(c.Work()); !errors.Is(cause, test.work) {
+				t.Errorf("the work has ended with %v", cause)
+			}
 		})
 	}
 }
@@ -339,39 +333,37 @@ func TestPlacerHears(t *testing.T) {
 		}, fleet.ErrSuspended},
 		"signal": {func(t *testing.T, v storage.Vault, id uuid.UUID) { send(t, v, id, fleet.Signal{Name: "go"}) }, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				v := open(store)
-				var failures atomic.Int64
-				p, err := fleet.NewPlacer(v, fleet.PlacerOptions{Observer: fleet.Observer{Failure: func(context.Context, fleet.FailureEvent) { failures.Add(1) }}})
-				must(t, err)
-				c, plan := place(t, p, create(t, v, 2).ID, 0)
-				last, more := c.Signals()
-				if last != 0 || c.Asked() || c.Work().Err() != nil {
-					t.Errorf("something is asked of a new plan: %d, %t, %v", last, c.Asked(), context.Cause(c.Work()))
-				}
-				v.Fail("Roster", processtest.Unavailable)
-				test.ask(t, open(store), plan.ID)
-				time.Sleep(time.Minute)
-				if failures.Load() < 10 || c.Work().Err() != nil {
-					t.Errorf("in an outage: %d failures, %v", failures.Load(), c.Work().Err())
-				}
-				v.On(nil)
-				time.Sleep(4 * time.Second) // it tries again
-				if cause := context.Cause(c.Work()); !errors.Is(cause, test.want) {
-					t.Errorf("the work ends with %v", cause)
-				}
-				if test.want == nil {
-					<-more
-					last, _ = c.Signals()
-				}
-				if c.Asked() != (test.want != fleet.ErrSuspended) || (last == 1) != (test.want == nil) {
-					t.Errorf("asked: %t, %d signals", c.Asked(), last)
-				}
-				if _, err := c.Take(t.Context()); test.want == fleet.ErrSuspended && !errors.Is(err, fleet.ErrSuspended) {
-					t.Errorf("it is taken again in a suspended vault: %v", err)
-				}
-			})
+		storeRun(t, name, func(t *testing.T, store *memvault.Store) {
+			v := open(store)
+			var failures atomic.Int64
+			p, err := fleet.NewPlacer(v, fleet.PlacerOptions{Observer: fleet.Observer{Failure: func(context.Context, fleet.FailureEvent) { failures.Add(1) }}})
+			must(t, err)
+			c, plan := place(t, p, create(t, v, 2).ID, 0)
+			last, more := c.Signals()
+			if last != 0 || c.Asked() || c.Work().Err() != nil {
+				t.Errorf("something is asked of a new plan: %d, %t, %v", last, c.Asked(), context.Cause(c.Work()))
+			}
+			v.Fail("Roster", processtest.Unavailable)
+			test.ask(t, open(store), plan.ID)
+			time.Sleep(time.Minute)
+			if failures.Load() < 10 || c.Work().Err() != nil {
+				t.Errorf("in an outage: %d failures, %v", failures.Load(), c.Work().Err())
+			}
+			v.On(nil)
+			time.Sleep(4 * time.Second) // it tries again
+			if cause := context.Cause(c.Work()); !errors.Is(cause, test.want) {
+				t.Errorf("the work ends with %v", cause)
+			}
+			if test.want == nil {
+				<-more
+				last, _ = c.Signals()
+			}
+			if c.Asked() != (test.want != fleet.ErrSuspended) || (last == 1) != (test.want == nil) {
+				t.Errorf("asked: %t, %d signals", c.Asked(), last)
+			}
+			if _, err := c.Take(t.Context()); test.want == fleet.ErrSuspended && !errors.Is(err, fleet.ErrSuspended) {
+				t.Errorf("it is taken again in a suspended vault: %v", err)
+			}
 		})
 	}
 }
@@ -439,35 +431,33 @@ func TestHandOverOfExternalPlans(t *testing.T) {
 		{"not begun", func(s scene) *workflow.Plan { return authored(s.t, s.p, 0) }, true, 0, 0, 1},
 		{"not to begin yet", func(s scene) *workflow.Plan { return authored(s.t, s.p, time.Hour) }, true, 0, time.Hour, 1},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				v, n := start(t, store, fleet.Options{})
-				found := plans(t.Context(), t, n)
-				time.Sleep(time.Minute + time.Second)
-				began := time.Now()
-				plan := test.plan(scene{t: t, p: v})
-				former := plantest.Clone(plan)
-				time.Sleep(time.Minute)
-				if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, TakeUnclaimed: true}); !errors.Is(err, fleet.ErrOwned) || !strings.Contains(err.Error(), "queue, an engine of another kind, places it") {
-					t.Errorf("without External: %v", err)
-				}
-				h, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})
-				must(t, err)
-				if h.From != former.Owner || h.External != "queue" || h.Epoch != test.epoch || h.Asleep != test.asleep || h.Status != former.State.Status || len(h.Live) != 1 {
-					t.Errorf("%+v", h)
-				}
-				if !test.asleep {
-					refused(t, v, former)
-				}
-				taken := within(t, found, 2*time.Hour)
-				if at := time.Since(began); taken.ID != plan.ID || taken.Epoch != test.taken || taken.Owner != n.ID() || taken.External.Name != "" || at < test.after || at > test.after+90*time.Second {
-					t.Errorf("after %v a node has %+v", at, taken)
-				}
-				if _, _, err := claims(t, placer(t, v), plan.ID, fleet.ClaimOptions{External: queue, Epoch: taken.Epoch}); !errors.Is(err, fleet.ErrOwned) {
-					t.Errorf("the queue claims it again: %v", err)
-				}
-				fails(t, second(fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})), fleet.ErrOwned, "it is handed over twice")
-			})
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			v, n := start(t, store, fleet.Options{})
+			found := plans(t.Context(), t, n)
+			time.Sleep(time.Minute + time.Second)
+			began := time.Now()
+			plan := test.plan(scene{t: t, p: v})
+			former := plantest.Clone(plan)
+			time.Sleep(time.Minute)
+			if _, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, TakeUnclaimed: true}); !errors.Is(err, fleet.ErrOwned) || !strings.Contains(err.Error(), "queue, an engine of another kind, places it") {
+				t.Errorf("without External: %v", err)
+			}
+			h, err := fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})
+			must(t, err)
+			if h.From != former.Owner || h.External != "queue" || h.Epoch != test.epoch || h.Asleep != test.asleep || h.Status != former.State.Status || len(h.Live) != 1 {
+				t.Errorf("%+v", h)
+			}
+			if !test.asleep {
+				refused(t, v, former)
+			}
+			taken := within(t, found, 2*time.Hour)
+			if at := time.Since(began); taken.ID != plan.ID || taken.Epoch != test.taken || taken.Owner != n.ID() || taken.External.Name != "" || at < test.after || at > test.after+90*time.Second {
+				t.Errorf("after %v a node has %+v", at, taken)
+			}
+			if _, _, err := claims(t, placer(t, v), plan.ID, fleet.ClaimOptions{External: queue, Epoch: taken.Epoch}); !errors.Is(err, fleet.ErrOwned) {
+				t.Errorf("the queue claims it again: %v", err)
+			}
+			fails(t, second(fleet.HandOver(t.Context(), v, plan.ID, fleet.HandOverOptions{By: ana, External: true})), fleet.ErrOwned, "it is handed over twice")
 		})
 	}
 }

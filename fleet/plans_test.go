@@ -228,26 +228,24 @@ func TestCapacity(t *testing.T) {
 // TestUnreadablePlans: a plan that can't be read is yielded once as an error, and keeps the node from no other.
 func TestUnreadablePlans(t *testing.T) {
 	for _, bad := range []error{storage.ErrCorrupt, storage.ErrSchema} {
-		for _, where := range []string{"Read", "Search"} {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p := open(store)
-				damaged, whole := create(t, p, 1).ID, create(t, p, 1).ID
-				reads := damage(p, damaged, where, bad)
-				found, errs := results(t.Context(), join(t, p, fleet.Options{}))
-				if plan := within(t, found, 30*time.Second); plan.ID != whole {
-					t.Errorf("the first plan is %s", plan.ID)
-				}
-				time.Sleep(efforttest.Pick(70*time.Minute, 3*time.Hour, 3*time.Hour))
-				if len(errs) != 1 || !errors.Is(<-errs, bad) || reads.Load() > 5 {
-					t.Errorf("%v in %s: it was read %d times, and there are %d more errors", bad, where, reads.Load(), len(errs))
-				}
-				p.On(nil) // somebody repairs it
-				p.OnResult(nil)
-				if plan := within(t, found, time.Hour+time.Minute); plan.ID != damaged {
-					t.Errorf("the plan after the repair is %s", plan.ID)
-				}
-			})
-		}
+		onStores(t, []string{"Read", "Search"}, func(t *testing.T, store *memvault.Store, where string) {
+			p := open(store)
+			damaged, whole := create(t, p, 1).ID, create(t, p, 1).ID
+			reads := damage(p, damaged, where, bad)
+			found, errs := results(t.Context(), join(t, p, fleet.Options{}))
+			if plan := within(t, found, 30*time.Second); plan.ID != whole {
+				t.Errorf("the first plan is %s", plan.ID)
+			}
+			time.Sleep(efforttest.Pick(70*time.Minute, 3*time.Hour, 3*time.Hour))
+			if len(errs) != 1 || !errors.Is(<-errs, bad) || reads.Load() > 5 {
+				t.Errorf("%v in %s: it was read %d times, and there are %d more errors", bad, where, reads.Load(), len(errs))
+			}
+			p.On(nil) // somebody repairs it
+			p.OnResult(nil)
+			if plan := within(t, found, time.Hour+time.Minute); plan.ID != damaged {
+				t.Errorf("the plan after the repair is %s", plan.ID)
+			}
+		})
 	}
 }
 
@@ -300,27 +298,25 @@ func TestSearchFails(t *testing.T) {
 // TestSearchIsCut: a search that ends because the node leaves or is fenced, or because the loop's context ends, is
 // no error of the loop, even if a store returns the context's cause alone.
 func TestSearchIsCut(t *testing.T) {
-	for _, cut := range []string{"left", "ended"} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			p, n := start(t, store, fleet.Options{})
-			p.OnOp("Search", func(ctx context.Context, c processtest.Call, do func() error) error {
-				<-ctx.Done()
-				return &storage.Error{Op: c.Op, Err: context.Cause(ctx)}
-			})
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			time.AfterFunc(time.Second, func() {
-				if cut == "left" {
-					leave(t, n)
-				} else {
-					cancel(errors.New("shutdown"))
-				}
-			})
-			for next := range n.Plans(ctx) {
-				t.Errorf("%s: Plans yields %+v", cut, next)
+	onStores(t, []string{"left", "ended"}, func(t *testing.T, store *memvault.Store, cut string) {
+		p, n := start(t, store, fleet.Options{})
+		p.OnOp("Search", func(ctx context.Context, c processtest.Call, do func() error) error {
+			<-ctx.Done()
+			return &storage.Error{Op: c.Op, Err: context.Cause(ctx)}
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		time.AfterFunc(time.Second, func() {
+			if cut == "left" {
+				leave(t, n)
+			} else {
+				cancel(errors.New("shutdown"))
 			}
 		})
-	}
+		for next := range n.Plans(ctx) {
+			t.Errorf("%s: Plans yields %+v", cut, next)
+		}
+	})
 }
 
 // TestPlansThatWereNotYielded: what a loop took and did not yield, the next loop yields.

@@ -68,48 +68,46 @@ func TestSleep(t *testing.T) {
 			claimed(t, p, n, 1)
 		}, [2]time.Duration{d, d + 4*I}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{Capacity: 2})
-				var fences atomic.Int64
-				others := [2]*fleet.Node{}
-				found := make(chan *workflow.Plan, 10)
-				yields := func(n *fleet.Node) {
-					for plan := range plans(t.Context(), t, n) {
-						found <- plan
-					}
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{Capacity: 2})
+			var fences atomic.Int64
+			others := [2]*fleet.Node{}
+			found := make(chan *workflow.Plan, 10)
+			yields := func(n *fleet.Node) {
+				for plan := range plans(t.Context(), t, n) {
+					found <- plan
 				}
-				for i := range others {
-					_, others[i] = start(t, store, fleet.Options{Observer: fleet.Observer{Takeover: func(context.Context, fleet.TakeoverEvent) { fences.Add(1) }}})
-				}
-				for _, n := range append(others[:], n) {
-					go yields(n)
-				}
-				time.Sleep(time.Minute + time.Second) // between two searches
-				plan := asleep(t, p, n, d)
-				began, was := time.Now(), read(t, open(store), plan.ID)
-				if !was.Asleep() || was.Epoch != 1 || !was.WakeAt.Equal(plan.WakeAt) {
-					t.Fatalf("the plan is stored as %+v", was)
-				}
-				if work, _ := n.Work(plan.ID); !errors.Is(context.Cause(work), fleet.ErrFenced) {
-					t.Errorf("the work goes on: %v", context.Cause(work))
-				}
-				go test.happen(t, p, n, plan)
-				woken := within(t, found, 2*d)
-				if at := time.Since(began); at < test.within[0] || at > test.within[1] {
-					t.Errorf("woken after %v, want %v", at, test.within)
-				}
-				if woken.ID != plan.ID || woken.Epoch != 2 || woken.Asleep() || fences.Load() > 0 {
-					t.Errorf("woken as %+v, after %d takeovers", woken, fences.Load())
-				}
-				if !slices.Equal(versions(woken), versions(was)) {
-					t.Error("the sub-objects were stored again")
-				}
-				time.Sleep(time.Hour)
-				if len(found) > 0 {
-					t.Error("the plan is woken twice")
-				}
-			})
+			}
+			for i := range others {
+				_, others[i] = start(t, store, fleet.Options{Observer: fleet.Observer{Takeover: func(context.Context, fleet.TakeoverEvent) { fences.Add(1) }}})
+			}
+			for _, n := range append(others[:], n) {
+				go yields(n)
+			}
+			time.Sleep(time.Minute + time.Second) // between two searches
+			plan := asleep(t, p, n, d)
+			began, was := time.Now(), read(t, open(store), plan.ID)
+			if !was.Asleep() || was.Epoch != 1 || !was.WakeAt.Equal(plan.WakeAt) {
+				t.Fatalf("the plan is stored as %+v", was)
+			}
+			if work, _ := n.Work(plan.ID); !errors.Is(context.Cause(work), fleet.ErrFenced) {
+				t.Errorf("the work goes on: %v", context.Cause(work))
+			}
+			go test.happen(t, p, n, plan)
+			woken := within(t, found, 2*d)
+			if at := time.Since(began); at < test.within[0] || at > test.within[1] {
+				t.Errorf("woken after %v, want %v", at, test.within)
+			}
+			if woken.ID != plan.ID || woken.Epoch != 2 || woken.Asleep() || fences.Load() > 0 {
+				t.Errorf("woken as %+v, after %d takeovers", woken, fences.Load())
+			}
+			if !slices.Equal(versions(woken), versions(was)) {
+				t.Error("the sub-objects were stored again")
+			}
+			time.Sleep(time.Hour)
+			if len(found) > 0 {
+				t.Error("the plan is woken twice")
+			}
 		})
 	}
 }
@@ -315,31 +313,29 @@ func TestNotBefore(t *testing.T) {
 			return d
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				_, other := start(t, store, fleet.Options{})
-				found := [2]<-chan *workflow.Plan{plans(t.Context(), t, n), plans(t.Context(), t, other)}
-				time.Sleep(time.Minute)
-				plan, began := plantest.Small(), time.Now()
-				plan.NotBefore = n.Now().Add(d)
-				must(t, open(store).Create(t.Context(), plan))
-				due := happen(t, p, n, plan)
-				var got *workflow.Plan
-				select {
-				case got = <-found[0]:
-				case got = <-found[1]:
-				case <-time.After(3 * d):
-					t.Fatal("the plan never begins")
-				}
-				if at := time.Since(began) - due; at < 0 || at > 40*time.Second || got.ID != plan.ID || got.Epoch != 1 {
-					t.Errorf("%v begins %v after it is due, with epoch %d", got.ID, at, got.Epoch)
-				}
-				time.Sleep(time.Hour)
-				if len(found[0])+len(found[1]) > 0 {
-					t.Error("it begins twice")
-				}
-			})
+		storeRun(t, name, func(t *testing.T, store *memvault.Store) {
+			p, n := start(t, store, fleet.Options{})
+			_, other := start(t, store, fleet.Options{})
+			found := [2]<-chan *workflow.Plan{plans(t.Context(), t, n), plans(t.Context(), t, other)}
+			time.Sleep(time.Minute)
+			plan, began := plantest.Small(), time.Now()
+			plan.NotBefore = n.Now().Add(d)
+			must(t, open(store).Create(t.Context(), plan))
+			due := happen(t, p, n, plan)
+			var got *workflow.Plan
+			select {
+			case got = <-found[0]:
+			case got = <-found[1]:
+			case <-time.After(3 * d):
+				t.Fatal("the plan never begins")
+			}
+			if at := time.Since(began) - due; at < 0 || at > 40*time.Second || got.ID != plan.ID || got.Epoch != 1 {
+				t.Errorf("%v begins %v after it is due, with epoch %d", got.ID, at, got.Epoch)
+			}
+			time.Sleep(time.Hour)
+			if len(found[0])+len(found[1]) > 0 {
+				t.Error("it begins twice")
+			}
 		})
 	}
 }

@@ -24,6 +24,20 @@ func onStore(t *testing.T, do func(t *testing.T, store *memvault.Store)) {
 	synctest.Test(t, func(t *testing.T) { do(t, memvault.NewStore()) })
 }
 
+// onStores does so for each of a list.
+func onStores[T any](t *testing.T, list []T, do func(t *testing.T, store *memvault.Store, of T)) {
+	t.Helper()
+	for _, of := range list {
+		onStore(t, func(t *testing.T, store *memvault.Store) { do(t, store, of) })
+	}
+}
+
+// storeRun is a subtest with a store.
+func storeRun(t *testing.T, name string, do func(t *testing.T, store *memvault.Store)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { onStore(t, do) })
+}
+
 func open(store *memvault.Store) *processtest.Process {
 	return processtest.New(store.Open(plantest.Register(), memvault.Options{}))
 }

@@ -39,37 +39,35 @@ func TestStop(t *testing.T) {
 		{"a dead owner's", orphaned, func(t *testing.T, n *fleet.Node, id uuid.UUID) { must(t, second(n.Take(t.Context(), id))) }},
 		{"nobody's", unbegun, func(t *testing.T, n *fleet.Node, _ uuid.UUID) { within(t, plans(t.Context(), t, n), time.Minute) }},
 	} {
-		for _, end := range []string{"final", "deleted"} {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p, n := start(t, store, fleet.Options{})
-				other := claimed(t, p, n, 1)
-				id := test.begin(scene{t, store, p, n}).ID
-				must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, ana))
-				time.Sleep(10*time.Second + 1)
-				test.get(t, n, id)
-				work, done := n.Work(id)
-				if !errors.Is(context.Cause(work), fleet.ErrStopRequested) {
-					t.Errorf("the work on %s plan ended with %v", test.name, context.Cause(work))
-				}
-				if work, _ := n.Work(other.ID); work.Err() != nil {
-					t.Errorf("the work on another plan ended with %v", context.Cause(work))
-				}
-				time.Sleep(10 * time.Minute)
-				if s := stopped(t, store); len(s) != 1 {
-					t.Errorf("%s: the requests are %v while the plan runs", test.name, s)
-				}
-				if end == "final" {
-					must(t, moves(t.Context(), p, read(t, p, id), workflow.Stopped))
-				} else {
-					must(t, p.Delete(t.Context(), id))
-				}
-				done()
-				time.Sleep(time.Minute + 10*time.Second)
-				if s := stopped(t, store); len(s) > 0 {
-					t.Errorf("%s: the requests are %v after the plan is %s", test.name, s, end)
-				}
-			})
-		}
+		onStores(t, []string{"final", "deleted"}, func(t *testing.T, store *memvault.Store, end string) {
+			p, n := start(t, store, fleet.Options{})
+			other := claimed(t, p, n, 1)
+			id := test.begin(scene{t, store, p, n}).ID
+			must(t, fleet.Stop(t.Context(), store.Open(nil, memvault.Options{}), id, ana))
+			time.Sleep(10*time.Second + 1)
+			test.get(t, n, id)
+			work, done := n.Work(id)
+			if !errors.Is(context.Cause(work), fleet.ErrStopRequested) {
+				t.Errorf("the work on %s plan ended with %v", test.name, context.Cause(work))
+			}
+			if work, _ := n.Work(other.ID); work.Err() != nil {
+				t.Errorf("the work on another plan ended with %v", context.Cause(work))
+			}
+			time.Sleep(10 * time.Minute)
+			if s := stopped(t, store); len(s) != 1 {
+				t.Errorf("%s: the requests are %v while the plan runs", test.name, s)
+			}
+			if end == "final" {
+				must(t, moves(t.Context(), p, read(t, p, id), workflow.Stopped))
+			} else {
+				must(t, p.Delete(t.Context(), id))
+			}
+			done()
+			time.Sleep(time.Minute + 10*time.Second)
+			if s := stopped(t, store); len(s) > 0 {
+				t.Errorf("%s: the requests are %v after the plan is %s", test.name, s, end)
+			}
+		})
 	}
 }
 

@@ -77,58 +77,56 @@ func TestTake(t *testing.T) {
 		{"of an engine without claims, which may be taken", fleet.Options{TakeUnclaimed: true}, unclaimed, nil, 2, workflow.Running},
 		{"that does not exist", fleet.Options{}, unknownOne, storage.ErrNotFound, 0, 0},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			onStore(t, func(t *testing.T, store *memvault.Store) {
-				p := open(store)
-				n := join(t, p, test.o)
-				id := test.plan(scene{t, store, p, n}).ID
-				var before *workflow.Plan
-				if !errors.Is(test.want, storage.ErrNotFound) {
-					before = read(t, p, id)
+		storeRun(t, test.name, func(t *testing.T, store *memvault.Store) {
+			p := open(store)
+			n := join(t, p, test.o)
+			id := test.plan(scene{t, store, p, n}).ID
+			var before *workflow.Plan
+			if !errors.Is(test.want, storage.ErrNotFound) {
+				before = read(t, p, id)
+			}
+			held, _ := n.Work(id)
+			plan, err := n.Take(t.Context(), id)
+			if !errors.Is(err, test.want) || (plan == nil) != (err != nil) {
+				t.Fatalf("%v, %v, want %v", plan, err, test.want)
+			}
+			if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), id.String())) {
+				t.Errorf("the error is %q", err)
+			}
+			if errors.Is(err, fleet.ErrFenced) && !errors.Is(context.Cause(held), fleet.ErrFenced) {
+				t.Errorf("the work ended with %v", context.Cause(held))
+			}
+			if before == nil {
+				return
+			}
+			now := read(t, p, id)
+			if now.Epoch != test.epoch || now.State.Status != test.state {
+				t.Errorf("the plan is %s with epoch %d", now.State.Status, now.Epoch)
+			}
+			if err != nil || now.State.Status.Final() {
+				return
+			}
+			if now.Owner != n.ID() {
+				t.Errorf("the owner is %s", now.Owner)
+			}
+			if diff := plantest.Diff(now, plan); diff != "" || !slices.Equal(versions(now), versions(plan)) {
+				t.Errorf("Take returned another plan than is stored: %s", diff)
+			}
+			if work, _ := n.Work(id); work.Err() != nil {
+				t.Errorf("the work has ended with %v", context.Cause(work))
+			}
+			if before.State.Status != workflow.Running {
+				return
+			}
+			for i, v := range versions(before) {
+				if versions(now)[i] == v {
+					t.Errorf("the %s was not stored again", workflow.Parts(now)[i].Kind())
 				}
-				held, _ := n.Work(id)
-				plan, err := n.Take(t.Context(), id)
-				if !errors.Is(err, test.want) || (plan == nil) != (err != nil) {
-					t.Fatalf("%v, %v, want %v", plan, err, test.want)
-				}
-				if err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), id.String())) {
-					t.Errorf("the error is %q", err)
-				}
-				if errors.Is(err, fleet.ErrFenced) && !errors.Is(context.Cause(held), fleet.ErrFenced) {
-					t.Errorf("the work ended with %v", context.Cause(held))
-				}
-				if before == nil {
-					return
-				}
-				now := read(t, p, id)
-				if now.Epoch != test.epoch || now.State.Status != test.state {
-					t.Errorf("the plan is %s with epoch %d", now.State.Status, now.Epoch)
-				}
-				if err != nil || now.State.Status.Final() {
-					return
-				}
-				if now.Owner != n.ID() {
-					t.Errorf("the owner is %s", now.Owner)
-				}
-				if diff := plantest.Diff(now, plan); diff != "" || !slices.Equal(versions(now), versions(plan)) {
-					t.Errorf("Take returned another plan than is stored: %s", diff)
-				}
-				if work, _ := n.Work(id); work.Err() != nil {
-					t.Errorf("the work has ended with %v", context.Cause(work))
-				}
-				if before.State.Status != workflow.Running {
-					return
-				}
-				for i, v := range versions(before) {
-					if versions(now)[i] == v {
-						t.Errorf("the %s was not stored again", workflow.Parts(now)[i].Kind())
-					}
-				}
-				before.Owner, before.Epoch = now.Owner, now.Epoch
-				if diff := plantest.Diff(before, now); diff != "" {
-					t.Errorf("the take changed the plan: %s", diff)
-				}
-			})
+			}
+			before.Owner, before.Epoch = now.Owner, now.Epoch
+			if diff := plantest.Diff(before, now); diff != "" {
+				t.Errorf("the take changed the plan: %s", diff)
+			}
 		})
 	}
 }
@@ -136,31 +134,29 @@ func TestTake(t *testing.T) {
 // TestTakeBeginsAgain lets the former owner write while its plan is taken: before and during the fence. The
 // take begins again, and returns what the former owner wrote.
 func TestTakeBeginsAgain(t *testing.T) {
-	for _, at := range []string{"UpdatePlan", "UpdateAction"} {
-		onStore(t, func(t *testing.T, store *memvault.Store) {
-			former, p := open(store), open(store)
-			plan := orphan(t, former, plantest.Sized(1, 1, 3))
-			var took []fleet.TakeoverEvent
-			n := join(t, p, fleet.Options{Observer: fleet.Observer{Takeover: func(_ context.Context, o fleet.TakeoverEvent) { took = append(took, o) }}})
-			var once sync.Once // the updates of a fence are made at once
-			p.OnOp(at, func(_ context.Context, _ processtest.Call, do func() error) error {
-				once.Do(func() { must(t, moves(t.Context(), former, actions(plan)[2], workflow.Running)) })
-				return do()
-			})
-			taken, err := n.Take(t.Context(), plan.ID)
-			must(t, err)
-			if s := actions(taken)[2].State.Status; s != workflow.Running {
-				t.Errorf("at %s: the action that the former owner began is %s", at, s)
-			}
-			if len(took) != 1 || took[0].Rounds != 2 || took[0].Epoch != taken.Epoch || took[0].Plan != plan.ID {
-				t.Errorf("at %s: took %+v with epoch %d", at, took, taken.Epoch)
-			}
-			for _, o := range workflow.Parts(plan) {
-				fails(t, storage.Update(t.Context(), former, o), storage.ErrConflict, "at %s: the former owner's update of the %s", at, o.Kind())
-			}
-			must(t, finish(t.Context(), p, taken))
+	onStores(t, []string{"UpdatePlan", "UpdateAction"}, func(t *testing.T, store *memvault.Store, at string) {
+		former, p := open(store), open(store)
+		plan := orphan(t, former, plantest.Sized(1, 1, 3))
+		var took []fleet.TakeoverEvent
+		n := join(t, p, fleet.Options{Observer: fleet.Observer{Takeover: func(_ context.Context, o fleet.TakeoverEvent) { took = append(took, o) }}})
+		var once sync.Once // the updates of a fence are made at once
+		p.OnOp(at, func(_ context.Context, _ processtest.Call, do func() error) error {
+			once.Do(func() { must(t, moves(t.Context(), former, actions(plan)[2], workflow.Running)) })
+			return do()
 		})
-	}
+		taken, err := n.Take(t.Context(), plan.ID)
+		must(t, err)
+		if s := actions(taken)[2].State.Status; s != workflow.Running {
+			t.Errorf("at %s: the action that the former owner began is %s", at, s)
+		}
+		if len(took) != 1 || took[0].Rounds != 2 || took[0].Epoch != taken.Epoch || took[0].Plan != plan.ID {
+			t.Errorf("at %s: took %+v with epoch %d", at, took, taken.Epoch)
+		}
+		for _, o := range workflow.Parts(plan) {
+			fails(t, storage.Update(t.Context(), former, o), storage.ErrConflict, "at %s: the former owner's update of the %s", at, o.Kind())
+		}
+		must(t, finish(t.Context(), p, taken))
+	})
 }
 
 func TestTakeOfAPlanThatKeepsChanging(t *testing.T) {
