@@ -8,6 +8,7 @@
 //	temporal.Register(w, temporal.Placer{Engine: e, Vault: vault, Client: c})
 //	err := w.Run(worker.InterruptCh())
 //	…
+//	plan.ID = workflow.NewV7()
 //	plan.External = temporal.External("default", plan.ID) // no node of a fleet takes it
 //	err := vault.Create(ctx, plan)
 //	run, err := c.ExecuteWorkflow(ctx, temporal.StartOptions(plan, "plans"), temporal.WorkflowName)
@@ -37,7 +38,7 @@
 // # Waiting
 //
 // While a plan sleeps, no worker has it: the workflow waits for the plan's time with a durable timer. A paused plan waits to be
-// resumed. The workflow gets these signals:
+// resumed, and one that waits for a turn is looked at each ten seconds. The workflow gets these signals:
 //
 //   - [SignalName] with a [fleet.Signal] is sent on to the plan, once, and the plan is looked at. Without a Key, it gets one.
 //   - [LookName] makes the workflow look at the plan at once.
