@@ -78,9 +78,9 @@ func Keys(ctx context.Context, vault storage.Vault) ([]KeyState, error) {
 	return append(bad, all.sorted()...), nil
 }
 
-// KeyHolders returns how a key is doing, and the plans that take room. It costs a Roster, a read, the Search for its open plans, and one
-// for holders that are not open, of which it looks at 64. For a Unique it searches all open plans. A record that can't be
-// read is in KeyState.Err.
+// KeyHolders returns how a key is doing, and the plans that take room. It costs a read, the Search for its open plans, and one
+// for holders that are not open, of which it looks at 64; and a Roster if there is no record. For a Unique it searches all open
+// plans. A record that can't be read is in KeyState.Err.
 //
 // Errors: [storage.ErrInvalid] for a wrong name; [storage.ErrNotFound] if the key has no record and no open plan; otherwise those
 // of the vault.
@@ -98,20 +98,22 @@ func KeyHolders(ctx context.Context, vault storage.Vault, name string, unique bo
 }
 
 func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, error) {
-	roster, err := s.Roster(ctx)
-	if err != nil {
-		return KeyState{}, nil, err
-	}
 	k, err := s.FindKey(ctx, t.record())
 	damaged := err
-	if err != nil && !errors.Is(err, storage.ErrNotFound) && !unreadable(err) {
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		roster, err := s.Roster(ctx)
+		if k.Now = roster.Now; err != nil {
+			return KeyState{}, nil, err
+		}
+	case err != nil && !unreadable(err):
 		return KeyState{}, nil, err
 	}
 	all, open, filters := keyStates{}, map[uuid.UUID]storage.ListResult{}, storage.Filters{}
 	if !t.unique {
 		filters.ByKey = t.name
 	}
-	if err := s.addOpen(ctx, all, filters, roster.Now, open); err != nil {
+	if err := s.addOpen(ctx, all, filters, k.Now, open); err != nil {
 		return KeyState{}, nil, err
 	}
 	state := all.of(t.record())
@@ -120,7 +122,7 @@ func (s store) keyHolders(ctx context.Context, t turn) (KeyState, []KeyHolder, e
 			return *state, nil, fmt.Errorf("%w: it has no record, and no open plan has it", storage.ErrNotFound)
 		}
 	}
-	state.note(driver.ListedKey(k), roster.Now)
+	state.note(driver.ListedKey(k), k.Now)
 	state.Err = damaged
 	var others []uuid.UUID
 	for _, h := range k.Holders {

@@ -334,18 +334,17 @@ func (s store) entitled(ctx context.Context, t turn, k storage.KeyRecord) ([]sto
 }
 
 // GiveTurns gives back the turns of a plan that is final, or sleeps without them. Its owner calls it after the write that made it
-// so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search for one ID for each key. What it leaves
-// after an error, whoever waits for a turn removes.
+// so. A plan that may have turns keeps them. GiveTurns costs two requests and the Search for one ID for each key. The error is the
+// first one. What it leaves then, whoever waits for a turn removes.
 func GiveTurns(ctx context.Context, vault storage.Vault, plan *workflow.Plan) error {
 	s, err := storeOf("GiveTurns", vault)
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, t := range turnsOf(plan) {
-		errs = append(errs, s.giveTurn(ctx, t))
+		err = cmp.Or(err, s.giveTurn(ctx, t)) // the others too, whatever becomes of one
 	}
-	return doing("give back the turns of plan "+plan.ID.String(), errors.Join(errs...))
+	return doing("give back the turns of plan "+plan.ID.String(), err)
 }
 
 func (s store) giveTurn(ctx context.Context, t turn) error {

@@ -158,6 +158,10 @@ func TestAllTurnsOrNone(t *testing.T) {
 		if taken := holders(t, p, "key:b"); len(taken) > 0 {
 			t.Errorf("the end left %v", taken)
 		}
+		p.Fail("FindKey", processtest.Unavailable)
+		if err := fleet.GiveTurns(t.Context(), p, plan); !errors.Is(err, storage.ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("GiveTurns returned %v", err)
+		}
 	})
 }
 
@@ -253,11 +257,14 @@ func TestPauseByTheStoresClock(t *testing.T) {
 			t.Errorf("it is paused until %v", no.PausedUntil)
 		}
 		plan := plantest.Sized(1, 1, 1)
-		plan.Keys, plan.Deadline = []workflow.Key{a}, time.Now().Add(-30*time.Minute)
+		plan.Keys, plan.Deadline = []workflow.Key{a, b}, time.Now().Add(-30*time.Minute)
 		must(t, v.Create(t.Context(), plan))
 		all, err := fleet.Keys(t.Context(), v)
 		one, _, errOne := fleet.KeyHolders(t.Context(), v, "a", false)
 		must(t, errors.Join(err, errOne))
+		if k, _, err := fleet.KeyHolders(t.Context(), v, "b", false); err != nil || k.Waiting != 1 { // it has no record
+			t.Errorf("it is %+v, %v", k, err)
+		}
 		for _, k := range []fleet.KeyState{all[0], one} {
 			if k.Plans != 2 || k.Waiting != 2 || !k.PausedUntil.Equal(until) {
 				t.Errorf("it is %+v", k)
