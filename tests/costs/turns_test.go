@@ -3,8 +3,10 @@ package costs_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,42 +162,53 @@ func TestCostOfWaiting(t *testing.T) {
 	}
 }
 
-// TestCostOfPlacedWaiting bounds the requests of RunPlan for a plan that waits for the turn of a younger one, called again and again as
-// it says. They don't depend on the size of the plan but for its Read.
+// TestCostOfPlacedWaiting bounds the requests of RunPlan for plans that wait for one key, called again and again as it says. One waits
+// for the turn of a younger plan. They don't depend on the size of a plan but for its Read, and each plan makes its own.
 func TestCostOfPlacedWaiting(t *testing.T) {
 	efforttest.NotShort(t, "it counts")
-	const bound = 12 // a call, with the engine's looks in between
-	onTurnstile(t, func(t *testing.T, s *turnstile) func() {
-		next := s.plan(0, "a")
-		time.Sleep(time.Millisecond)
-		first := s.plan(time.Hour, "a")
-		e, err := engine.New(s.vault, engine.Options{})
-		vaulttest.Must(t, err)
-		o := engine.RunOptions{External: workflow.External{Name: "queue"}}
-		ended := make(chan error, 1)
-		go func() {
-			_, err := e.RunPlan(t.Context(), first.ID, o)
-			ended <- err
-		}()
-		time.Sleep(time.Minute)
-		waits := func() {
-			placed, err := e.RunPlan(t.Context(), next.ID, o)
-			vaulttest.Must(t, err)
-			time.Sleep(time.Until(placed.WakeAt))
-		}
-		waits() // it makes the plan the queue's
-		const calls = 50
-		all, keys := s.counted(func() {
-			for range calls {
-				waits()
-			}
+	const bound, turn = 12, time.Minute // a call, with the engine's looks in between
+	many := []int{1, 20}
+	if *largest {
+		many = append(many, 100)
+	}
+	for _, waiting := range many {
+		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
+			onTurnstile(t, func(t *testing.T, s *turnstile) func() {
+				o := engine.RunOptions{External: workflow.External{Name: "queue"}}
+				next := []*workflow.Plan{s.plan(0, "a")}
+				time.Sleep(time.Millisecond)
+				first := s.plan(4*turn, "a")
+				for len(next) < waiting {
+					next = append(next, s.plan(0, "a"))
+				}
+				var work sync.WaitGroup
+				var calls atomic.Int64
+				for i, p := range slices.Insert(next, 0, first) {
+					e, err := engine.New(s.vault, engine.Options{}) // a process for each
+					vaulttest.Must(t, err)
+					work.Go(func() {
+						time.Sleep(time.Duration(i*7919%1000) * 10 * time.Millisecond) // the looks are in no order
+						for {
+							placed, err := e.RunPlan(t.Context(), p.ID, o)
+							vaulttest.Must(t, err)
+							if calls.Add(1); placed.Plan.State.Status.Final() {
+								return
+							}
+							time.Sleep(time.Until(placed.WakeAt))
+						}
+					})
+				}
+				time.Sleep(2 * turn) // then all plans are the queue's
+				calls.Store(0)
+				all, keys := s.counted(func() { time.Sleep(turn) })
+				each := float64(calls.Load())
+				t.Logf("%d wait: %.2f requests a call, %.2f for the record of the key, and %.0f in a turn of %v", waiting, all/each, keys/each, all, turn)
+				if all > bound*each {
+					t.Errorf("%.2f requests a call, at most %d are allowed", all/each, bound)
+				}
+				work.Wait()
+				return func() {}
+			})
 		})
-		t.Logf("%.2f requests a call, %.2f for the record of the key", all/calls, keys/calls)
-		if all > bound*calls {
-			t.Errorf("%.2f requests a call, at most %d are allowed", all/calls, bound)
-		}
-		vaulttest.Must(t, <-ended)
-		waits()
-		return func() {}
-	})
+	}
 }
