@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,25 +69,73 @@ func TestRunPlanWaits(t *testing.T) {
 	})
 }
 
-// TestRunPlanByTheStoresClock has a computer whose clock is an hour ahead of the store's, and one whose clock is an hour behind. Both
-// are told to call again when the plan is due.
+// TestRunPlanByTheStoresClock has a computer whose clock is a day ahead of the store's, and one whose clock is a day behind. Plans wait
+// and expire as with a right clock.
 func TestRunPlanByTheStoresClock(t *testing.T) {
-	for _, off := range []time.Duration{-time.Hour, time.Hour} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := plan(block("b", sequence("s", second("a"))))
-			p.NotBefore = time.Now().Add(off + 10*time.Minute)
-			s.create(p)
-			v := hooked.Wrap(s.process(), hooked.On("Roster", func(c *hooked.Call) error {
-				err := c.Do()
-				c.Roster.Now = c.Roster.Now.Add(off)
-				return err
-			}))
-			got, err := s.engine(v, engine.Options{}).RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
-			must(t, err)
-			if left := time.Until(got.WakeAt); (left - 10*time.Minute).Abs() > 2*time.Second {
-				t.Errorf("off by %v: it is to be called in %v", off, left)
-			}
-		})
+	for name, test := range map[string]struct {
+		makes func(s *stage, p *workflow.Plan, now time.Time) *workflow.Action
+		want  workflow.Status
+		calls int // one more if a clock that has whole seconds makes one come too early
+		after time.Duration
+	}{
+		"NotBefore": {func(_ *stage, p *workflow.Plan, now time.Time) *workflow.Action {
+			p.NotBefore = now.Add(10 * time.Minute)
+			return second("a")
+		}, workflow.Completed, 2, 10 * time.Minute},
+		"a key is paused": {func(s *stage, p *workflow.Plan, now time.Time) *workflow.Action {
+			p.Keys = []workflow.Key{{Name: "cluster"}}
+			must(s.t, fleet.PauseKey(s.t.Context(), s.process(), "cluster", now.Add(10*time.Minute), asked))
+			return second("a")
+		}, workflow.Completed, 2, 10 * time.Minute},
+		"the deadline passes at work": {func(_ *stage, p *workflow.Plan, now time.Time) *workflow.Action {
+			p.Deadline = now.Add(10 * time.Minute)
+			a := do(job{Name: "long", For: time.Hour})
+			a.Timeout = 2 * time.Hour
+			return a
+		}, workflow.Stopped, 1, time.Hour}, // it waits for the call to end
+		"the deadline passes asleep": {func(s *stage, p *workflow.Plan, now time.Time) *workflow.Action {
+			p.Deadline = now.Add(10 * time.Minute)
+			return onPolls(s).action(wait{"a", 2, time.Hour})
+		}, workflow.Stopped, 2, 10 * time.Minute},
+		"it polls": {func(s *stage, _ *workflow.Plan, _ time.Time) *workflow.Action {
+			return onPolls(s).action(wait{"a", 2, 10 * time.Minute})
+		}, workflow.Completed, 3, 20 * time.Minute},
+		"the action times out asleep": {func(s *stage, _ *workflow.Plan, _ time.Time) *workflow.Action {
+			a := onPolls(s).action(wait{"a", 2, time.Hour})
+			a.Timeout = 90 * time.Minute
+			return a
+		}, workflow.Failed, 3, 90 * time.Minute},
+	} {
+		for _, off := range []time.Duration{0, -24 * time.Hour, 24 * time.Hour} {
+			t.Run(fmt.Sprint(name, off), func(t *testing.T) {
+				onStage(t, func(t *testing.T, s *stage) {
+					p := plan(block("b", sequence("s")))
+					p.Blocks[0].Sequences[0].Actions = []*workflow.Action{test.makes(s, p, time.Now().Add(off))}
+					s.create(p)
+					v := hooked.Wrap(s.process(), func(c *hooked.Call) error {
+						err := c.Do()
+						if c.Op == "Roster" {
+							c.Roster.Now = c.Roster.Now.Add(off)
+						}
+						c.Key.Now = c.Key.Now.Add(off)
+						return err
+					})
+					e, began := s.engine(v, engine.Options{}), time.Now()
+					for calls := 1; ; calls++ {
+						got, err := e.RunPlan(t.Context(), p.ID, engine.RunOptions{External: queue})
+						must(t, err)
+						if got.Plan.State.Status.Final() {
+							took := time.Since(began)
+							if got.Plan.State.Status != test.want || calls < test.calls || calls > test.calls+1 || (took-test.after).Abs() > 20*time.Second {
+								t.Errorf("after %d calls and %v, it is\n%s", calls, took, outline(got.Plan))
+							}
+							return
+						}
+						time.Sleep(min(time.Until(got.WakeAt), 2*time.Hour))
+					}
+				})
+			})
+		}
 	}
 }
 
