@@ -173,6 +173,9 @@ func settingsText(k fleet.KeySettings, stamp func(time.Time) string) string {
 	text := "no limit but those of the plans"
 	if k.Limit > 0 {
 		text = plural(k.Limit, "plan") + " at once at most"
+		if k.Limit > 1 {
+			text += ", or fewer if plans say so"
+		}
 	}
 	if !k.PausedUntil.IsZero() {
 		text += ", paused until " + stamp(k.PausedUntil)
