@@ -465,22 +465,6 @@ func TestContinuousChecksOutliveShutdowns(t *testing.T) {
 	})
 }
 
-// TestShutdownBeginsNothing checks that a plan that waits for its turn at a shutdown stays as it is.
-func TestShutdownBeginsNothing(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		s.create(plan(block("b", sequence("s", second("first")))))
-		time.Sleep(time.Second)
-		waits := s.create(plan(block("b", sequence("s", second("second")))))
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		must(t, s.engine(s.process(), engine.Options{Plans: 1}).Run(ctx))
-		s.wantNames("first")
-		if got := s.read(waits.ID).State.Status; got != workflow.NotStarted {
-			t.Errorf("the second plan is %s", got)
-		}
-	})
-}
-
 func TestPlansComeLaterAndAtOnce(t *testing.T) {
 	onStage(t, func(t *testing.T, s *stage) {
 		e, err := engine.New(s.process(), engine.Options{Plans: 2})
@@ -587,12 +571,6 @@ func badInput(t *testing.T, s *stage) {
 	_, err := engine.New(s.process(), engine.Options{Drain: -1, Fleet: &fleet.Options{TTL: 1, Name: strings.Repeat("x", 1001)}})
 	if text := fmt.Sprint(err); !errors.Is(err, storage.ErrInvalid) || !strings.Contains(text, "Options.Drain") || !strings.Contains(text, "Options.TTL") || !strings.Contains(text, "Member.Name") {
 		t.Errorf("wrong options of a fleet: %v", err)
-	}
-	_, err = engine.New(s.process(), engine.Options{Timeout: -1, RetryDelay: -1, ContDelay: -1, Poll: -1, Patience: -1, Plans: -1})
-	for _, field := range []string{"Timeout", "RetryDelay", "ContDelay", "Poll", "Patience", "Plans"} {
-		if err == nil || !strings.Contains(err.Error(), "Options."+field) {
-			t.Errorf("%s: %v", field, err)
-		}
 	}
 	e := s.engine(s.process(), engine.Options{})
 	for _, plugin := range []string{"nobody", "mute"} {

@@ -264,26 +264,6 @@ func TestTakeAgain(t *testing.T) {
 	}
 }
 
-// TestShutdownHandsOver shuts an engine down. Another one continues its plan within two intervals, long before
-// a dead engine would have been replaced.
-func TestShutdownHandsOver(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(long("a", "b"))
-		first := s.join("first", engine.Options{})
-		time.Sleep(5 * time.Second)
-		other := s.join("other", engine.Options{})
-		first.end()
-		first.wait(t, 0)
-		if since := time.Since(s.began); since > 12*time.Second || !errors.Is(first.left[p.ID], engine.ErrDraining) {
-			t.Errorf("it ended after %v and left %v", since, first.left)
-		}
-		other.wait(t, 0)
-		if got := s.read(p.ID); got.State.Status != workflow.Completed || time.Since(s.began) > 45*time.Second || s.ran["a"] != 1 {
-			t.Errorf("after %v, ran %v\n%s", time.Since(s.began), s.ran, outline(got))
-		}
-	})
-}
-
 // asked is who stops plans in tests.
 var asked = workflow.Attribution{By: "ops@example.com", Why: "wrong cluster"}
 
@@ -308,25 +288,6 @@ func TestStopElsewhere(t *testing.T) {
 		fails(t, other.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "at the end")
 		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Reason != workflow.StopRequested || got.Epoch != 1 || s.ran["never"] > 0 || s.done["d"] != 1 || !isAsked(got.Stopped) {
 			t.Errorf("ran %v, stopped by %+v\n%s", s.ran, got.Stopped, outline(got))
-		}
-	})
-}
-
-// TestStopOutlivesTheOwner stops a plan whose owner has died. Whoever takes the plan over obeys, and begins
-// nothing of it.
-func TestStopOutlivesTheOwner(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(long("a", "never"))
-		dying := s.join("dying", engine.Options{})
-		time.Sleep(5 * time.Second)
-		dying.fails(errKilled)
-		other := s.join("other", engine.Options{})
-		time.Sleep(time.Second)
-		must(t, other.Stop(t.Context(), p.ID, asked))
-		other.wait(t, 0)
-		dying.stop()
-		if got := s.read(p.ID); !isAsked(got.Stopped) || got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["a"] != 1 || s.ran["never"] > 0 {
-			t.Errorf("ran %v\n%s", s.ran, outline(got))
 		}
 	})
 }

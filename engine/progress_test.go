@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/planvault/azblob/engine"
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/internal/efforttest"
@@ -610,41 +608,6 @@ func TestTooManyResults(t *testing.T) {
 		c := got.Blocks[0].Sequences[0].Actions[2]
 		if got.State.Status != workflow.Failed || c.State.Status != workflow.Failed || !strings.Contains(c.Attempts[0].Err.Message, "Options.MaxResults") {
 			t.Errorf("%+v: %s", c.Attempts, outline(got))
-		}
-	})
-}
-
-// TestResult reads the results of other actions.
-func TestResult(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		first, twice, later, asks := uuid.New(), uuid.New(), uuid.New(), uuid.New()
-		var seen []string
-		s.reg = registry.Must(s, engine.Task("asks", func(_ context.Context, call engine.Call, key uuid.UUID) (string, error) {
-			text, err := engine.Result[string](call, key)
-			seen = append(seen, fmt.Sprint(text, errors.Is(err, engine.ErrNoResult)))
-			if _, err := engine.Result[int](call, key); err == nil {
-				t.Error("a string is an int")
-			}
-			return text, nil
-		}))
-		keyed := func(key uuid.UUID, a *workflow.Action) *workflow.Action {
-			a.Key = key
-			return a
-		}
-		ask := func(key uuid.UUID) *workflow.Action { return &workflow.Action{Plugin: "asks", Req: key} }
-		broken := do(job{Name: "broken", Fails: 1})
-		p := s.play(plan(block("b", sequence("s", keyed(first, second("a")), keyed(twice, second("b")), keyed(twice, second("c")),
-			ask(first), keyed(asks, ask(twice)), ask(later), ask(uuid.New()), broken, keyed(later, second("d"))))))
-		if got := fmt.Sprint(seen); got != "[okfalse true true true]" {
-			t.Error(got)
-		}
-		seen = nil
-		f := s.fork(p)
-		f.Blocks[0].Sequences[0].Actions[3].State.Reset()
-		f.Blocks[0].Sequences[0].Actions[3].Attempts = nil
-		s.play(f)
-		if got := fmt.Sprint(seen); got != "[okfalse]" {
-			t.Errorf("in a fork: %s", got)
 		}
 	})
 }

@@ -350,25 +350,6 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 	return p
 }
 
-// TestAttemptCutOff checks that an attempt that a death cut off has no end and does not count against
-// Retries.
-func TestAttemptCutOff(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(plan(block("b", sequence("s", second("a")))))
-		for range 3 {
-			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
-				a, ok := o.(*workflow.Action)
-				return ok && !a.Attempts[len(a.Attempts)-1].End.IsZero()
-			}))
-		}
-		s.run(t.Context(), s.process())
-		a := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
-		if a.State.Status != workflow.Completed || len(a.Attempts) != 4 || !a.Attempts[2].End.IsZero() || a.Attempts[3].End.IsZero() {
-			t.Errorf("%s, %+v", a.State.Status, a.Attempts)
-		}
-	})
-}
-
 // TestBegunBelow kills an engine when an action is Running or has ended, and nothing of the sequence above it is stored.
 // The plan was asked to stop meanwhile, and everything that has begun ends. Of an idempotent action nothing is stored
 // either, and the block's deferred checks run all the same.
@@ -434,28 +415,6 @@ func TestSequencesUnderWayGoOn(t *testing.T) {
 	})
 }
 
-// TestStopComesTooLate checks that a stop after a restart does not change an outcome that has chosen deferred
-// actions.
-func TestStopComesTooLate(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := plan(block("b", sequence("s", second("a"))))
-		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{
-			batch("ok", workflow.OnSuccess, do(job{Name: "ok", For: 5 * time.Second})), batch("no", workflow.OnFailure, second("no")),
-		}}
-		s.create(p)
-		s.runFor(3*time.Second, s.diesAt(func(o workflow.Object) bool { return nameOf(o) == "ok" && o.Header().State.Status.Final() }))
-		var e *engine.Engine
-		e = s.engine(s.process(), engine.Options{Observer: engine.Observer{PickedUp: func(context.Context, engine.PickedUpEvent) {
-			fails(t, e.Stop(t.Context(), p.ID, asked), fleet.ErrNotRunning, "Stop")
-		}}})
-		must(t, e.Run(t.Context()))
-		s.wantNames("a", "ok", "ok")
-		if got := s.read(p.ID); got.State.Status != workflow.Completed {
-			t.Errorf("%s", outline(got))
-		}
-	})
-}
-
 // TestFailureOutweighsStop stops a plan during its work or during checks after it that fail, and shuts the engine
 // down in the middle of the deferred actions, or not. A failure makes the plan Failed in either case.
 func TestFailureOutweighsStop(t *testing.T) {
@@ -487,23 +446,6 @@ func TestFailureOutweighsStop(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestConflict checks that the engine leaves a plan that another process writes, and begins nothing more.
-func TestConflict(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := s.create(plan(block("b", sequence("s", second("a"), second("never")))))
-		time.AfterFunc(500*time.Millisecond, func() {
-			other := s.read(p.ID).Blocks[0].Sequences[0].Actions[0]
-			other.Attempts[0].End = time.Now()
-			must(t, s.open().UpdateAction(t.Context(), other))
-		})
-		s.run(t.Context(), s.process())
-		if left := s.left[p.ID]; !errors.Is(left, storage.ErrConflict) {
-			t.Errorf("left with %v", left)
-		}
-		s.wantNames("a")
-	})
 }
 
 // TestGivenUp checks that after a refused write nothing begins in the plan and running plugins are cancelled.
