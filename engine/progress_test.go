@@ -288,28 +288,24 @@ func TestEvictedEngine(t *testing.T) {
 // TestWaitingPlansHoldNoPlace runs a quick plan beside one that waits for hours, in an engine for one plan.
 func TestWaitingPlansHoldNoPlace(t *testing.T) {
 	efforttest.NotShort(t, "it waits for hours of virtual time")
-	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+	onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
 		waits := block("b", sequence("s", second("late")))
 		waits.EntranceDelay = 3 * time.Hour
 		s.create(plan(waits))
-		opts := engine.Options{Plans: 1}
-		if inFleet {
-			opts.Fleet = &fleet.Options{}
-		}
+		opts := engine.Options{Plans: 1, Fleet: members}
 		before, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		must(t, s.engine(s.process(), opts).Run(before))
-		ended := make(chan error)
-		go func() { ended <- s.engine(s.process(), opts).Run(t.Context()) }()
+		ended := start(t.Context(), s.engine(s.process(), opts))
 		time.Sleep(15 * time.Second)
 		quick := s.create(plan(block("b", sequence("s", second("quick")))))
 		time.Sleep(time.Minute)
 		if got := s.read(quick.ID); got.State.Status != workflow.Completed {
-			t.Errorf("fleet %t: a minute later: %s", inFleet, outline(got))
+			t.Errorf("fleet %t: a minute later: %s", members != nil, outline(got))
 		}
 		must(t, <-ended)
 		if s.done["late"] != 1 {
-			t.Errorf("fleet %t: ran %v", inFleet, s.ran)
+			t.Errorf("fleet %t: ran %v", members != nil, s.ran)
 		}
 	})
 }
@@ -322,8 +318,7 @@ func TestBusyPlansKeepTheirPlace(t *testing.T) {
 		both := block("b", sequence("long", hour), sequence("short", do(job{Name: "short", For: time.Millisecond})))
 		both.Concurrency = 2
 		p := s.create(plan(both))
-		ended := make(chan error)
-		go func() { ended <- s.engine(s.process(), engine.Options{Plans: 1}).Run(t.Context()) }()
+		ended := start(t.Context(), s.engine(s.process(), engine.Options{Plans: 1}))
 		time.Sleep(15 * time.Second)
 		next := s.create(plan(block("b", sequence("s", second("next")))))
 		time.Sleep(30 * time.Minute)
@@ -346,18 +341,18 @@ func TestBusyPlansKeepTheirPlace(t *testing.T) {
 // TestFullEngine wakes or stops a plan in an engine whose only place an action has for hours. The plan goes on where
 // there is room, and is stopped without room.
 func TestFullEngine(t *testing.T) {
-	for _, test := range []struct{ inFleet, stop bool }{{false, true}, {true, true}, {true, false}} {
+	for _, test := range []struct {
+		members *fleet.Options
+		stop    bool
+	}{{nil, true}, {&fleet.Options{}, true}, {&fleet.Options{}, false}} {
 		onStage(t, func(t *testing.T, s *stage) {
 			waits := block("b", sequence("s", second("late")))
 			waits.EntranceDelay = time.Hour
 			p := s.create(plan(waits))
-			opts := engine.Options{Plans: 1, Drain: time.Second}
-			if test.inFleet {
-				opts.Fleet = &fleet.Options{}
-			}
+			opts := engine.Options{Plans: 1, Drain: time.Second, Fleet: test.members}
 			ctx, cancel := context.WithCancel(t.Context())
-			full, ended := s.engine(s.process(), opts), make(chan error)
-			go func() { ended <- full.Run(ctx) }()
+			full := s.engine(s.process(), opts)
+			ended := start(ctx, full)
 			time.Sleep(15 * time.Second)
 			day := do(job{Name: "day", For: 24 * time.Hour})
 			day.Timeout = 25 * time.Hour
@@ -494,20 +489,15 @@ func TestClockOfAnotherEngine(t *testing.T) {
 // Running, and in one the action, unless it is idempotent.
 func TestSubmitRunsAtOnce(t *testing.T) {
 	const trip = 10 * time.Millisecond
-	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+	onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
 		p := s.process()
 		p.On(func(_ context.Context, _ processtest.Call, do func() error) error {
 			time.Sleep(trip)
 			return do()
 		})
-		opts := engine.Options{}
-		if inFleet {
-			opts.Fleet = &fleet.Options{}
-		}
-		e := s.engine(p, opts)
+		e := s.engine(p, engine.Options{Fleet: members})
 		submit(t, e, plan(block("b", sequence("s", do(job{For: time.Minute})))))
-		ended := make(chan error)
-		go func() { ended <- e.Run(t.Context()) }()
+		ended := start(t.Context(), e)
 		time.Sleep(20 * time.Second)
 		for i, name := range []string{"idempotent", "first"} {
 			p := plan(block("b", sequence("s", do(job{Name: name, For: time.Second}))))
@@ -516,7 +506,7 @@ func TestSubmitRunsAtOnce(t *testing.T) {
 			time.Sleep(time.Duration(i+1)*trip + trip/2)
 			synctest.Wait()
 			if s.ran[name] != 1 {
-				t.Errorf("fleet %t: the action %s has not begun", inFleet, name)
+				t.Errorf("fleet %t: the action %s has not begun", members != nil, name)
 			}
 		}
 		must(t, <-ended)
@@ -525,7 +515,7 @@ func TestSubmitRunsAtOnce(t *testing.T) {
 
 // TestPickUpAtOnce starts an engine beside many stored plans.
 func TestPickUpAtOnce(t *testing.T) {
-	onStages(t, []bool{false, true}, func(t *testing.T, s *stage, inFleet bool) {
+	onStages(t, []*fleet.Options{nil, {}}, func(t *testing.T, s *stage, members *fleet.Options) {
 		for range 300 {
 			s.create(plan(block("b", sequence("s", do(job{Name: "a", For: time.Second})))))
 		}
@@ -534,16 +524,11 @@ func TestPickUpAtOnce(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			return do()
 		})
-		opts := engine.Options{Plans: 300}
-		if inFleet {
-			opts.Fleet = &fleet.Options{}
-		}
-		ended := make(chan error)
-		go func() { ended <- s.engine(p, opts).Run(t.Context()) }()
+		ended := start(t.Context(), s.engine(p, engine.Options{Plans: 300, Fleet: members}))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if s.ran["a"] != 300 {
-			t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", inFleet, s.ran["a"])
+			t.Errorf("fleet %t: two seconds after the start %d of 300 plans run", members != nil, s.ran["a"])
 		}
 		must(t, <-ended)
 	})

@@ -31,8 +31,8 @@ func TestTurnsRefused(t *testing.T) {
 				}
 				return &storage.Error{Op: c.Op, Err: refusal}
 			})
-			e, ended := s.engine(p, o), make(chan error, 1)
-			go func() { ended <- e.Run(t.Context()) }()
+			e := s.engine(p, o)
+			ended := start(t.Context(), e)
 			time.Sleep(time.Minute)
 			free := s.create(plan(block("b", sequence("s", second("free")))))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -82,8 +82,7 @@ func TestSweepAlone(t *testing.T) {
 			defer cancel()
 			e, err := engine.New(p, engine.Options{NoRetention: true})
 			must(t, err)
-			ended := make(chan error, 1)
-			go func() { ended <- e.Run(ctx) }()
+			ended := start(ctx, e)
 			time.Sleep(swept - 5*time.Minute)
 			for _, want := range []int{1, 0} {
 				k, err := v.FindKey(t.Context(), "key:cluster")
