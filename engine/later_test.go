@@ -415,7 +415,7 @@ func TestCostOfSleep(t *testing.T) {
 			must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := start(ctx, e)
-			time.Sleep(90 * time.Minute)
+			time.Sleep(30 * time.Minute)
 			server.ResetRequests()
 			time.Sleep(time.Hour)
 			got := map[emulator.Op]int{}

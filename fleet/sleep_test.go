@@ -231,7 +231,7 @@ func TestSleepDeleted(t *testing.T) {
 // TestManySleepers lets thousands of plans sleep beside a quick plan, and counts the node's calls.
 func TestManySleepers(t *testing.T) {
 	efforttest.NotShort(t, "it counts calls and bytes of thousands of plans")
-	many := efforttest.Pick(600, 3000, 10_000)
+	many := efforttest.Pick(600, 1000, 10_000)
 	onStore(t, func(t *testing.T, store *memvault.Store) {
 		p, n := start(t, store, fleet.Options{Capacity: 16})
 		all := make([]*workflow.Plan, many)
