@@ -82,12 +82,13 @@ func TestNotBefore(t *testing.T) {
 		p := long("a")
 		p.NotBefore = time.Now().Add(3 * time.Hour)
 		e := s.engine(s.process(), engine.Options{Poll: time.Minute})
-		if !submits {
+		if s.create(long("other")); !submits {
 			s.create(p)
 		}
 		ended := start(t.Context(), e)
 		if submits {
-			p.ID = submit(t, e, p).ID()
+			time.Sleep(time.Second) // Run has found the other plan
+			submit(t, e, p)
 		}
 		must(t, <-ended)
 		if start := s.read(p.ID).State.Start.Sub(s.began); start < 3*time.Hour || start > 3*time.Hour+2*time.Minute {
