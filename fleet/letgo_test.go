@@ -127,24 +127,6 @@ func TestPauseOfAnotherOwner(t *testing.T) {
 	})
 }
 
-// TestLetGoIsConfirmed: a node takes its plan again while another one, whose last look at the members showed the plan
-// as let go, is about to take it. The other leaves it alone.
-func TestLetGoIsConfirmed(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p, n := start(t, store, fleet.Options{})
-		plan := claimed(t, p, n, 1)
-		n.LetGo(plan.ID)
-		time.Sleep(time.Second)
-		q, other := start(t, store, fleet.Options{})
-		q.Before("Read", func() {
-			q.On(nil)
-			must(t, second(n.Take(t.Context(), plan.ID)))
-		})
-		fails(t, second(other.Take(t.Context(), plan.ID)), fleet.ErrOwned, "the other's Take")
-		must(t, finish(t.Context(), p, read(t, p, plan.ID)))
-	})
-}
-
 // TestDrain: others see at once that a node drains. They claim new plans without waiting for it, and its loop ends.
 func TestDrain(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {

@@ -461,3 +461,20 @@ func TestHandOverOfExternalPlans(t *testing.T) {
 		})
 	}
 }
+
+// TestFencedOwnerOfASleeper: a plan was taken from an owner that lives, and sleeps by now, due or not. The former owner learns
+// that it is fenced, and does not wake the plan for itself.
+func TestFencedOwnerOfASleeper(t *testing.T) {
+	onStores(t, []time.Duration{0, time.Hour}, func(t *testing.T, store *memvault.Store, d time.Duration) {
+		v := open(store)
+		former, first := placed(t, v)
+		owner, plan := place(t, placer(t, v), first.ID, first.Epoch)
+		must(t, owner.Sleep(t.Context(), plan, owner.Now().Add(d), 0))
+		if _, err := former.Take(t.Context()); !errors.Is(err, fleet.ErrFenced) || !errors.Is(context.Cause(former.Work()), fleet.ErrFenced) {
+			t.Errorf("asleep for %v: the former owner's Take returned %v, and its work ended with %v", d, err, context.Cause(former.Work()))
+		}
+		if now := read(t, v, plan.ID); !now.Asleep() || now.Epoch != plan.Epoch {
+			t.Errorf("asleep for %v: it is stored as %+v", d, now)
+		}
+	})
+}

@@ -19,37 +19,6 @@ import (
 	"github.com/planvault/azblob/workflow"
 )
 
-// TestPlansDuringASearch checks that plans are yielded as soon as they are claimed, also while the search that
-// follows a departure takes minutes.
-func TestPlansDuringASearch(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p := open(store)
-		for range 16 {
-			create(t, p, 1)
-		}
-		p.Before("UpdatePlan", func() { time.Sleep(time.Minute) })
-		n := join(t, p, fleet.Options{})
-		found := plans(t.Context(), t, n)
-		time.Sleep(time.Second)
-		p.OnResult(func(r storage.Stream[storage.ListResult]) storage.Stream[storage.ListResult] {
-			time.Sleep(10 * time.Second)
-			return r
-		})
-		other := join(t, open(store), fleet.Options{})
-		time.Sleep(15 * time.Second)
-		leave(t, other)
-		time.Sleep(time.Minute)
-		if len(found) == 0 {
-			t.Error("none of the plans that were claimed is here while the search goes on")
-		}
-		time.Sleep(10 * time.Minute)
-		leave(t, n)
-		if len(found) != 16 {
-			t.Errorf("%d plans in the end, want 16", len(found))
-		}
-	})
-}
-
 // TestResumption kills one of several nodes at any moment of its interval. The others take all of its plans
 // within 45s, nearly always, and spread them.
 func TestResumption(t *testing.T) {
@@ -376,53 +345,6 @@ func TestLoopEndsBesideACall(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestLetGo: a plan that its node let go before it was final comes again.
-func TestLetGo(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p, n := start(t, store, fleet.Options{})
-		found := plans(t.Context(), t, n)
-		id := create(t, p, 1).ID
-		for epoch := range int64(3) {
-			plan := within(t, found, time.Hour+time.Minute)
-			if plan.ID != id || plan.Epoch != epoch+1 {
-				t.Errorf("plan %s with epoch %d, want %d", plan.ID, plan.Epoch, epoch+1)
-			}
-			_, done := n.Work(id)
-			done()
-		}
-	})
-}
-
-// TestLateClaim: a member freezes in a claim and is removed. Its claim arrives afterwards. The others find the
-// plan at the search that follows a death.
-func TestLateClaim(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		frozen, p := open(store), open(store)
-		zombie := join(t, frozen, fleet.Options{})
-		n := join(t, p, fleet.Options{Capacity: 1})
-		own := create(t, p, 1)
-		must(t, n.Claim(t.Context(), own)) // so n claims nothing else yet
-		time.Sleep(5 * time.Second)
-		plan := create(t, p, 1)
-		id := plan.ID // the claim writes to plan
-		frozen.Freeze()
-		go func() { _ = zombie.Claim(context.WithoutCancel(t.Context()), plan) }()
-		found := plans(t.Context(), t, n)
-		time.Sleep(50 * time.Second)
-		if len(roster(t, store)) != 1 {
-			t.Fatal("the zombie is still a member")
-		}
-		frozen.Thaw()
-		time.Sleep(time.Second)
-		must(t, finish(t.Context(), p, own))
-		_, done := n.Work(own.ID)
-		done()
-		if taken := within(t, found, time.Minute); taken.ID != id {
-			t.Errorf("plan %s", taken.ID)
-		}
-	})
 }
 
 // TestRefusedAfterUnknown: a claim whose outcome is unknown is repeated, and refused because somebody else claimed

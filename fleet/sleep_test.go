@@ -214,20 +214,6 @@ func TestTakeAsleep(t *testing.T) {
 	})
 }
 
-// TestSleepDeleted deletes plans that sleep.
-func TestSleepDeleted(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		p, n := start(t, store, fleet.Options{})
-		plan := asleep(t, p, n, time.Hour)
-		found := plans(t.Context(), t, n)
-		must(t, p.Delete(t.Context(), plan.ID))
-		time.Sleep(2 * time.Hour)
-		if len(found) > 0 {
-			t.Errorf("%+v is yielded", <-found)
-		}
-	})
-}
-
 // TestManySleepers lets thousands of plans sleep beside a quick plan, and counts the node's calls.
 func TestManySleepers(t *testing.T) {
 	efforttest.NotShort(t, "it counts calls and bytes of thousands of plans")

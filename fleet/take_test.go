@@ -180,26 +180,6 @@ func TestTakeOfAPlanThatKeepsChanging(t *testing.T) {
 	})
 }
 
-// TestTwoTakers lets another node take the plan between a taker's read and its claim.
-func TestTwoTakers(t *testing.T) {
-	onStore(t, func(t *testing.T, store *memvault.Store) {
-		slow, fast := open(store), open(store)
-		plan := orphan(t, slow, plantest.Full())
-		a, b := join(t, slow, fleet.Options{}), join(t, fast, fleet.Options{})
-		slow.On(func(_ context.Context, c processtest.Call, do func() error) error {
-			if c.Op == "UpdatePlan" && read(t, fast, plan.ID).Epoch == 1 {
-				_, err := b.Take(t.Context(), plan.ID)
-				must(t, err)
-			}
-			return do()
-		})
-		fails(t, second(a.Take(t.Context(), plan.ID)), fleet.ErrOwned, "the second taker")
-		if now := read(t, fast, plan.ID); now.Owner != b.ID() || now.Epoch != 2 {
-			t.Errorf("the owner is %s with epoch %d", now.Owner, now.Epoch)
-		}
-	})
-}
-
 // TestTakesOfOneNode: two takes of a plan by one node wait for each other, and the second one's plan is the one
 // that can be worked on.
 func TestTakesOfOneNode(t *testing.T) {
