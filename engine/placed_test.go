@@ -117,7 +117,7 @@ func TestRunPlanByTheStoresClock(t *testing.T) {
 						if c.Op == "Roster" {
 							c.Roster.Now = c.Roster.Now.Add(off)
 						}
-						c.Key.Now = c.Key.Now.Add(off)
+						c.Key.Now, c.Key.Stored = c.Key.Now.Add(off), c.Key.Stored.Add(off)
 						return err
 					})
 					e, began := s.engine(v, engine.Options{}), time.Now()

@@ -27,7 +27,7 @@ func (c Call) PauseKey(name string, until time.Time) error {
 	return fleet.PauseKey(c.signals.ctx, c.signals.run.engine.vault, name, until, by)
 }
 
-// turnPause is the time between two looks of an engine that is alone for a turn that a plan waits for.
+// turnPause is the time between two looks for a turn that a plan waits for, of an engine that is alone, and for a placed plan at least.
 const turnPause = 10 * time.Second
 
 // takeTurnsAlone takes the turns of a plan that this engine has just begun or woken. If there is none, the plan is to sleep.

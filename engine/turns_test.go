@@ -158,35 +158,53 @@ func TestPauseKey(t *testing.T) {
 	})
 }
 
-// TestRunPlanTurns has an engine of another kind place two plans that share a key.
+// TestRunPlanTurns has an engine of another kind place two plans that share a key. The one that waits is looked at less and less often
+// while the other works, unless it is the older one: then its notes keep the next turn for it.
 func TestRunPlanTurns(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		first, next := s.keyed("first", do(job{Name: "first", For: time.Minute})), s.keyed("next", second("next"))
-		e := s.engine(s.process(), engine.Options{})
-		ended := make(chan error, 1)
-		go func() {
-			_, err := e.RunPlan(t.Context(), first.ID, engine.RunOptions{External: queue})
-			ended <- err
-		}()
-		time.Sleep(time.Second)
-		calls := 0
-		for {
-			got, err := e.RunPlan(t.Context(), next.ID, engine.RunOptions{External: queue})
-			must(t, err)
-			if calls++; got.Plan.State.Status.Final() {
-				break
-			}
-			if w := got.Waiting; len(w) != 1 || w[0].For != "turn" || !strings.Contains(w[0].What, first.ID.String()+` is before it for key "cluster"`) || !got.WakeAt.After(time.Now()) {
-				t.Errorf("it waits as %+v", got)
-			}
-			time.Sleep(time.Until(got.WakeAt))
-		}
-		must(t, <-ended)
-		synctest.Wait()
-		if s.wantTurns("first", "next"); calls > 8 {
-			t.Errorf("it was placed %d times", calls)
-		}
-	})
+	const turn = 2 * time.Hour
+	for _, test := range []struct {
+		order       []string // of submission
+		least, most int      // calls
+		late        time.Duration
+	}{{[]string{"first", "next"}, 40, 60, 5 * time.Minute}, {[]string{"next", "first"}, 715, 725, 10 * time.Second}} {
+		t.Run(fmt.Sprint(test.order), func(t *testing.T) {
+			onStage(t, func(t *testing.T, s *stage) {
+				long := do(job{Name: "first", For: turn})
+				long.Timeout = 2 * turn
+				plans, does := map[string]*workflow.Plan{}, map[string]*workflow.Action{"first": long, "next": second("next")}
+				for _, name := range test.order {
+					plans[name] = s.keyed(name, does[name])
+					time.Sleep(time.Second)
+				}
+				first, next := plans["first"], plans["next"]
+				e := s.engine(s.process(), engine.Options{})
+				ended := make(chan error, 1)
+				began := time.Now()
+				go func() {
+					_, err := e.RunPlan(t.Context(), first.ID, engine.RunOptions{External: queue})
+					ended <- err
+				}()
+				time.Sleep(time.Second)
+				calls := 0
+				for {
+					got, err := e.RunPlan(t.Context(), next.ID, engine.RunOptions{External: queue})
+					must(t, err)
+					if calls++; got.Plan.State.Status.Final() {
+						break
+					}
+					if w := got.Waiting; len(w) != 1 || w[0].For != "turn" || !strings.Contains(w[0].What, first.ID.String()+` is before it for key "cluster"`) || !got.WakeAt.After(time.Now()) {
+						t.Errorf("it waits as %+v", got)
+					}
+					time.Sleep(time.Until(got.WakeAt))
+				}
+				must(t, <-ended)
+				synctest.Wait()
+				if s.wantTurns("first", "next"); calls < test.least || calls > test.most || time.Since(began) > turn+test.late+2*time.Second {
+					t.Errorf("it was placed %d times in %v", calls, time.Since(began))
+				}
+			})
+		})
+	}
 }
 
 // TestSubmitUnique submits plans with one Unique: while the first is open, its handle comes with storage.ErrExists.

@@ -36,6 +36,8 @@ type NoTurnError struct {
 	Holder uuid.UUID
 	// PausedUntil is until when the key is paused, if it is.
 	PausedUntil time.Time
+	// Stored is when the record was last changed, by the store's clock.
+	Stored time.Time
 	// Err is set if the record can't be read or written: it is damaged or newer than this program, or the vault refuses it.
 	Err error
 }
@@ -189,7 +191,7 @@ func (t turn) most(k storage.KeyRecord) int { return min(t.limit, cmp.Or(k.Limit
 // full returns a [NoTurnError] unless the plan has the turn, or there is room for it beside holders and plans that come before it.
 func (t turn) full(k storage.KeyRecord) error {
 	least, others := t.most(k), 0
-	no := &NoTurnError{Name: t.name, Unique: t.unique}
+	no := &NoTurnError{Name: t.name, Unique: t.unique, Stored: k.Stored}
 	for _, h := range k.Holders {
 		switch {
 		case t.isOf(h) && h.Taken:
@@ -464,8 +466,8 @@ func settingsAt(limit int, pausedUntil, now time.Time) KeySettings {
 }
 
 // SetKey stores what change returns for the settings of a key, and who wants that. Plans that have turns keep them, also above
-// a lower limit. A waiting plan sees a change within its node's Interval. SetKey costs two requests, and two for the audit log,
-// which has it as key.
+// a lower limit. A waiting plan sees a change within its node's Interval, one that is placed when it is next looked at. SetKey
+// costs two requests, and two for the audit log, which has it as key.
 //
 // Errors: [storage.ErrInvalid] for a wrong name or limit, and if by does not say who asks; [storage.ErrCorrupt] for a record that
 // is damaged, see [RepairKey]; otherwise those of the vault.

@@ -38,7 +38,7 @@
 // # Waiting
 //
 // While a plan sleeps, no worker has it: the workflow waits for the plan's time with a durable timer. A paused plan waits to be
-// resumed, and one that waits for a turn is looked at each ten seconds. The workflow gets these signals:
+// resumed, and one that waits for a turn is looked at each ten seconds to five minutes. The workflow gets these signals:
 //
 //   - [SignalName] with a [fleet.Signal] is sent on to the plan, once, and the plan is looked at. Without a Key, it gets one.
 //   - [LookName] makes the workflow look at the plan at once.
