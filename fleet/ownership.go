@@ -542,6 +542,13 @@ func (n *Node) done(plan uuid.UUID, w *work) {
 	}
 }
 
+// forget ends the work on a plan that is gone, and frees its place.
+func (n *Node) forget(plan uuid.UUID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.forgetLocked(plan, n.work[plan])
+}
+
 // forgetLocked ends the work on a plan, if there is any, and forgets it.
 func (n *Node) forgetLocked(plan uuid.UUID, w *work) {
 	if w == nil {

@@ -39,6 +39,9 @@ func (n *Node) takeTurns(ctx context.Context, plan *workflow.Plan, had bool) err
 	}
 	plan.WaitsFor = no.Name
 	if asleep := n.Sleep(ctx, plan, n.Now(), MaxSignals); asleep != nil {
+		if errors.Is(asleep, storage.ErrNotFound) {
+			n.forget(plan.ID) // it was deleted since it was claimed
+		}
 		return fmt.Errorf("%w, because %v", asleep, no)
 	}
 	return fmt.Errorf("%w: %w", ErrAsleep, no)

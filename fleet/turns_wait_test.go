@@ -543,6 +543,42 @@ func TestTurnsHandedOver(t *testing.T) {
 	}
 }
 
+// TestTurnsOfADeletedPlan deletes a plan between its claim and the write that lets it sleep, because there is no turn for it. The node
+// forgets it: another one gets its place, and it is taken when it is restored.
+func TestTurnsOfADeletedPlan(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		q, m := start(t, store, fleet.Options{NoGauges: true})
+		holder := holds(t, q, m, a)
+		p, n := start(t, store, fleet.Options{Capacity: 1})
+		plan := keyed(t, p, "deleted", a)
+		var claimed *workflow.Plan
+		p.OnOp("UpdatePlan", func(_ context.Context, c processtest.Call, do func() error) error {
+			if c.Object.(*workflow.Plan).Asleep() {
+				claimed = read(t, q, plan.ID)
+				must(t, q.Delete(t.Context(), plan.ID))
+			}
+			return do()
+		})
+		if err := n.Claim(t.Context(), plan); !errors.Is(err, storage.ErrNotFound) {
+			t.Fatal(err)
+		}
+		p.On(nil)
+		ends(t, q, m, holder)
+		found := plans(t.Context(), t, n)
+		for _, id := range []uuid.UUID{create(t, p, 1).ID, plan.ID} {
+			if got := within(t, found, time.Hour+time.Minute); got.ID != id {
+				t.Errorf("plan %s came", got.ID)
+			}
+			_, done := n.Work(id)
+			done()
+			if restorer, _ := storage.As[storage.Restorer](store.Open(plantest.Register(), memvault.Options{})); id != plan.ID {
+				must(t, p.Delete(t.Context(), id))
+				must(t, restorer.Restore(t.Context(), claimed))
+			}
+		}
+	})
+}
+
 // TestTurnsOutage refuses calls for a while, one kind after the other. Nothing is lost or doubled, all plans go on soon after the
 // outage, and few requests are made meanwhile.
 func TestTurnsOutage(t *testing.T) {
