@@ -371,33 +371,6 @@ func TestPlansOfOthers(t *testing.T) {
 	})
 }
 
-// TestFencedWhileStopping removes a node's record while it runs the deferred actions of a plan that was stopped.
-// Their plugin is cancelled, and the next owner runs them again.
-func TestFencedWhileStopping(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		p := plan(block("b", sequence("s", do(job{Name: "a", For: 15 * time.Second}), second("never"))))
-		p.DeferredActions = &workflow.DeferredActions{Batches: []*workflow.DeferBatch{batch("any", workflow.Always, do(job{Name: "d", For: time.Minute}))}}
-		s.create(p)
-		e := s.join("a", engine.Options{})
-		time.Sleep(time.Second)
-		must(t, fleet.Stop(t.Context(), s.open(), p.ID, asked))
-		time.Sleep(20 * time.Second) // d runs
-		store := vaulttest.Offered[storage.Control](s.open())
-		roster, err := store.Roster(t.Context())
-		if err == nil {
-			err = store.RemoveMember(t.Context(), roster.Members[0].ID, roster.Members[0].Version)
-		}
-		must(t, err)
-		e.wait(t, 1)
-		if got := s.read(p.ID); got.State.Status != workflow.Stopped || got.Epoch != 2 || s.ran["d"] != 2 || s.done["d"] != 1 || s.ran["never"] > 0 {
-			t.Errorf("epoch %d, ran %v, done %v\n%s", got.Epoch, s.ran, s.done, outline(got))
-		}
-		if !errors.Is(e.left[p.ID], fleet.ErrFenced) || len(e.nodes) != 2 {
-			t.Errorf("left with %v by the nodes %v", e.left, e.nodes)
-		}
-	})
-}
-
 // TestEndOfAnOwnedPlan lets the outcome of the plan's last write get lost for longer than the engine's patience, or the
 // write take effect and meet its own version.
 func TestEndOfAnOwnedPlan(t *testing.T) {

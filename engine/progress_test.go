@@ -310,34 +310,6 @@ func TestWaitingPlansHoldNoPlace(t *testing.T) {
 	})
 }
 
-// TestBusyPlansKeepTheirPlace ends an action of a plan that has another one for an hour. The plan keeps the only place.
-func TestBusyPlansKeepTheirPlace(t *testing.T) {
-	onStage(t, func(t *testing.T, s *stage) {
-		hour := do(job{Name: "hour", For: time.Hour})
-		hour.Timeout = 2 * time.Hour
-		both := block("b", sequence("long", hour), sequence("short", do(job{Name: "short", For: time.Millisecond})))
-		both.Concurrency = 2
-		p := s.create(plan(both))
-		ended := start(t.Context(), s.engine(s.process(), engine.Options{Plans: 1}))
-		time.Sleep(15 * time.Second)
-		next := s.create(plan(block("b", sequence("s", second("next")))))
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		s.mu.Lock()
-		if s.done["short"] != 1 || s.ran["next"] != 0 {
-			t.Errorf("beside a busy plan: ran %v", s.ran)
-		}
-		s.mu.Unlock()
-		if now := s.read(next.ID); now.State.Status != workflow.NotStarted {
-			t.Errorf("beside a busy plan, the next one is %s", now.State.Status)
-		}
-		must(t, <-ended)
-		if s.read(p.ID).State.Status != workflow.Completed || s.read(next.ID).State.Status != workflow.Completed {
-			t.Errorf("ran %v", s.ran)
-		}
-	})
-}
-
 // TestFullEngine wakes or stops a plan in an engine whose only place an action has for hours. The plan goes on where
 // there is room, and is stopped without room.
 func TestFullEngine(t *testing.T) {
