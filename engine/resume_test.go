@@ -350,36 +350,6 @@ func randomPlan(r *rand.Rand) *workflow.Plan {
 	return p
 }
 
-// TestBegunBelow kills an engine when an action is Running or has ended, and nothing of the sequence above it is stored.
-// The plan was asked to stop meanwhile, and everything that has begun ends. Of an idempotent action nothing is stored
-// either, and the block's deferred checks run all the same.
-func TestBegunBelow(t *testing.T) {
-	for at, want := range map[string]string{
-		"a":    "block b Stopped\nsequence s Stopped\naction a Stopped\naction b NotStarted\n",
-		"b":    "block b Stopped\nsequence s Stopped\naction a Completed\naction b NotStarted\n",
-		"last": "block b Stopped\nchecks - Completed\naction last Completed\nsequence s NotStarted\naction a NotStarted\naction b NotStarted\n",
-	} {
-		onStage(t, func(t *testing.T, s *stage) {
-			p := plan(block("b", sequence("s", second("a"), second("b"))))
-			if at == "last" {
-				p.Blocks[0].DeferredChecks = checks(second(at))
-				allIdempotent(p)
-			}
-			s.create(p)
-			s.run(t.Context(), s.diesAt(func(o workflow.Object) bool {
-				return nameOf(o) == "b" && at == "b" || nameOf(o) == "a" && at != "b" && o.Header().State.Status.Final()
-			}))
-			p = s.read(p.ID)
-			p.Reason = workflow.StopRequested
-			must(t, s.process().UpdatePlan(t.Context(), p))
-			s.run(t.Context(), s.process())
-			if got := outline(s.read(p.ID)); got != "plan - Stopped\n"+want+"StopRequested\n" {
-				t.Error(got)
-			}
-		})
-	}
-}
-
 // TestContinuousCheckHadFailed checks that a check that failed before a death halts the work after the
 // restart.
 func TestContinuousCheckHadFailed(t *testing.T) {
