@@ -201,6 +201,7 @@ type Engine struct {
 
 	// placer owns plans for engines of another kind. inits is held while plugins are initialized for them, once.
 	placer      func() (*fleet.Placer, error)
+	line        line
 	inits       *semaphore.Weighted
 	initialized bool
 }
@@ -229,6 +230,7 @@ func newEngine(vault storage.Vault, reg *registry.Register, opts Options) (*Engi
 	e := &Engine{
 		vault: vault, reg: reg, opts: opts, places: semaphore.NewWeighted(int64(opts.Plans)), inits: semaphore.NewWeighted(1),
 		runs: map[uuid.UUID]*run{}, left: map[uuid.UUID]bool{}, asleep: map[uuid.UUID]nap{}, hindrances: map[uuid.UUID]*hindrance{},
+		line:  line{plans: map[uuid.UUID]waiter{}},
 		waits: waits{plans: map[uuid.UUID]*awaited{}, offered: map[uuid.UUID]struct{}{}},
 	}
 	settings := fleet.PlacerOptions{}

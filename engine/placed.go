@@ -117,6 +117,7 @@ func (e *Engine) runPlaced(ctx context.Context, id uuid.UUID, o RunOptions) (Pla
 		return Placed{}, err
 	}
 	defer claim.Release()
+	e.line.leave(id)
 	running, end := untilShutdown(ctx)
 	defer end()
 	stops := func() bool {
@@ -214,7 +215,7 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 			if no.Err != nil {
 				e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("run plan %s: %w", id, no)})
 			}
-			p.WakeAt, p.LastSignal = lookAgain(no, claim.Now()), fleet.MaxSignals
+			p.WakeAt, p.LastSignal = e.line.join(plan, no, claim.Now()), fleet.MaxSignals
 			p.Waiting = append(p.Waiting, fleet.WaitingObject{For: "turn", Until: no.PausedUntil, What: no.Error()})
 			if d := plan.Deadline; !d.IsZero() && d.Before(p.WakeAt) {
 				p.WakeAt = d // it ends without
@@ -223,19 +224,6 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 		return nil
 	})
 	return p, err
-}
-
-// lookAgain returns when to look again for a turn. What has not changed for an hour is unlikely to change within seconds. The record
-// changes often while a plan is noted there, so such a plan is looked at often.
-func lookAgain(no *fleet.NoTurnError, now time.Time) time.Time {
-	again := now.Add(turnPause)
-	switch {
-	case no.PausedUntil.After(again):
-		return no.PausedUntil
-	case no.PausedUntil.IsZero() && !no.Stored.IsZero():
-		return now.Add(min(max(now.Sub(no.Stored)/8, turnPause), sleepFrom))
-	}
-	return again
 }
 
 // shutDown returns an error of something that a shutdown may have cut off.
