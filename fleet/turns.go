@@ -221,8 +221,7 @@ func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 		case errors.Is(err, storage.ErrNotFound) && t.unique:
 			return storage.KeyRecord{Name: t.record(), Searched: true}, nil
 		case errors.Is(err, storage.ErrNotFound):
-			err = settle(ctx, func() error { _, err := s.PutKey(ctx, storage.KeyRecord{Name: t.record()}); return err })
-			if err == nil || errors.Is(err, storage.ErrExists) {
+			if err = s.putKey(ctx, storage.KeyRecord{Name: t.record()}); err == nil || overtaken(err) {
 				continue
 			}
 			return k, err
@@ -231,13 +230,17 @@ func (s store) findKey(ctx context.Context, t turn) (storage.KeyRecord, error) {
 	}
 }
 
-// putKey stores a record in place of the version that was read.
+// putKey stores a record in place of the version that was read. The error is [storage.ErrConflict] if somebody has created it, unless
+// the store still says that it is not there.
 func (s store) putKey(ctx context.Context, k storage.KeyRecord) error {
 	err := settle(ctx, func() error { _, err := s.PutKey(ctx, k); return err })
-	if errors.Is(err, storage.ErrExists) {
-		err = storage.ErrConflict // somebody has created it
+	if !errors.Is(err, storage.ErrExists) {
+		return err
 	}
-	return err
+	if _, err := s.FindKey(ctx, k.Name); errors.Is(err, storage.ErrNotFound) {
+		return fmt.Errorf("%w: the service contradicts itself about whether there is a record of %s: call again", storage.ErrUnavailable, k.Name)
+	}
+	return storage.ErrConflict
 }
 
 // searchHolders returns the plans that may have a turn for a key, but for the plan itself. The caller has read the record.

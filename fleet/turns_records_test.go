@@ -137,6 +137,31 @@ func TestLostRecord(t *testing.T) {
 	})
 }
 
+// TestRecordSaidToBeAbsent: for long, the store says that a record is not there, and refuses to create it because it is.
+func TestRecordSaidToBeAbsent(t *testing.T) {
+	onStore(t, func(t *testing.T, store *memvault.Store) {
+		plan := plantest.Sized(1, 1, 1)
+		plan.ID, plan.Keys, plan.Unique = workflow.NewV7(), []workflow.Key{a}, "u"
+		for _, absent := range []bool{false, true} {
+			p := open(store)
+			if absent {
+				p.OnOp("FindKey", func(context.Context, processtest.Call, func() error) error {
+					return &storage.Error{Err: storage.ErrNotFound}
+				})
+			}
+			_, unique := fleet.ReserveUnique(t.Context(), p, plan)
+			for what, err := range map[string]error{
+				"TakeTurns": fleet.TakeTurns(t.Context(), p, plan), "ReserveUnique": unique,
+				"SetKey": fleet.SetKey(t.Context(), p, "a", ana, func(k fleet.KeySettings) fleet.KeySettings { return k }),
+			} {
+				if errors.Is(err, storage.ErrUnavailable) != absent || !absent && err != nil {
+					t.Errorf("%s returned %v", what, err)
+				}
+			}
+		}
+	})
+}
+
 // TestAllTurnsOrNone: a plan gets one turn and not the other. It is stored as asleep, and gives back what it has then.
 func TestAllTurnsOrNone(t *testing.T) {
 	onStore(t, func(t *testing.T, store *memvault.Store) {
