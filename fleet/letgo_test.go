@@ -31,9 +31,10 @@ func TestLetGoTo(t *testing.T) {
 			owned = append(owned, claimed(t, p, n, 2))
 		}
 		own := plans(t.Context(), t, n)
+		time.Sleep(3 * time.Second) // the nodes look at different times
 		other := join(t, open(store), fleet.Options{})
 		found := plans(t.Context(), t, other)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second)
 		for _, plan := range owned {
 			work, done := n.Work(plan.ID)
 			n.LetGo(plan.ID)
