@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,20 @@ func (a *app) webCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return a.web(c.Context(), w) },
 	}
 	c.Flags().StringVar(&w.listen, "listen", "127.0.0.1:8484", "serve on this `ADDRESS`")
-	c.Flags().StringSliceVar(&w.hosts, "host", nil, "also answer browsers that call the server by this `NAME`")
+	addList(c.Flags(), "host", "also answer browsers that call the server by this `NAME`", &w.hosts, parseHost)
 	c.Flags().Var(&w.interval, "interval", "`TIME` between two looks at open plans and members, such as 15s or 1m")
 	c.Flags().Var(&w.older, "older", "plans without progress for longer than this `AGE` are stuck")
 	return c
+}
+
+// hostName is a name that the Host header of a browser may have.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+func parseHost(text string) ([]string, error) {
+	if net.ParseIP(text) == nil && !hostName.MatchString(text) {
+		return nil, fmt.Errorf("%q is not a name: give it as browsers do, without a port, such as plans.example.com or an address", printable(text, 50))
+	}
+	return []string{text}, nil
 }
 
 // defaultInterval is the default of --interval.
