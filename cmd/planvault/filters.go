@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,7 +33,13 @@ func (s *selection) addFlags(flags *pflag.FlagSet) {
 	addList(flags, "group", "plans of the groups with these `IDS`", &s.ByGroupIDs, ids("group"))
 	addList(flags, "forked-from", "forks of the plans with these `IDS`", &s.ByForkedFrom, ids("plan"))
 	flags.StringArrayVar(&s.BySubmitter, "submitted-by", nil, "plans that `NAME` submitted; give several for those of any of them")
-	flags.Var((*given)(&s.ByKey), "key", "open plans that have the key `NAME`")
+	flags.Func("key", "open plans that have the key `NAME`", func(name string) error {
+		if s.ByKey != "" {
+			return errors.New("give it once, for one key")
+		}
+		s.ByKey = name
+		return workflow.CheckKey(workflow.Key{Name: name})
+	})
 	flags.Var((*given)(&s.IDContains), "id", "plans whose ID contains these `DIGITS`")
 	flags.Var((*given)(&s.NamePrefix), "name", "plans whose name begins with `TEXT`")
 	flags.Var((*given)(&s.NameContains), "contains", "plans whose name contains `TEXT`")
