@@ -21,7 +21,7 @@ type KeyState struct {
 	Name   string
 	Unique bool
 	KeySettings
-	// By says who has made the settings, when and why.
+	// By says who has changed the settings last, when and why. The audit log has earlier changes.
 	By workflow.Attribution
 	// Holders is the number of plans that take room, and Holder one of them, if [Inspect] knows it.
 	Holders int

@@ -483,7 +483,8 @@ func SetKey(ctx context.Context, vault storage.Vault, name string, by workflow.A
 }
 
 // RepairKey replaces the record of a key that is damaged, or doubted: with these settings, and without holders. The next plan
-// that wants a turn searches for those that have one. The audit log has it as key.
+// that wants a turn searches for those that have one. The audit log has it as key. The error is [storage.ErrNotFound] if the key
+// has neither a record nor an open plan.
 func RepairKey(ctx context.Context, vault storage.Vault, name string, by workflow.Attribution, o KeySettings) error {
 	return repair(ctx, vault, "repair", keyRecord, name, by, o)
 }
@@ -494,9 +495,16 @@ func RepairUnique(ctx context.Context, vault storage.Vault, unique string, by wo
 }
 
 func repair(ctx context.Context, vault storage.Vault, doingWhat, space, name string, by workflow.Attribution, o KeySettings) error {
+	s, err := storeOf("RepairKey", vault)
+	if err != nil {
+		return err
+	}
 	return audited(ctx, vault, doingWhat, space, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
-		if errors.Is(err, storage.ErrCorrupt) {
+		switch {
+		case errors.Is(err, storage.ErrCorrupt):
 			err = nil
+		case err == nil && k.Version == "":
+			_, _, err = s.keyHolders(ctx, turn{name: name, unique: space == uniqueRecord})
 		}
 		return storage.KeyRecord{Name: k.Name, Version: k.Version, Limit: o.Limit, PausedUntil: o.PausedUntil.UTC()}, err
 	})

@@ -456,6 +456,10 @@ func TestSweepTurns(t *testing.T) {
 		repaired := plantest.Sized(1, 1, 1)
 		repaired.Unique = "repaired"
 		must(t, p.Create(t.Context(), repaired))
+		unused := plantest.Sized(1, 1, 1)
+		unused.ID, unused.Unique = workflow.NewV7(), "unused"
+		_, err = fleet.ReserveUnique(t.Context(), p, unused) // and is not created
+		must(t, err)
 		for _, unique := range []string{"repaired", "unused"} {
 			must(t, fleet.RepairUnique(t.Context(), p, unique, ana))
 		}

@@ -221,7 +221,7 @@ func (f fleetFacts) whyTurn(w TurnWait) string {
 	case w.Key.PausedUntil.After(f.now):
 		why += fmt.Sprintf(", which is paused until %s, in %s", w.Key.PausedUntil.UTC().Format(time.RFC3339), short(w.Key.PausedUntil.Sub(f.now)))
 		if w.Key.By.By != "" {
-			why += ", by " + cut(w.Key.By.By)
+			why += ", last set by " + cut(w.Key.By.By)
 		}
 		if w.Key.By.Why != "" {
 			why += " (" + cut(w.Key.By.Why) + ")"

@@ -89,7 +89,7 @@ func TestInspectTurns(t *testing.T) {
 		if err := n.Claim(t.Context(), read(t, p, held.ID)); !errors.Is(err, fleet.ErrNoTurn) {
 			t.Fatal(err)
 		}
-		waitsAs(t, look(), held.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, `key "c", which is paused until `, ", in 2h, by ana (429).")
+		waitsAs(t, look(), held.ID, fleet.ConditionTurn, fleet.ReasonTurn, false, `key "c", which is paused until `, ", in 2h, last set by ana (429).")
 
 		must(t, fleet.PausePlan(t.Context(), p, holder.ID, ana))
 		must(t, n.Sleep(t.Context(), holder, time.Now().Add(time.Hour), 0))

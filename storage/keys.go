@@ -17,7 +17,7 @@ type KeyRecord struct {
 	Limit int
 	// PausedUntil is the time of the store's clock before which nobody gets a turn. The zero time is no pause.
 	PausedUntil time.Time
-	// By says who has set Limit and PausedUntil, when and why.
+	// By says who has changed Limit or PausedUntil last, when and why.
 	By workflow.Attribution
 	// Searched says that all open plans were searched for holders after the record was created.
 	Searched bool

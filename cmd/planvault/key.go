@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -52,7 +53,7 @@ func (a *app) keyRepairCommand() *cobra.Command {
 				return usageError("key repair: a Unique has neither --limit nor --pause-until")
 			}
 			now := keyChanged{Name: name, Unique: unique, Result: "repaired"}
-			return a.changeKey(ctx, v, &now, &f, "repair", func(ctx context.Context, by workflow.Attribution) error {
+			err := a.changeKey(ctx, v, &now, &f, "repair", func(ctx context.Context, by workflow.Attribution) error {
 				if unique {
 					return fleet.RepairUnique(ctx, v, name, by)
 				}
@@ -60,6 +61,10 @@ func (a *app) keyRepairCommand() *cobra.Command {
 				now.Limit, now.PausedUntil = k.Limit, utc(k.PausedUntil)
 				return fleet.RepairKey(ctx, v, name, by, k)
 			})
+			if errors.Is(err, storage.ErrNotFound) {
+				return fmt.Errorf("%w; planvault keys shows the names", err)
+			}
+			return err
 		})
 	f.addFlags(c)
 	c.Flags().BoolVar(&unique, "unique", false, uniqueHelp)

@@ -54,7 +54,7 @@ type keyRow struct {
 	Unique      bool       `json:"unique,omitempty" help:"whether it is a Unique"`
 	Limit       int        `json:"limit,omitempty" help:"how many plans may work at once, as an operator has set it"`
 	PausedUntil time.Time  `json:"pausedUntil,omitzero" help:"the time before which nobody gets a turn, if it is to come"`
-	By          string     `json:"by,omitempty" help:"who has set the limit and the pause"`
+	By          string     `json:"by,omitempty" help:"who has set the limit or the pause last"`
 	Why         string     `json:"why,omitempty" help:"why"`
 	At          time.Time  `json:"at,omitzero" help:"when"`
 	Holders     int        `json:"holders" help:"how many plans have a turn, or take room"`
@@ -86,7 +86,7 @@ func (a *app) keyColumns() []column[keyRow] {
 		{title: ">WAITING", cell: func(r keyRow) string { return count(r.Waiting) }, compare: by(func(r keyRow) int { return r.Waiting })},
 		{title: ">PLANS", cell: func(r keyRow) string { return count(r.Plans) }, compare: by(func(r keyRow) int { return r.Plans }), shown: inWide},
 		{title: "PAUSED UNTIL", cell: func(r keyRow) string { return r.pausedUntil() }, compare: byTime(func(r keyRow) time.Time { return r.PausedUntil }), optional: true},
-		{title: "BY", cell: func(r keyRow) string { return printable(r.By, 30) }, compare: by(func(r keyRow) string { return r.By }), least: 8, optional: true},
+		{title: "LAST SET BY", cell: func(r keyRow) string { return printable(r.By, 30) }, compare: by(func(r keyRow) string { return r.By }), least: 8, optional: true},
 		{title: "WHY", cell: func(r keyRow) string { return printable(r.Why, 0) }, shown: inWide, optional: true},
 	}
 }

@@ -117,7 +117,7 @@ func TestTurns(t *testing.T) {
 			return k
 		}))
 		time.Sleep(time.Minute)
-		contains(t, s, "/fleet", []string{"paused until 2000-01-01 ", "by <bdi>ana &lt;i&gt;</bdi>", `class="number">3</td>`}, nil)
+		contains(t, s, "/fleet", []string{"paused until 2000-01-01 ", ", last set by <bdi>ana &lt;i&gt;</bdi>", `class="number">3</td>`}, nil)
 		st.end(t, has, workflow.Completed)
 	})
 }
