@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,11 +90,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
+var noop = engine.Task("noop", func(context.Context, engine.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
+
+func planned(keys ...workflow.Key) *workflow.Plan {
+	return &workflow.Plan{Name: "rig", Keys: keys, Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{noop.Action("a", struct{}{})}}}}}}
+}
+
 func newRig(t *testing.T, run scripted) *rig {
 	t.Helper()
-	noop := engine.Task("noop", func(context.Context, engine.Call, struct{}) (struct{}, error) { return struct{}{}, nil })
 	r := &rig{T: t, vault: memvault.New(registry.Must(noop), memvault.Options{})}
-	r.plan = &workflow.Plan{Name: "rig", Blocks: []*workflow.Block{{Sequences: []*workflow.Sequence{{Actions: []*workflow.Action{noop.Action("a", struct{}{})}}}}}}
+	r.plan = planned()
 	must(t, r.vault.Create(t.Context(), r.plan))
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -171,6 +177,73 @@ func TestWaits(t *testing.T) {
 	}
 	if want := []int64{0, 1, 2, 2, 2}; !slices.Equal(epochs, want) {
 		t.Errorf("epochs %v, want %v", epochs, want)
+	}
+}
+
+// TestTurns places two plans of one key on an engine. The second is looked at while the first works, and again when its timer fires.
+func TestTurns(t *testing.T) {
+	one, two := planned(workflow.Key{Name: "k"}), planned(workflow.Key{Name: "k"})
+	begun, waits := make(chan struct{}), make(chan struct{})
+	var e *engine.Engine
+	var working atomic.Int32
+	var waited time.Duration // of the second plan, when its first look ended
+	looks := 0
+	r := newRig(t, func(ctx context.Context, o engine.RunOptions) (engine.Placed, error) {
+		id := planOf(ctx)
+		if id == two.ID {
+			<-begun
+			looks++
+		}
+		works := int32(0)
+		o.Heartbeat = func(engine.Beat) {
+			if works++; works > 1 {
+				return
+			}
+			if working.Add(1) > 1 {
+				t.Error("both plans work at once")
+			}
+			if id == one.ID {
+				close(begun)
+				<-waits
+			}
+		}
+		at, err := e.RunPlan(ctx, id, o)
+		working.Add(-min(works, 1))
+		if id == two.ID && looks == 1 {
+			waited = time.Until(at.WakeAt)
+			close(waits)
+		}
+		return at, err
+	})
+	for _, p := range []*workflow.Plan{one, two} {
+		must(t, r.vault.Create(t.Context(), p))
+	}
+	var err error
+	e, err = engine.New(r.vault, engine.Options{})
+	must(t, err)
+	r.RegisterWorkflowWithOptions(func(ctx flow.Context) (ends []Result, err error) {
+		var both []flow.Future
+		for _, p := range []*workflow.Plan{one, two} {
+			ctx := flow.WithChildOptions(ctx, flow.ChildWorkflowOptions{WorkflowID: p.ID.String()})
+			both = append(both, flow.ExecuteChildWorkflow(ctx, WorkflowName, Settings{}))
+		}
+		for _, f := range both {
+			var end Result
+			err = errors.Join(err, f.Get(ctx, &end))
+			ends = append(ends, end)
+		}
+		return ends, err
+	}, flow.RegisterOptions{Name: "both"})
+	begin := r.Now()
+	r.ExecuteWorkflow("both")
+	must(t, r.GetWorkflowError())
+	var ends []Result
+	must(t, r.GetWorkflowResult(&ends))
+	if want := []Result{{one.ID, workflow.Completed, 0}, {two.ID, workflow.Completed, 0}}; !slices.Equal(ends, want) || looks != 2 {
+		t.Errorf("%+v, want %+v; %d looks at the second", ends, want, looks)
+	}
+	if took := r.Now().Sub(begin); waited <= 0 || took < waited-time.Second {
+		t.Errorf("the second was to wait for %v, and both ended after %v", waited, took)
 	}
 }
 
