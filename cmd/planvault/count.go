@@ -25,6 +25,9 @@ func (a *app) countCommand() *cobra.Command {
 	var by grouping
 	c := a.onVault("count", "Count plans, all or some, by status, group, day, submitter or label",
 		func(ctx context.Context, v *azblob.Vault, _ []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
 			f := s.filters(time.Now())
 			if by.of == nil {
 				return a.count(ctx, v, f)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +72,14 @@ func (s *selection) filters(now time.Time) storage.Filters {
 	f.After, f.Before = s.created.from(now)
 	f.EndedAfter, f.EndedBefore = s.ended.from(now)
 	return f
+}
+
+// check returns an error if the flags can select no plan.
+func (s *selection) check() error {
+	if s.ByKey != "" && len(s.ByStatus) > 0 && !slices.ContainsFunc(s.ByStatus, isOpen) {
+		return usageError("--key selects open plans, and --status only final ones: leave one of them out")
+	}
+	return nil
 }
 
 // parsePlanIDs parses the IDs of plans in arguments.

@@ -24,6 +24,9 @@ func (a *app) listCommand() *cobra.Command {
 	var again repeat
 	c := a.onVault("list [ID...]", "List plans, newest first: all, or by ID, status, group, label, name or time",
 		func(ctx context.Context, v *azblob.Vault, args []string) error {
+			if err := s.check(); err != nil {
+				return err
+			}
 			ids, err := a.planIDs(ctx, v, args)
 			if err != nil {
 				return err
