@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/planvault/azblob/fleet"
 	"github.com/planvault/azblob/storage/driver"
-	"github.com/planvault/azblob/workflow"
 )
 
 // line has the plans that wait for turns while something else places them, as far as this process has looked at them.
@@ -26,7 +24,7 @@ type waiter struct {
 }
 
 // join adds a plan to the line, and returns when to look at it again, at a time by the store's clock.
-func (l *line) join(plan *workflow.Plan, no *fleet.NoTurnError, now time.Time) time.Time {
+func (l *line) join(plan uuid.UUID, no *fleet.NoTurnError, now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := 0
@@ -34,12 +32,12 @@ func (l *line) join(plan *workflow.Plan, no *fleet.NoTurnError, now time.Time) t
 		switch {
 		case now.After(w.again.Add(turnPause)):
 			delete(l.plans, id)
-		case w.name == no.Name && w.unique == no.Unique && driver.NewestFirst(id, plan.ID) > 0:
+		case w.name == no.Name && w.unique == no.Unique && driver.NewestFirst(id, plan) > 0:
 			before++
 		}
 	}
-	again := lookAgain(no, before/limitOf(plan, no), now)
-	l.plans[plan.ID] = waiter{no.Name, no.Unique, again}
+	again := lookAgain(no, before/max(no.Limit, 1), now)
+	l.plans[plan] = waiter{no.Name, no.Unique, again}
 	return again
 }
 
@@ -47,16 +45,6 @@ func (l *line) leave(plan uuid.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.plans, plan)
-}
-
-// limitOf returns how many plans may have a turn at once, as a plan says.
-func limitOf(plan *workflow.Plan, no *fleet.NoTurnError) int {
-	for _, k := range plan.Keys {
-		if k.Name == no.Name && !no.Unique {
-			return cmp.Or(k.Limit, 1)
-		}
-	}
-	return 1
 }
 
 // lookAgain returns when to look again for a turn that others have for so many rounds. What has not changed for an hour is unlikely to

@@ -215,7 +215,7 @@ func (e *Engine) waitsOutside(ctx context.Context, claim *fleet.Claim, id uuid.U
 			if no.Err != nil {
 				e.opts.Observer.Problem(ctx, ProblemEvent{fmt.Errorf("run plan %s: %w", id, no)})
 			}
-			p.WakeAt, p.LastSignal = e.line.join(plan, no, claim.Now()), fleet.MaxSignals
+			p.WakeAt, p.LastSignal = e.line.join(id, no, claim.Now()), fleet.MaxSignals
 			p.Waiting = append(p.Waiting, fleet.WaitingObject{For: "turn", Until: no.PausedUntil, What: no.Error()})
 			if d := plan.Deadline; !d.IsZero() && d.Before(p.WakeAt) {
 				p.WakeAt = d // it ends without

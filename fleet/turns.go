@@ -36,6 +36,8 @@ type NoTurnError struct {
 	Holder uuid.UUID
 	// PausedUntil is until when the key is paused, if it is.
 	PausedUntil time.Time
+	// Limit is how many plans may have turns at once, as the plan, those that have turns and the operator say.
+	Limit int
 	// Stored is when the record was last changed, by the store's clock.
 	Stored time.Time
 	// Err is set if the record can't be read or written: it is damaged or newer than this program, or the vault refuses it.
@@ -203,6 +205,7 @@ func (t turn) full(k storage.KeyRecord) error {
 	for _, w := range t.ahead(k) {
 		least, others, no.Holder = min(least, cmp.Or(w.Limit, 1)), others+1, w.Plan
 	}
+	no.Limit = least
 	switch {
 	case k.PausedUntil.After(k.Now):
 		no.Holder, no.PausedUntil = uuid.Nil, k.PausedUntil

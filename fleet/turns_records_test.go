@@ -245,6 +245,12 @@ func TestLimits(t *testing.T) {
 			t.Helper()
 			must(t, fleet.SetKey(t.Context(), p, "a", ana, func(fleet.KeySettings) fleet.KeySettings { return fleet.KeySettings{Limit: l, PausedUntil: until} }))
 		}
+		limited := func(l int, key workflow.Key) {
+			t.Helper()
+			if no := waitsFor(t, taking(t, p, key), "a"); no.Limit != l {
+				t.Errorf("the limit is %d, want %d", no.Limit, l)
+			}
+		}
 		three := workflow.Key{Name: "a", Limit: 3}
 		var plans []*workflow.Plan
 		for range 3 {
@@ -256,14 +262,14 @@ func TestLimits(t *testing.T) {
 		}
 		limit(2, time.Time{})
 		ends(t, p, n, plans[0])
-		waitsFor(t, taking(t, p, three), "a")
+		limited(2, three)
 		ends(t, p, n, plans[1])
-		waitsFor(t, taking(t, p, a), "a") // it names 1 itself
+		limited(1, a) // it names 1 itself
 		holds(t, p, n, workflow.Key{Name: "a", Limit: 2})
 		limit(0, time.Time{})
-		waitsFor(t, taking(t, p, three), "a") // one of the holders names 2
+		limited(2, three) // one of the holders names 2
 		limit(1, time.Time{})
-		waitsFor(t, taking(t, p, three), "a")
+		limited(1, three)
 	})
 }
 
