@@ -478,7 +478,11 @@ func settingsAt(limit int, pausedUntil, now time.Time) KeySettings {
 // Errors: [storage.ErrInvalid] for a wrong name or limit, and if by does not say who asks; [storage.ErrCorrupt] for a record that
 // is damaged, see [RepairKey]; otherwise those of the vault.
 func SetKey(ctx context.Context, vault storage.Vault, name string, by workflow.Attribution, change func(KeySettings) KeySettings) error {
-	return audited(ctx, vault, "set", keyRecord, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
+	s, err := storeOf("SetKey", vault)
+	if err != nil {
+		return err
+	}
+	return s.audited(ctx, "set", keyRecord, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
 		now := change(settingsAt(k.Limit, k.PausedUntil, k.Now))
 		k.Limit, k.PausedUntil = now.Limit, now.PausedUntil.UTC()
 		return k, err
@@ -502,7 +506,7 @@ func repair(ctx context.Context, vault storage.Vault, doingWhat, space, name str
 	if err != nil {
 		return err
 	}
-	return audited(ctx, vault, doingWhat, space, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
+	return s.audited(ctx, doingWhat, space, name, by, func(k storage.KeyRecord, err error) (storage.KeyRecord, error) {
 		switch {
 		case errors.Is(err, storage.ErrCorrupt):
 			err = nil
@@ -513,12 +517,9 @@ func repair(ctx context.Context, vault storage.Vault, doingWhat, space, name str
 	})
 }
 
-func audited(ctx context.Context, vault storage.Vault, doingWhat, space, name string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
-	s, err := storeOf("SetKey", vault)
-	if err != nil {
-		return err
-	}
-	if err = cmp.Or(storage.CheckBy(by), checkKeyName(name)); err == nil {
+func (s store) audited(ctx context.Context, doingWhat, space, name string, by workflow.Attribution, change func(storage.KeyRecord, error) (storage.KeyRecord, error)) error {
+	err := cmp.Or(storage.CheckBy(by), checkKeyName(name))
+	if err == nil {
 		entry := storage.AuditEntry{What: "key", By: by, Detail: doingWhat + " " + name}
 		err = storage.Audit(ctx, s, entry, func(ctx context.Context) error { return s.changeKey(ctx, space+name, by, change) })
 	}
